@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Reduction (RFC 8166 3.4 and 3.5): how one RPC goes over the wire. Given the shapes of a call's send
+ * and receive buffers, what the upper layer marked as eligible for direct data placement, the device's
+ * limits and both inline thresholds, decide which bytes go inline and which into a Read, Write or Reply
+ * chunk, lay the chunks out in segments, and say how long the transport header is, exactly.
+ *
+ * Nothing is encoded here (xdr/ does), nothing registered (module/rdma/ does), nothing allocated.
+ *
+ * The decisions, in this order:
+ *
+ *  Reply   fits inline at its largest           no chunk
+ *          page data eligible, rest fits        Write chunk for the page data
+ *          page data eligible, rest too large   Write chunk, and a Reply chunk for head and tail
+ *          else                                 Reply chunk for head, page data and tail
+ *  Call    fits inline                          RDMA_MSG
+ *          page data eligible, rest fits        RDMA_MSG with a Read chunk for the page data
+ *          else                                 RDMA_NOMSG with a Position Zero Read chunk
+ *
+ * Inline comes first, even for an eligible item: it costs no registration and no round trip.
+ *
+ * Write chunk with Reply chunk: the payload then reaches its pages at the right place whatever the
+ * length of the rest. A Reply chunk alone places it behind the actual head, which the decoder has to
+ * move when the head was estimated too long, and it needs as many R_keys.
+ *
+ * A long call with an eligible item goes whole into the Position Zero Read chunk, which 3.5.3 allows.
+ * Both kinds of Read chunk together are sent only with Limits::combine_read_chunks: at least one widely
+ * used responder splices an unpadded Read chunk into a long call without adding the XDR pad, so that
+ * every item of odd length would arrive garbled. NFS does not need it: the rest of a WRITE is small.
+ *
+ * XDR roundup (3.4.4.4): a Read chunk goes without the pad, and the inline rest then lacks it too. A
+ * Write chunk is offered without a pad segment. Position Zero Read chunk and Reply chunk hold a whole
+ * Payload stream, with the pads that belong to it.
+ *
+ * Every segment is a memory region with an R_key of its own. A version 1 responder can invalidate one
+ * R_key with its Send, and the usual one does so only if the header has a single R_key: Plan::rkeys
+ * tells whether LOCAL_INV work requests have to be expected.
+ */
+#pragma once
+
+#include "module/chunk/segments.hh"
+
+namespace rpcordma::chunk {
+
+/** One RPC: its buffers as sunrpc offers them, and what may be placed directly. */
+struct CallShape {
+	/** rq_snd_buf, encoded. */
+	BufferShape send;
+	/** rq_rcv_buf: what the reply may fill, by the iov_len and page_len before the call is sent. */
+	BufferShape receive;
+	/** XDRBUF_WRITE on rq_snd_buf: the page data are one DDP-eligible item. */
+	bool send_ddp = false;
+	/** XDRBUF_READ on rq_rcv_buf: the page data will be one DDP-eligible item. */
+	bool receive_ddp = false;
+	/** False where the security flavour covers the payload (RPCAUTH_AUTH_DATATOUCH). */
+	bool ddp_allowed = true;
+};
+
+/** Inline thresholds in bytes; each counts transport header and payload (RFC 8166 3.3.2). */
+struct Thresholds {
+	u32 send = 1024;
+	u32 receive = 1024;
+};
+
+/** How the call's Payload stream travels. */
+enum class SendMode : u8 {
+	inline_only,        /* RDMA_MSG, Read list empty (Short Message, 3.5.1) */
+	read_chunk,         /* RDMA_MSG, page data in a Read chunk (Chunked Message, 3.5.2) */
+	position_zero,      /* RDMA_NOMSG, all of it in a Position Zero Read chunk (Long Call, 3.5.3) */
+	position_zero_read, /* RDMA_NOMSG, page data in a Read chunk, the rest in Position Zero */
+};
+
+/** How the bytes of the call that are inline get behind the transport header. */
+enum class InlineMethod : u8 {
+	none,     /* there are none (RDMA_NOMSG) */
+	copied,   /* copy the ranges, in order, behind the header in the send buffer: one SGE in all */
+	gathered, /* one SGE for the header, then one for each range */
+};
+
+/** How the reply may come back. A responder may answer inline whatever was offered, if it fits. */
+enum class ReceiveMode : u8 {
+	inline_only,     /* no Write list, no Reply chunk */
+	write_chunk,     /* page data by Write chunk, the rest inline */
+	reply_chunk,     /* all by Reply chunk */
+	write_and_reply, /* page data by Write chunk, the rest inline or by Reply chunk */
+};
+
+/** Most ranges of the send buffer that go inline: head, tail, and pages of a 64 KiB threshold. */
+static constexpr u32 kMaxInlineRanges = 20;
+
+/** What to do with one call. Filled by reduce(); all ranges are offsets into the buffers' bytes. */
+struct Plan {
+	SendMode send_mode;
+	InlineMethod inline_method;
+	ReceiveMode receive_mode;
+	/** The length of the transport header in bytes, chunk lists included. */
+	u32 header_length;
+	/** Bytes of the Payload stream behind the header; 0 with RDMA_NOMSG. */
+	u32 inline_length;
+	/** The Position of read_chunk; where send_mode has one, never 0 and a multiple of four. */
+	u32 read_position;
+
+	/**
+	 * The inline bytes of the send buffer, in stream order, as offsets into CallShape::send.
+	 * copied: at most three ranges, page data in one. gathered: each is contiguous in memory, page
+	 * data one range per page, so that each is one SGE.
+	 */
+	FixedList<ByteRange, kMaxInlineRanges> inline_ranges;
+	/**
+	 * Segments with Position 0. Offsets into CallShape::send; with position_zero_read, into
+	 * without_payload(CallShape::send).
+	 */
+	SegmentList position_zero;
+	/** Segments with Position read_position; offsets into CallShape::send. */
+	SegmentList read_chunk;
+	/** The only Write chunk; offsets into CallShape::receive. */
+	SegmentList write_chunk;
+	/**
+	 * The Reply chunk. Offsets into CallShape::receive; with write_and_reply, into
+	 * without_pages(CallShape::receive).
+	 */
+	SegmentList reply_chunk;
+
+	/** RDMA_NOMSG instead of RDMA_MSG. */
+	[[nodiscard]] constexpr bool nomsg() const
+	{
+		return send_mode >= SendMode::position_zero;
+	}
+	/** The number of memory regions, so of R_keys in the header. */
+	[[nodiscard]] constexpr u32 rkeys() const
+	{
+		return position_zero.size() + read_chunk.size() + write_chunk.size() +
+		       reply_chunk.size();
+	}
+	/** SGEs of the Send, the header's included. */
+	[[nodiscard]] constexpr u32 send_sges() const
+	{
+		return inline_method == InlineMethod::gathered ? 1 + inline_ranges.size() : 1;
+	}
+	/** The buffer that the offsets of position_zero are for. */
+	[[nodiscard]] constexpr BufferShape position_zero_shape(const CallShape &call) const
+	{
+		return send_mode == SendMode::position_zero_read ? without_payload(call.send) :
+								   call.send;
+	}
+	/** The buffer that the offsets of reply_chunk are for. */
+	[[nodiscard]] constexpr BufferShape reply_chunk_shape(const CallShape &call) const
+	{
+		return receive_mode == ReceiveMode::write_and_reply ? without_pages(call.receive) :
+								      call.receive;
+	}
+};
+
+/**
+ * The length in bytes of a version 1 header in RDMA_MSG or RDMA_NOMSG (RFC 8166 4.1.2): four fixed
+ * words, the Read list with @read_segments entries, a Write list of at most one Write chunk with
+ * @write_segments, and a Reply chunk with @reply_segments; no chunk where the number is 0.
+ */
+[[nodiscard]] constexpr u32 header_length(u32 read_segments, u32 write_segments, u32 reply_segments)
+{
+	u32 words = 4 + 3; /* the fixed words, and the end of each list */
+
+	words += read_segments * 6; /* item follows, Position, handle, length, offset */
+	if (write_segments)
+		words += 2 + write_segments * 4; /* item follows, segment count */
+	if (reply_segments)
+		words += 1 + reply_segments * 4; /* segment count */
+	return words * 4;
+}
+
+/**
+ * Decide how one call goes over the wire.
+ *
+ * @call        the shapes of its buffers
+ * @limits      what the device allows
+ * @thresholds  the connection's inline thresholds
+ * @plan        overwritten; only meaningful on success
+ *
+ * On success header_length + inline_length <= thresholds.send, and the largest reply that the chunks
+ * leave inline fits thresholds.receive. Callable from any context.
+ *
+ * Errors: EINVAL, @limits are not valid() (a fault of the caller);
+ *         EMSGSIZE, the message cannot be sent over this connection: a buffer over 4 GiB, more segments
+ *         than limits.max_segments, or a header over the inline threshold. Not to be retried. It does
+ *         not happen with payloads up to max_payload() and kvecs up to kMaxKvecLength.
+ */
+[[nodiscard]] Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thresholds,
+			    Plan &plan);
+
+/** The largest payload that is ever announced, in bytes: what an nfsd takes in one call. */
+static constexpr u32 kMaxPayload = 1024 * 1024;
+
+/** The longest head or tail, in bytes, that max_payload() makes room for. */
+static constexpr u32 kMaxKvecLength = 16 * 1024;
+
+/**
+ * The largest payload in bytes that always fits one chunk, whatever its alignment, with a head and a
+ * tail of up to kMaxKvecLength each beside it: sunrpc's xprt->max_payload. A multiple of page_size, at
+ * most kMaxPayload; 0 when the device is too poor to carry a page, or @limits are not valid().
+ */
+[[nodiscard]] u32 max_payload(const Limits &limits);
+
+} // namespace rpcordma::chunk

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Virtual machines for tests: images, machines, kernel logs, and a lab of two of them with NFS.
+
+image.py    what a guest boots: kernel, initramfs, extra modules
+machine.py  one running QEMU: console log, command channel, limits
+kernlog.py  which console lines fail a run
+lab.py      a client and a server VM, rxe, nfsd, mounts, mountstats
+"""

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a test VM boots.
+
+A base archive per kernel (user land and the distribution's modules) is made once and remade when
+one of its inputs changes. A small overlay (our modules, guest scripts, helper programs) is laid
+over it at each start. Running a VM is not done here.
+
+Everything made lands under build/vm/. Kernel packages come unpacked from `scripts/kernels image`;
+VM_KERNEL_ROOT overrides that with a directory that holds boot/ and lib/modules/.
+"""
+
+import glob
+import hashlib
+import lzma
+import os
+import re
+import shutil
+import stat
+import subprocess
+
+TOP = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = os.environ.get("VM_BUILD", os.path.join(TOP, "build", "vm"))
+GUEST = os.path.join(TOP, "selftests", "vm", "guest")
+
+# Programs of the guest and the Debian package that each comes from.
+PROGRAMS = {
+    "ip": "iproute2", "rdma": "iproute2", "ss": "iproute2", "tc": "iproute2",
+    "mount.nfs": "nfs-common", "rpc.statd": "nfs-common", "showmount": "nfs-common",
+    "exportfs": "nfs-kernel-server", "rpc.mountd": "nfs-kernel-server",
+    "rpcbind": "rpcbind", "rpcinfo": "rpcbind",
+    "kmod": "kmod", "rping": "rdmacm-utils",
+}
+
+# Distribution modules of the guest; what they depend on comes along. Those that one of the two
+# kernels has built in, or lacks, are passed over: the "?" says that absence is no error.
+MODULES = """
+    virtio_net rdma_rxe rpcrdma nfsd nfs nfsv3 nfsv4 lockd nfs_acl rdma_cm rdma_ucm ib_uverbs
+    auth_rpcgss dummy veth sch_netem sunrpc grace nfs_layout_flexfiles
+    crc32_generic? crc32c_generic? crc32_pclmul? crc32c-intel? libcrc32c? md5? zram lzo lzo-rle?
+""".split()
+
+
+class ImageError(Exception):
+    """An image cannot be made; the text says what is missing and what to do about it."""
+
+
+def _which(program):
+    found = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if not found:
+        raise ImageError(f"{program} is not installed: run scripts/setup vm "
+                         f"(or apt-get install {PROGRAMS.get(program, program)})")
+    return os.path.realpath(found)
+
+
+class Kernel:
+    """One distribution kernel: its release, its vmlinuz and where its modules lie."""
+
+    def __init__(self, series):
+        self.series = series
+        root = os.environ.get("VM_KERNEL_ROOT")
+        if not root:
+            tool = os.path.join(TOP, "scripts", "kernels")
+            if not os.path.exists(tool):
+                raise ImageError("scripts/kernels is missing and VM_KERNEL_ROOT is not set")
+            done = subprocess.run([tool, "image", series], stdout=subprocess.PIPE, text=True)
+            if done.returncode or not done.stdout.strip():
+                raise ImageError(f"scripts/kernels image {series} failed: no kernel to boot")
+            root = done.stdout.strip().splitlines()[-1]
+        self.root = root
+        found = sorted(glob.glob(os.path.join(root, "boot", f"vmlinuz-{series}.*")))
+        if not found:
+            raise ImageError(f"no boot/vmlinuz-{series}.* under {root}")
+        self.vmlinuz = found[-1]
+        self.release = os.path.basename(self.vmlinuz)[len("vmlinuz-"):]
+        modules = [d for d in (f"{root}/lib/modules/{self.release}",
+                               f"{root}/usr/lib/modules/{self.release}") if os.path.isdir(d)]
+        if not modules:
+            raise ImageError(f"no lib/modules/{self.release} under {root}")
+        self.modules = modules[0]
+
+
+def kernel_headers(kernel):
+    """The header directory to build modules for @kernel against (VM_KERNEL_HEADERS overrides)."""
+    root = os.environ.get("VM_KERNEL_HEADERS")
+    if root:
+        return os.path.join(root, f"linux-headers-{kernel.release}")
+    done = subprocess.run([os.path.join(TOP, "scripts", "kernels"), "headers", kernel.series],
+                          stdout=subprocess.PIPE, text=True)
+    if done.returncode or not done.stdout.strip():
+        raise ImageError(f"scripts/kernels headers {kernel.series} failed: no kernel headers")
+    return done.stdout.strip().splitlines()[-1]
+
+
+class Archive:
+    """A newc cpio archive, written by hand: reproducible, and no root needed for its owners."""
+
+    def __init__(self, path):
+        self.out = open(path, "wb")
+        self.seen = set()
+        self.inode = 0
+
+    def _entry(self, name, mode, data, size=None):
+        self.inode += 1
+        raw = name.encode() + b"\0"
+        fields = (self.inode, mode, 0, 0, 1, 0, len(data) if size is None else size,
+                  0, 0, 0, 0, len(raw), 0)
+        self.out.write(b"070701" + "".join(f"{f:08x}" for f in fields).encode() + raw)
+        self.out.write(b"\0" * (-(110 + len(raw)) % 4))
+        self.out.write(data)
+        self.out.write(b"\0" * (-len(data) % 4))
+
+    def directory(self, name):
+        name = name.strip("/")
+        if not name or name in self.seen:
+            return
+        self.directory(os.path.dirname(name))
+        self.seen.add(name)
+        self._entry(name, stat.S_IFDIR | 0o755, b"")
+
+    def data(self, name, data, mode=0o644):
+        name = name.strip("/")
+        self.directory(os.path.dirname(name))
+        self.seen.add(name)
+        self._entry(name, stat.S_IFREG | mode, data)
+
+    def file(self, name, path, mode=None):
+        with open(path, "rb") as f:
+            data = f.read()
+        self.data(name, data, os.stat(path).st_mode & 0o777 if mode is None else mode)
+
+    def symlink(self, name, target):
+        name = name.strip("/")
+        if name in self.seen:
+            return
+        self.directory(os.path.dirname(name))
+        self.seen.add(name)
+        self._entry(name, stat.S_IFLNK | 0o777, target.encode())
+
+    def close(self):
+        self._entry("TRAILER!!!", 0, b"")
+        self.out.write(b"\0" * (-self.out.tell() % 512))
+        self.out.close()
+
+
+def _stamp(paths, *extra):
+    """A digest over the identity (path, size, time) of files and over texts."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        st = os.stat(path)
+        digest.update(f"{path} {st.st_size} {st.st_mtime_ns}\n".encode())
+    for text in extra:
+        digest.update(repr(text).encode())
+    return digest.hexdigest()
+
+
+def _up_to_date(target, stamp):
+    try:
+        with open(target + ".stamp") as f:
+            return f.read() == stamp and os.path.exists(target)
+    except FileNotFoundError:
+        return False
+
+
+def _record(target, stamp):
+    with open(target + ".stamp", "w") as f:
+        f.write(stamp)
+
+
+def _libraries(program):
+    out = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                         text=True).stdout
+    return re.findall(r"(/[^ ]+\.so[^ ]*)", out)
+
+
+def _module_files(kernel):
+    """{name: path} of every module in the kernel's tree, names with "_" for "-"."""
+    found = {}
+    for where, _, names in os.walk(os.path.join(kernel.modules, "kernel")):
+        for name in names:
+            m = re.fullmatch(r"(.+)\.ko(\.xz)?", name)
+            if m:
+                found[m.group(1).replace("-", "_")] = os.path.join(where, name)
+    return found
+
+
+def _module_image(path):
+    with (lzma.open(path) if path.endswith(".xz") else open(path, "rb")) as f:
+        return f.read()
+
+
+def _modinfo(image, key):
+    m = re.search(rb"\0" + key.encode() + rb"=([^\0]*)\0", image)
+    return m.group(1).decode() if m else ""
+
+
+def _select_modules(kernel):
+    """[(path in lib/modules/<release>, image)] of MODULES and all that they depend on."""
+    files = _module_files(kernel)
+    with open(os.path.join(kernel.modules, "modules.builtin")) as f:
+        builtin = {os.path.basename(line.strip())[:-3].replace("-", "_") for line in f}
+    wanted = [(m.rstrip("?").replace("-", "_"), m.endswith("?")) for m in MODULES]
+    chosen = {}
+    while wanted:
+        name, optional = wanted.pop()
+        if name in chosen or name in builtin:
+            continue
+        if name not in files:
+            if optional:
+                continue
+            raise ImageError(f"the kernel {kernel.release} has no module {name}")
+        path = files[name]
+        image = _module_image(path)
+        plain = os.path.relpath(path, kernel.modules)
+        chosen[name] = (plain[:-3] if plain.endswith(".xz") else plain, image)
+        wanted += [(d.replace("-", "_"), False) for d in _modinfo(image, "depends").split(",") if d]
+        # A soft dependency is fetched at run time, and may be absent.
+        for soft in re.findall(rb"\0softdep=pre: ([^\0]*)\0", image):
+            wanted += [(d.replace("-", "_"), True) for d in soft.decode().split() if ":" not in d]
+    return sorted(chosen.values())
+
+
+def _base(kernel):
+    """The base archive of @kernel; returns (archive, staging directory for depmod)."""
+    target = os.path.join(BUILD, kernel.release, "base.cpio")
+    stage = os.path.join(BUILD, kernel.release, "stage")
+    programs = {name: _which(name) for name in PROGRAMS}
+    busybox = _which("busybox")
+    stamp = _stamp([__file__, kernel.vmlinuz, busybox, *programs.values()], kernel.modules, MODULES)
+    if _up_to_date(target, stamp) and os.path.isdir(stage):
+        return target, stage
+
+    if b"/lib64/ld-linux" in open(busybox, "rb").read():
+        raise ImageError(f"{busybox} is not static: apt-get install busybox-static")
+    print(f"vm: making the base image for {kernel.release}", flush=True)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.rmtree(stage, ignore_errors=True)
+    tree = os.path.join(stage, "lib", "modules", kernel.release)
+    os.makedirs(tree)
+
+    archive = Archive(target + ".new")
+    for name in ("proc sys dev tmp run root etc mnt export var/lib/nfs/rpc_pipefs var/lib/nfs/sm "
+                 "var/lib/nfs/sm.bak var/lib/nfs/v4recovery etc/modprobe.d usr/sbin usr/bin "
+                 "bin sbin").split():
+        archive.directory(name)
+    archive.file("bin/busybox", busybox, 0o755)
+    for name, path in programs.items():
+        archive.file(f"usr/sbin/{name}", path, 0o755)
+    libraries = {lib for path in programs.values() for lib in _libraries(path)}
+    # Loaded by name at run time: name service, the rxe provider of libibverbs, stack unwinding.
+    for pattern in ("/lib/x86_64-linux-gnu/libnss_files.so.2", "/lib/x86_64-linux-gnu/libgcc_s.so.1",
+                    "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so"):
+        libraries |= set(glob.glob(pattern))
+    for lib in sorted(libraries):
+        archive.file(lib, os.path.realpath(lib), 0o755)
+    for path in ("/etc/libibverbs.d/rxe.driver", "/etc/netconfig"):
+        if os.path.exists(path):
+            archive.file(path, path)
+    for name in ("modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"):
+        archive.symlink(f"usr/sbin/{name}", "kmod")
+        archive.symlink(f"sbin/{name}", "../usr/sbin/kmod")
+    for name in ("mount.nfs4", "umount.nfs", "umount.nfs4"):
+        archive.symlink(f"usr/sbin/{name}", "mount.nfs")
+    # mount(8) of busybox looks for helpers in /sbin; ip and rdma are called by that path as well.
+    for name in ("mount.nfs", "mount.nfs4", "umount.nfs", "umount.nfs4", "ip", "rdma"):
+        archive.symlink(f"sbin/{name}", f"../usr/sbin/{name}")
+    applets = subprocess.run([busybox, "--list"], stdout=subprocess.PIPE, text=True).stdout.split()
+    for applet in applets:
+        if f"usr/sbin/{applet}" not in archive.seen and f"sbin/{applet}" not in archive.seen:
+            archive.symlink(f"bin/{applet}", "busybox")
+
+    for name, text in {
+            "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/:/bin/sh\n"
+                          "statd:x:65533:65534::/:/bin/sh\n_rpc:x:65532:65534::/:/bin/sh\n"
+                          "nobody:x:65534:65534:nobody:/:/bin/sh\n",
+            "etc/group": "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
+            "etc/hosts": "127.0.0.1 localhost\n10.0.0.1 server\n10.0.0.2 client\n",
+            "etc/nsswitch.conf": "hosts: files\npasswd: files\ngroup: files\n"
+                                 "protocols: files\nservices: files\nrpc: files\n",
+            "etc/protocols": "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6 41 IPv6\n",
+            "etc/services": "sunrpc 111/tcp\nsunrpc 111/udp\nnfs 2049/tcp\nnfsrdma 20049/tcp\n",
+            "etc/rpc": "portmapper 100000\nnfs 100003\nmountd 100005\nnlockmgr 100021\n"
+                       "status 100024\nnfs_acl 100227\n"}.items():
+        archive.data(name, text.encode())
+
+    for path, image in _select_modules(kernel):
+        where = os.path.join(tree, path)
+        os.makedirs(os.path.dirname(where), exist_ok=True)
+        with open(where, "wb") as f:
+            f.write(image)
+        archive.data(f"lib/modules/{kernel.release}/{path}", image)
+    for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
+        shutil.copy(os.path.join(kernel.modules, name), tree)
+    archive.close()
+    os.rename(target + ".new", target)
+    _record(target, stamp)
+    return target, stage
+
+
+def _helper(name, flags=()):
+    """A static program of the guest, compiled from selftests/vm/guest/<name>.c."""
+    source = os.path.join(GUEST, f"{name}.c")
+    target = os.path.join(BUILD, "helpers", name)
+    stamp = _stamp([source], flags)
+    if not _up_to_date(target, stamp):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        done = subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread",
+                               "-o", target, source, *flags])
+        if done.returncode:
+            raise ImageError(f"{source} does not compile")
+        _record(target, stamp)
+    return target
+
+
+def build_module(kernel, source):
+    """Builds the out-of-tree C module in directory @source for @kernel; returns its .ko.
+
+    The sources are copied first: kbuild writes beside what it compiles.
+    """
+    name = os.path.basename(source)
+    work = os.path.join(BUILD, kernel.release, name)
+    target = os.path.join(work, f"{name}.ko")
+    headers = kernel_headers(kernel)
+    sources = [os.path.join(source, f) for f in os.listdir(source) if not f.startswith(".")]
+    stamp = _stamp([*sources, os.path.join(headers, "Makefile")], headers)
+    if _up_to_date(target, stamp):
+        return target
+    print(f"vm: building {name}.ko for {kernel.release}", flush=True)
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work)
+    for path in sources:
+        shutil.copy(path, work)
+    log = os.path.join(work, "build.log")
+    with open(log, "w") as f:
+        done = subprocess.run(["make", "-C", headers, f"M={work}", "modules"], stdout=f,
+                              stderr=subprocess.STDOUT)
+    text = open(log).read()
+    if done.returncode or re.search(r"warning:", text):
+        raise ImageError(f"{name}.ko for {kernel.release} does not build cleanly:\n{text}")
+    _record(target, stamp)
+    return target
+
+
+def find_module(name, kernel):
+    """The newest <name>.ko under build/ that was made for @kernel, or None."""
+    override = os.environ.get(f"{name.upper()}_KO")
+    found = [override] if override else glob.glob(
+        os.path.join(TOP, "build", "**", f"{name}.ko"), recursive=True)
+    found = [p for p in found if not p.startswith(os.path.join(BUILD, ""))]
+    for path in sorted(found, key=os.path.getmtime, reverse=True):
+        with open(path, "rb") as f:
+            if _modinfo(f.read(), "vermagic").split(" ")[0] == kernel.release:
+                return path
+    return None
+
+
+def image(series, extra_modules=()):
+    """Kernel and initramfs of a test VM.
+
+    @series         "6.12" or "6.1"
+    @extra_modules  paths of further .ko files for lib/modules/<release>/extra
+
+    Returns (Kernel, path of the initramfs).
+    """
+    kernel = Kernel(series)
+    base, stage = _base(kernel)
+    extra = {os.path.basename(p): p for p in extra_modules}
+    extra["verbsmeter.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "vm", "verbsmeter"))
+    ours = find_module("rpcordma", kernel)
+    if ours:
+        extra.setdefault("rpcordma.ko", ours)
+    helpers = {name: _helper(name) for name in ("agent", "fsops")}
+    scripts = [os.path.join(GUEST, f) for f in sorted(os.listdir(GUEST)) if not f.endswith(".c")]
+
+    target = os.path.join(BUILD, kernel.release, "initramfs.cpio")
+    stamp = _stamp([__file__, base, *extra.values(), *helpers.values(), *scripts])
+    if _up_to_date(target, stamp):
+        return kernel, target
+    tree = os.path.join(stage, "lib", "modules", kernel.release)
+    shutil.rmtree(os.path.join(tree, "extra"), ignore_errors=True)
+    os.makedirs(os.path.join(tree, "extra"))
+    overlay = Archive(target + ".overlay")
+    for name, path in extra.items():
+        shutil.copy(path, os.path.join(tree, "extra", name))
+        overlay.file(f"lib/modules/{kernel.release}/extra/{name}", path, 0o644)
+    subprocess.run([_which("depmod"), "-b", stage, kernel.release], check=True)
+    for path in glob.glob(os.path.join(tree, "modules.*")):
+        overlay.file(f"lib/modules/{kernel.release}/{os.path.basename(path)}", path)
+    for name, path in helpers.items():
+        overlay.file(f"sbin/{name}", path, 0o755)
+    for path in scripts:
+        name = os.path.basename(path)
+        if name == "init":
+            overlay.file("init", path, 0o755)
+        elif name.endswith(".sh"):
+            overlay.file(f"lib/{name}", path, 0o644)
+        else:
+            overlay.file(f"etc/{name}", path, 0o644)
+    overlay.close()
+    with open(target + ".new", "wb") as out:
+        for part in (base, target + ".overlay"):
+            with open(part, "rb") as f:
+                shutil.copyfileobj(f, out)
+    os.unlink(target + ".overlay")
+    os.rename(target + ".new", target)
+    _record(target, stamp)
+    return kernel, target
+

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One running test VM: QEMU under TCG, its console log, and scripts run in it from the host.
+
+Every wait has a limit and says what it waited for. What the scripts do is the callers' affair.
+"""
+
+import os
+import select
+import socket
+import subprocess
+import threading
+import time
+
+from . import kernlog
+
+
+class VmError(Exception):
+    """A VM did not do what was asked. The text names the machine and what was waited for."""
+
+
+class Timeout(VmError):
+    """A limit passed. Blocked and all tasks were dumped into the console log."""
+
+
+class Failed(VmError):
+    """A script ended with a status that was not allowed."""
+
+
+class Job:
+    """A script that runs in a VM. `out` grows while it runs; `status` is None until it ends."""
+
+    def __init__(self, vm, number, script, what):
+        self.vm, self.number, self.script, self.what = vm, number, script, what
+        self.status = None
+        self._out = bytearray()
+        self._ended = threading.Event()
+
+    @property
+    def out(self):
+        return self._out.decode(errors="replace")
+
+    def wait(self, timeout, check=True):
+        """Waits for the end; returns the output. Raises Timeout, or Failed unless check=False."""
+        deadline = time.monotonic() + timeout
+        while not self._ended.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
+            self.vm.must_live(self.what)
+            if time.monotonic() >= deadline:
+                self.vm.dump_tasks()
+                self.kill()
+                raise Timeout(f"{self.vm.name}: {self.what}: not done after {timeout} s"
+                              f"{self._tail()}")
+        if check and self.status:
+            raise Failed(f"{self.vm.name}: {self.what}: exit status {self.status}{self._tail()}")
+        return self.out
+
+    def running(self):
+        return not self._ended.is_set()
+
+    def kill(self):
+        """SIGKILL to the script and its children; does not wait."""
+        self.vm._send(f"K {self.number}\n".encode())
+
+    def _tail(self):
+        lines = self.out.strip().splitlines()[-12:]
+        return "".join(f"\n    | {line}" for line in lines)
+
+
+class VM:
+    """A virtual machine.
+
+    @name       role of the machine in its test; also its host name
+    @kernel     image.Kernel
+    @initramfs  path
+    @log        path of the console log, which also gets every script and its output
+    @nets       list of connected stream sockets, one network interface (eth0, eth1, ...) each
+    @memory     MiB
+    @capture    None, or the path of a pcap file that gets the traffic of eth0
+    """
+
+    def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
+                 cmdline=""):
+        self.name = name
+        self.scanner = kernlog.Scanner()
+        self.started = time.monotonic()
+        self._jobs = {}
+        self._next = 1
+        self._lock = threading.Lock()
+        self._ready = threading.Event()
+        self._dumped = threading.Event()
+        os.makedirs(os.path.dirname(log), exist_ok=True)
+        self._log = open(log, "w", buffering=1, errors="replace")
+        self.log_path = log
+
+        self._agent, theirs = socket.socketpair()
+        pass_fds = [theirs.fileno()]
+        args = ["qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=multi",
+                "-cpu", "max", "-smp", str(cpus), "-m", str(memory), "-nodefaults",
+                "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
+                "-device", "virtio-rng-pci",
+                "-device", "virtio-serial-pci",
+                "-chardev", f"socket,id=agent,fd={theirs.fileno()}",
+                "-device", "virtserialport,chardev=agent,name=agent",
+                "-kernel", kernel.vmlinuz, "-initrd", initramfs, "-append",
+                f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on "
+                f"ipv6.autoconf=0 role={name} {cmdline}"]
+        for i, net in enumerate(nets):
+            pass_fds.append(net.fileno())
+            mac = f"52:54:00:00:{i:02x}:{sum(name.encode()) & 0xff:02x}"
+            args += ["-netdev", f"socket,id=n{i},fd={net.fileno()}",
+                     "-device", f"virtio-net-pci,netdev=n{i},mac={mac},romfile="]
+        if capture and nets:
+            args += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
+        self._log.write(f"# {' '.join(args)}\n")
+        try:
+            self._qemu = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                          stderr=subprocess.STDOUT, pass_fds=pass_fds)
+        except FileNotFoundError:
+            raise VmError("qemu-system-x86_64 is not installed: run scripts/setup vm "
+                          "(or apt-get install qemu-system-x86)") from None
+        theirs.close()
+        for net in nets:
+            net.close()
+        self._threads = [threading.Thread(target=self._read_console, daemon=True),
+                         threading.Thread(target=self._read_agent, daemon=True)]
+        for thread in self._threads:
+            thread.start()
+
+    # Logs
+
+    def _note(self, mark, text):
+        stamp = time.monotonic() - self.started
+        with self._lock:
+            for line in text.splitlines():
+                self._log.write(f"[{stamp:8.3f}] {mark} {line}\n")
+
+    def _read_console(self):
+        pending = b""
+        while True:
+            data = self._qemu.stdout.read1(65536)
+            if not data:
+                break
+            pending += data
+            *lines, pending = pending.split(b"\n")
+            for line in lines:
+                text = line.decode(errors="replace").rstrip("\r")
+                self.scanner.feed(text)
+                self._note("K", text)
+                if kernlog.DUMP_END in text:
+                    self._dumped.set()
+        if pending:
+            text = pending.decode(errors="replace")
+            self.scanner.feed(text)
+            self._note("K", text)
+
+    @property
+    def complaints(self):
+        """Console lines so far that fail a run."""
+        return self.scanner.complaints
+
+    # The agent
+
+    def _send(self, data):
+        try:
+            self._agent.sendall(data)
+        except OSError:
+            pass  # the machine is gone; must_live() tells
+
+    def _read_agent(self):
+        stream = self._agent.makefile("rb")
+        while True:
+            try:
+                line = stream.readline()
+            except OSError:
+                return
+            if not line:
+                return
+            words = line.split()
+            if words[0] == b"H":
+                self._ready.set()
+            elif words[0] == b"O":
+                data = stream.read(int(words[2]))
+                job = self._jobs.get(int(words[1]))
+                if job:
+                    job._out += data
+                self._note(f"{int(words[1]):3d}|", data.decode(errors="replace"))
+            elif words[0] == b"X":
+                job = self._jobs.get(int(words[1]))
+                self._note(f"{int(words[1]):3d}=", f"exit {int(words[2])}")
+                if job:
+                    job.status = int(words[2])
+                    job._ended.set()
+
+    def must_live(self, what):
+        """Raises VmError when QEMU has ended."""
+        if self._qemu.poll() is not None:
+            self._threads[0].join(2)
+            last = self.complaints[-3:]
+            raise VmError(f"{self.name}: the machine went down while: {what} (log: "
+                          f"{self.log_path})" + "".join(f"\n    | {line}" for line in last))
+
+    def wait_boot(self, timeout=60):
+        """Waits until the machine takes scripts."""
+        deadline = time.monotonic() + timeout
+        while not self._ready.wait(0.2):
+            self.must_live("boot")
+            if time.monotonic() > deadline:
+                raise Timeout(f"{self.name}: did not boot in {timeout} s (log: {self.log_path})")
+
+    def spawn(self, script, what=None):
+        """Starts a shell script (with lib.sh at hand) and returns its Job."""
+        self.must_live(what or script)
+        job = Job(self, self._next, script, what or script.strip().splitlines()[0])
+        self._next += 1
+        self._jobs[job.number] = job
+        self._note(f"{job.number:3d}$", script)
+        body = f". /lib/lib.sh\n{script}\n".encode()
+        self._send(f"R {job.number} {len(body)}\n".encode() + body)
+        return job
+
+    def run(self, script, timeout=30, what=None, check=True):
+        """Runs a shell script to its end; returns its output."""
+        return self.spawn(script, what).wait(timeout, check)
+
+    def ok(self, script, timeout=30, what=None):
+        """Whether a shell script ends with status 0."""
+        job = self.spawn(script, what)
+        job.wait(timeout, check=False)
+        return job.status == 0
+
+    def until(self, script, timeout, what, pause=0.2):
+        """Repeats a script until it succeeds; returns its output."""
+        deadline = time.monotonic() + timeout
+        while True:
+            job = self.spawn(script, what)
+            job.wait(max(5, deadline - time.monotonic() + 5), check=False)
+            if job.status == 0:
+                return job.out
+            if time.monotonic() > deadline:
+                self.dump_tasks()
+                raise Timeout(f"{self.name}: waited {timeout} s for: {what}{job._tail()}")
+            time.sleep(pause)
+
+    def dump_tasks(self):
+        """Puts the stacks of blocked and of all tasks into the console log."""
+        self._dumped.clear()
+        job = self.spawn(f"echo '{kernlog.DUMP_BEGIN}' > /dev/kmsg; echo w > /proc/sysrq-trigger; "
+                         f"echo t > /proc/sysrq-trigger; echo '{kernlog.DUMP_END}' > /dev/kmsg",
+                         "dump of all tasks")
+        if not job._ended.wait(20) or not self._dumped.wait(20):
+            self._note("!", "the dump of all tasks did not end in 20 s")
+
+    def stop(self):
+        """Ends the machine at once and waits until its log is whole."""
+        if self._qemu.poll() is None:
+            self._qemu.kill()
+        self._qemu.wait()
+        self._threads[0].join(5)
+        self._agent.close()
+        self._log.close()
+
+    def console(self):
+        """Joins the user's terminal to a shell in the machine, until the shell ends."""
+        import sys
+        import termios
+        import tty
+        self.spawn("setsid cttyhack sh < /dev/ttyS0 > /dev/ttyS0 2>&1; echo 'vm: shell ended' "
+                   "> /dev/ttyS0", "interactive shell")
+        job = self._jobs[self._next - 1]
+        saved = termios.tcgetattr(0)
+        offset = os.path.getsize(self.log_path)
+        try:
+            tty.setraw(0)
+            while job.running() and self._qemu.poll() is None:
+                ready, _, _ = select.select([0], [], [], 0.05)
+                if ready:
+                    self._qemu.stdin.write(os.read(0, 1024))
+                    self._qemu.stdin.flush()
+                with open(self.log_path, errors="replace") as f:
+                    f.seek(offset)
+                    text = f.read()
+                    offset = f.tell()
+                for line in text.splitlines():
+                    sys.stdout.write(line.split("] ", 1)[-1][2:] + "\r\n")
+                sys.stdout.flush()
+        finally:
+            termios.tcsetattr(0, termios.TCSADRAIN, saved)
+
+
+def link():
+    """A network cable: two connected sockets, one for each machine's `nets`."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    for end in ends:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    return ends

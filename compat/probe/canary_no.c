@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* HAVE_CANARY_NO: is a type that no kernel has accepted? (must be no) */
+
+#include <linux/sunrpc/xprt.h>
+
+#ifdef PROBE
+unsigned int probe(const struct rpc_xprt *xprt);
+unsigned int probe(const struct rpc_xprt *xprt)
+{
+	/* The kind of mistake that a probe must notice: a field that is not there. */
+	return xprt->field_that_no_kernel_has;
+}
+#endif

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# What the unit tests are made of, for both builds: host.mk and Kbuild. Paths are relative to the
+# repository's root; RPCORDMA_ROOT is where that root is, with a slash at the end.
+#
+# Everything under test must link against the tests alone: no port function may be needed.
+# Whole folders are under test by default; single files of other folders are named.
+
+unit-tests := $(sort $(patsubst $(RPCORDMA_ROOT)%,%,$(wildcard $(RPCORDMA_ROOT)kunit/test_*.cc)))
+unit-folders := xdr module/base module/chunk
+unit-files :=
+unit-code := $(sort $(patsubst $(RPCORDMA_ROOT)%,%,\
+	$(wildcard $(foreach d,$(unit-folders),$(RPCORDMA_ROOT)$(d)/*.cc))) $(unit-files))
+
+# One line for each suite that a test file ends with.
+unit-suites-sed := s/^[[:space:]]*RPCORDMA_SUITE(\([A-Za-z0-9_]*\).*/RPCORDMA_LIST_SUITE(\1)/p

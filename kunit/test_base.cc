@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tests of module/base: the vocabulary that everything else is written in.
+ */
+#include "kunit/testing.hh"
+#include "module/base/list.hh"
+#include "module/base/result.hh"
+#include "module/base/span.hh"
+#include "module/base/types.hh"
+
+namespace rpcordma {
+namespace {
+
+struct Tag;
+
+struct Item : ListLink<Tag> {
+	explicit Item(int v) : value(v)
+	{
+	}
+	int value;
+};
+
+using Items = List<Item, Tag>;
+
+/** The values of a list, as decimal digits, first item first. */
+u32 digits(const Items &list)
+{
+	u32 n = 0;
+
+	for (Item *i = list.front(); i; i = list.next(i))
+		n = n * 10 + static_cast<u32>(i->value);
+	return n;
+}
+
+Result<u32> half(u32 n)
+{
+	if (n & 1)
+		return Error::invalid;
+	return n / 2;
+}
+
+Result<u32> quarter(u32 n)
+{
+	const u32 h = TRY(half(n));
+
+	return TRY(half(h));
+}
+
+Status must_be_even(u32 n)
+{
+	TRY_STATUS(half(n));
+	return {};
+}
+
+} // namespace
+
+RPCORDMA_TEST(base, be32)
+{
+	const Be32 field(0x01020304);
+	const u8 wire[] = {1, 2, 3, 4};
+
+	EXPECT_EQ(field.get(), 0x01020304u);
+	EXPECT_BYTES(Bytes(reinterpret_cast<const u8 *>(&field), sizeof(field)), Bytes(wire));
+	EXPECT_EQ(Be32(0xffffffff).get(), 0xffffffffu);
+	EXPECT_EQ(Be32().get(), 0u);
+}
+
+RPCORDMA_TEST(base, strong_types)
+{
+	EXPECT_TRUE(Xid(7) == Xid(7));
+	EXPECT_TRUE(Xid(7) != Xid(8));
+	EXPECT_EQ(Rkey(0xdeadbeef).get(), 0xdeadbeefu);
+	EXPECT_EQ(Credits().get(), 0u);
+	static_assert(!std::is_convertible_v<u32, Xid> && !std::is_convertible_v<Xid, u32>);
+	static_assert(!std::is_convertible_v<Rkey, Position>);
+}
+
+RPCORDMA_TEST(base, xdr_pad)
+{
+	const u32 want[] = {0, 3, 2, 1, 0, 3, 2, 1, 0};
+
+	for (u32 n = 0; n < sizeof(want) / sizeof(want[0]); n++) {
+		TEST_NOTE("length", n);
+		EXPECT_EQ(xdr_pad(n), want[n]);
+	}
+	EXPECT_EQ(xdr_pad(~0u), 1u);
+}
+
+RPCORDMA_TEST(base, arithmetic)
+{
+	u32 sum = 5;
+
+	EXPECT_TRUE(checked_add(0xfffffff0u, 0xfu, sum));
+	EXPECT_EQ(sum, 0xffffffffu);
+	EXPECT_FALSE(checked_add(0xfffffff0u, 0x10u, sum));
+	EXPECT_EQ(sum, 0xffffffffu);
+	EXPECT_FALSE(checked_add(u64(1), ~u64(0), test_zeroed<u64>()));
+
+	EXPECT_EQ(div_round_up(0u, 4096u), 0u);
+	EXPECT_EQ(div_round_up(1u, 4096u), 1u);
+	EXPECT_EQ(div_round_up(4096u, 4096u), 1u);
+	EXPECT_EQ(div_round_up(4097u, 4096u), 2u);
+
+	EXPECT_EQ(min(3, -4), -4);
+	EXPECT_EQ(max(3, -4), 3);
+}
+
+RPCORDMA_TEST(base, span)
+{
+	u8 array[] = {1, 2, 3, 4, 5};
+	const MutableBytes all(array);
+	const Bytes read = all;
+
+	ASSERT_EQ(all.size(), 5u);
+	EXPECT_EQ(read.data(), &array[0]);
+	EXPECT_EQ(read[4], 5);
+	EXPECT_EQ(read.first(2).size(), 2u);
+	EXPECT_EQ(read.first(6).size(), 5u);
+	EXPECT_EQ(read.from(2).size(), 3u);
+	EXPECT_EQ(read.from(2)[0], 3);
+	EXPECT_TRUE(read.from(5).empty());
+	EXPECT_TRUE(read.from(~usize(0)).empty());
+	EXPECT_TRUE(Bytes().empty());
+
+	u32 sum = 0;
+	for (u8 b : read)
+		sum += b;
+	EXPECT_EQ(sum, 15u);
+}
+
+RPCORDMA_TEST(base, result)
+{
+	EXPECT_OK(half(4));
+	EXPECT_EQ(half(4).value(), 2u);
+	EXPECT_ERROR(half(3), Error::invalid);
+	EXPECT_EQ(quarter(8).value(), 2u);
+	EXPECT_ERROR(quarter(6), Error::invalid);
+	EXPECT_ERROR(quarter(7), Error::invalid);
+	EXPECT_OK(must_be_even(2));
+	EXPECT_ERROR(must_be_even(1), Error::invalid);
+	EXPECT_EQ(to_errno(Error::message_size), -90);
+	EXPECT_EQ(from_errno(-90), Error::message_size);
+}
+
+RPCORDMA_TEST(base, list)
+{
+	Items list, other;
+	Item a(1), b(2), c(3), d(4);
+
+	EXPECT_TRUE(list.empty());
+	EXPECT_EQ(list.front(), nullptr);
+	EXPECT_EQ(list.pop_front(), nullptr);
+	EXPECT_FALSE(a.linked());
+
+	list.push_back(&a);
+	list.push_back(&b);
+	list.push_front(&c);
+	EXPECT_TRUE(a.linked());
+	EXPECT_EQ(digits(list), 312u);
+
+	Items::remove(&a);
+	EXPECT_FALSE(a.linked());
+	EXPECT_EQ(digits(list), 32u);
+
+	other.push_back(&d);
+	other.push_back(&a);
+	list.splice_back(other);
+	EXPECT_TRUE(other.empty());
+	EXPECT_EQ(digits(list), 3241u);
+	list.splice_back(other);
+	EXPECT_EQ(digits(list), 3241u);
+
+	EXPECT_EQ(list.pop_front(), &c);
+	EXPECT_FALSE(c.linked());
+	while (list.pop_front())
+		;
+	EXPECT_TRUE(list.empty());
+	EXPECT_FALSE(d.linked());
+}
+
+RPCORDMA_SUITE(base, be32, strong_types, xdr_pad, arithmetic, span, result, list);
+
+} // namespace rpcordma

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * sunrpc, the client's side: transports, requests, the backchannel.
+ *
+ * A client transport is one allocation: struct rpc_xprt at its head, where sunrpc finds it, and the
+ * core's struct rpcordma_client at its tail. A request likewise: struct rpc_rqst and struct
+ * rpcordma_call. The core tells the sizes of its halves, and constructs and destroys them.
+ */
+#ifndef RPCORDMA_PORT_SUNRPC_H
+#define RPCORDMA_PORT_SUNRPC_H
+
+#include "compat/port/base.h"
+
+RPCORDMA_BEGIN
+
+struct rpc_xprt;
+struct rpc_rqst;
+struct page;
+struct rpcordma_client; /* the core's half of a transport */
+struct rpcordma_call; /* the core's half of a request */
+
+/** Mirrors struct kvec. */
+struct rpcordma_kvec {
+	void *base;
+	rpcordma_size length;
+};
+
+/** Mirrors struct xdr_buf. */
+struct rpcordma_xdr_buf {
+	struct rpcordma_kvec head;
+	struct rpcordma_kvec tail;
+	void *bvec;
+	struct page **pages;
+	rpcordma_u32 page_base;
+	rpcordma_u32 page_length;
+	rpcordma_u32 flags; /* RPCORDMA_XDRBUF_ */
+	rpcordma_u32 buflen;
+	rpcordma_u32 len;
+};
+
+enum {
+	RPCORDMA_XDRBUF_READ = 1,
+	RPCORDMA_XDRBUF_WRITE = 2,
+	RPCORDMA_XDRBUF_SPARSE_PAGES = 4,
+};
+
+/** The limits and switches that the administrator sets; read without a lock, one word at a time. */
+struct rpcordma_tunables {
+	rpcordma_u32 slot_table_entries;
+	rpcordma_u32 max_inline_read;
+	rpcordma_u32 max_inline_write;
+	rpcordma_bool scratch_remap; /* module parameter */
+};
+extern struct rpcordma_tunables rpcordma_tunables;
+
+/** The counters of the mountstats line, in its order; see rpcordma_core_client_stats(). */
+struct rpcordma_client_stats {
+	unsigned long read_chunk_count;
+	unsigned long write_chunk_count;
+	unsigned long reply_chunk_count;
+	unsigned long long total_rdma_request;
+	unsigned long long total_rdma_reply;
+	unsigned long long pullup_copy_count;
+	unsigned long long fixup_copy_count;
+	unsigned long hardway_register_count;
+	unsigned long failed_marshal_count;
+	unsigned long bad_reply_count;
+	unsigned long nomsg_call_count;
+	unsigned long mrs_recycled;
+	unsigned long mrs_orphaned;
+	unsigned long mrs_allocated;
+	unsigned long local_inv_needed;
+	unsigned long empty_sendctx_q;
+	unsigned long bcall_count; /* not on the line */
+};
+
+/* Core: sizes and life of its halves. */
+
+rpcordma_size rpcordma_core_client_size(void);
+rpcordma_size rpcordma_core_call_size(void);
+/**
+ * Construct the core's half, zeroed memory of rpcordma_core_client_size() bytes, and all that a
+ * transport without a connection needs, @slots requests among it. On failure there is nothing to
+ * destroy. Process context.
+ */
+int rpcordma_core_client_create(struct rpcordma_client *client, struct rpc_xprt *xprt,
+				rpcordma_u32 slots);
+/** Close, and free what create() made. Nobody uses the transport any more. Process context. */
+void rpcordma_core_client_destroy(struct rpcordma_client *client);
+/** The largest payload to announce before a device is known; bytes. */
+rpcordma_u32 rpcordma_core_max_payload(void);
+
+/* Core: the xprt operations, in the contexts that struct rpc_xprt_ops defines. */
+
+/**
+ * Connect. The caller holds the transport's send lock. Waits, within limits, for the peer. Returns 0
+ * when calls can be sent. On failure nothing is left of the attempt.
+ */
+int rpcordma_core_client_connect(struct rpcordma_client *client);
+/** Drop the connection, if there is one; the caller holds the send lock. May sleep. */
+void rpcordma_core_client_close(struct rpcordma_client *client);
+/** Break the connection as a network failure would; anybody may call, in process context. */
+void rpcordma_core_client_inject_disconnect(struct rpcordma_client *client);
+/** Whether a connection attempt should be delayed: the last one ended, and not by our wish. */
+rpcordma_bool rpcordma_core_client_should_back_off(struct rpcordma_client *client);
+/** A free request, or null; sunrpc's part of it is zeroed. */
+struct rpc_rqst *rpcordma_core_alloc_slot(struct rpcordma_client *client);
+/** sunrpc has done with @call, which was a slot. */
+void rpcordma_core_free_slot(struct rpcordma_client *client, struct rpcordma_call *call);
+/** Provide buffers of these sizes. Errors: ENOMEM. */
+int rpcordma_core_buf_alloc(struct rpcordma_client *client, struct rpcordma_call *call,
+			    rpcordma_size call_size, rpcordma_size reply_size, void **call_buffer,
+			    void **reply_buffer);
+/** @call's message and pages are about to be released: on return the peer cannot reach them. May sleep. */
+void rpcordma_core_buf_free(struct rpcordma_client *client, struct rpcordma_call *call);
+/**
+ * Whether @call's credit is to be given back now. False for a call whose reply is still owed: its
+ * credit is held until the reply or the disconnect. Under xprt's transport lock.
+ */
+rpcordma_bool rpcordma_core_release_credit(struct rpcordma_client *client, struct rpcordma_call *call);
+/**
+ * Send @call. The caller holds the send lock.
+ * Returns 0; ENOTCONN, reconnect and call again; EAGAIN, call again when woken; EBADSLT, no credit;
+ * ENOBUFS, call again after a delay; EMSGSIZE or EIO, cannot be sent.
+ */
+int rpcordma_core_send_request(struct rpcordma_client *client, struct rpcordma_call *call);
+const struct rpcordma_client_stats *rpcordma_core_client_stats(const struct rpcordma_client *client);
+/** Make more regions: asked for by rpcordma_xprt_queue_refill(). Process context, may sleep. */
+void rpcordma_core_client_refill(struct rpcordma_client *client);
+
+/* The backchannel; the operations of rpc_xprt_ops with the same names. */
+int rpcordma_core_bc_setup(struct rpcordma_client *client, rpcordma_u32 requests);
+rpcordma_size rpcordma_core_bc_max_payload(struct rpcordma_client *client);
+rpcordma_u32 rpcordma_core_bc_slots(struct rpcordma_client *client);
+/** The service has done with @call, a backward one; the reply is sent or never will be. */
+void rpcordma_core_bc_free(struct rpcordma_client *client, struct rpcordma_call *call);
+void rpcordma_core_bc_destroy(struct rpcordma_client *client);
+/** Send the reply to the backward @call; results as rpcordma_core_send_request(). */
+int rpcordma_core_bc_send_reply(struct rpcordma_client *client, struct rpcordma_call *call);
+
+/* Port: requests */
+
+/** One allocation of struct rpc_rqst and the core's half, zeroed; null without memory. Process context. */
+struct rpc_rqst *rpcordma_rqst_create(struct rpc_xprt *xprt);
+void rpcordma_rqst_destroy(struct rpc_rqst *rqst);
+/** The core's half. Any context. */
+struct rpcordma_call *rpcordma_rqst_call(struct rpc_rqst *rqst);
+/** Zero sunrpc's half, as a slot must be when it is handed out. */
+void rpcordma_rqst_reset(struct rpc_rqst *rqst);
+
+/** What the core has to know to send a request. */
+struct rpcordma_request {
+	struct rpcordma_xdr_buf *send; /* rq_snd_buf, encoded */
+	struct rpcordma_xdr_buf *receive; /* rq_rcv_buf */
+	rpcordma_u32 xid; /* host byte order */
+	rpcordma_bool connected; /* the transport believes it is */
+	rpcordma_bool sent_before; /* on this very connection */
+	rpcordma_bool reply_expected;
+	rpcordma_bool ddp_allowed; /* the security flavour lets payloads be placed directly */
+};
+/** Any context in which @rqst is stable. */
+void rpcordma_rqst_get(struct rpc_rqst *rqst, struct rpcordma_request *request);
+/** Take a credit of the congestion window for @rqst; false when there is none, and it will be woken. */
+rpcordma_bool rpcordma_rqst_take_credit(struct rpc_rqst *rqst);
+/** The moment of transmission, and the bytes, for sunrpc's statistics. */
+void rpcordma_rqst_sent(struct rpc_rqst *rqst);
+/** Allocate the absent pages of a sparse receive buffer, without sleeping. Errors: ENOBUFS. */
+int rpcordma_fill_sparse_pages(struct rpcordma_xdr_buf *buf);
+
+/**
+ * Find the request that waits for the reply with @xid, and pin it: until complete() or unpin() it, its
+ * task and its buffers stay. Returns null when nobody waits. Any context.
+ */
+struct rpc_rqst *rpcordma_rqst_find_pin(struct rpc_xprt *xprt, rpcordma_u32 xid);
+void rpcordma_rqst_unpin(struct rpc_rqst *rqst);
+/**
+ * Give the reply to sunrpc, and unpin. @result is the reply's length in bytes, or a negative errno, that
+ * becomes the task's status. The request may be gone on return.
+ */
+void rpcordma_rqst_complete(struct rpc_rqst *rqst, int result);
+/** Copy a reply's place into rq_rcv_buf and rq_private_buf alike: lengths of the three parts, and buflen. */
+void rpcordma_rqst_set_reply(struct rpc_rqst *rqst, rpcordma_u32 head, rpcordma_u32 pages,
+			     rpcordma_u32 tail, rpcordma_u32 buflen_reduction);
+/** Copy @length bytes to page data of @buf, from @offset bytes behind its first. Any context. */
+void rpcordma_copy_to_pages(struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, const void *from,
+			    rpcordma_u32 length);
+/** Copy @length bytes of @buf's page data, from @offset bytes behind the first. Any context. */
+void rpcordma_copy_from_pages(const struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
+			      rpcordma_u32 length);
+
+/* Port: the transport. Any context that does not hold its locks, unless said otherwise. */
+
+/** The congestion window becomes @credits calls. */
+void rpcordma_xprt_set_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
+/** As above for a fresh connection: nothing is in flight. */
+void rpcordma_xprt_reset_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
+/** @rqst's credit, held back by rpcordma_core_release_credit(), is free now. */
+void rpcordma_xprt_return_credit(struct rpc_xprt *xprt, struct rpc_rqst *rqst);
+/** @rqst holds no credit of the connection to come. */
+void rpcordma_rqst_forget_credit(struct rpc_rqst *rqst);
+/** A conversation was had: the next reconnect need not wait. */
+void rpcordma_xprt_conversed(struct rpc_xprt *xprt);
+/** A reply came that nobody waits for. */
+void rpcordma_xprt_count_bad_xid(struct rpc_xprt *xprt);
+/** Have rpcordma_core_client_close() called soon, with the send lock held. */
+void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt);
+/** The connection is closed; calls in flight are woken to be sent again. Holds the send lock. */
+void rpcordma_xprt_closed(struct rpc_xprt *xprt);
+/** The current sender waits until rpcordma_xprt_write_space(). Holds the send lock. */
+void rpcordma_xprt_wait_for_space(struct rpc_xprt *xprt);
+void rpcordma_xprt_write_space(struct rpc_xprt *xprt);
+/** A request was freed: a task that waits for a slot may get it. Returns true if one took @rqst. */
+rpcordma_bool rpcordma_xprt_wake_backlog(struct rpc_xprt *xprt, struct rpc_rqst *rqst);
+/** Have rpcordma_core_client_refill() called soon; harmless when that is under way. */
+void rpcordma_xprt_queue_refill(struct rpc_xprt *xprt);
+/** Wait for a refill under way, and let no queued one run. Process context. */
+void rpcordma_xprt_cancel_refill(struct rpc_xprt *xprt);
+/** The limit for a connection attempt, ms. */
+rpcordma_u32 rpcordma_xprt_connect_limit_ms(struct rpc_xprt *xprt);
+/** The payload that chunks can carry on this connection's device, bytes. */
+void rpcordma_xprt_set_max_payload(struct rpc_xprt *xprt, rpcordma_u32 bytes);
+
+/* Port: the backchannel */
+
+/** Whether somebody serves backward calls on this transport. */
+rpcordma_bool rpcordma_xprt_has_bc_service(struct rpc_xprt *xprt);
+/** Make @rqst, fresh from rpcordma_rqst_create(), a backward request with a reply buffer. */
+void rpcordma_bc_rqst_init(struct rpc_rqst *rqst, struct rpc_xprt *xprt, void *reply_buffer,
+			   rpcordma_u32 reply_size);
+/**
+ * Hand a backward call to its service: @length bytes at @message, which stay until
+ * rpcordma_core_bc_free(). Takes a reference to @xprt; returns false, and takes nothing, without service.
+ */
+rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, void *message,
+				      rpcordma_u32 length);
+/** Drop the reference that submit took. The transport may be gone on return. */
+void rpcordma_bc_rqst_done(struct rpc_xprt *xprt);
+
+RPCORDMA_END
+
+#endif

@@ -11,7 +11,6 @@
  *
  *  Reply   fits inline at its largest           no chunk
  *          page data eligible, rest fits        Write chunk for the page data
- *          page data eligible, rest too large   Write chunk, and a Reply chunk for head and tail
  *          else                                 Reply chunk for head, page data and tail
  *  Call    fits inline                          RDMA_MSG
  *          page data eligible, rest fits        RDMA_MSG with a Read chunk for the page data
@@ -19,14 +18,12 @@
  *
  * Inline comes first, even for an eligible item: it costs no registration and no round trip.
  *
- * Write chunk with Reply chunk: the payload then reaches its pages at the right place whatever the
- * length of the rest. A Reply chunk alone places it behind the actual head, which the decoder has to
- * move when the head was estimated too long, and it needs as many R_keys.
- *
- * A long call with an eligible item goes whole into the Position Zero Read chunk, which 3.5.3 allows.
- * Both kinds of Read chunk together are sent only with Limits::combine_read_chunks: at least one widely
- * used responder splices an unpadded Read chunk into a long call without adding the XDR pad, so that
- * every item of odd length would arrive garbled. NFS does not need it: the rest of a WRITE is small.
+ * An eligible item whose message is too large without it could also have a chunk of its own beside the
+ * Reply chunk or the Position Zero Read chunk. 3.5.3 allows to put all into the latter, and that is
+ * what is sent, unless Limits::combine_chunks says that the peer can be trusted with both: Linux's own
+ * server splices an unpadded Read chunk into a long call without its XDR pad, and in a Reply chunk
+ * beside a Write chunk it reports the length of the whole reply instead of what it wrote there. Either
+ * would garble file data silently. NFS hardly needs it: the rest of a READ or WRITE is small.
  *
  * XDR roundup (3.4.4.4): a Read chunk goes without the pad, and the inline rest then lacks it too. A
  * Write chunk is offered without a pad segment. Position Zero Read chunk and Reply chunk hold a whole
@@ -61,6 +58,9 @@ struct Thresholds {
 	u32 send = 1024;
 	u32 receive = 1024;
 };
+
+/** The longest message in bytes; sunrpc counts a reply's bytes in an int. */
+static constexpr u32 kMaxMessage = 0x7fff0000;
 
 /** How the call's Payload stream travels. */
 enum class SendMode : u8 {
@@ -180,9 +180,10 @@ struct Plan {
  * leave inline fits thresholds.receive. Callable from any context.
  *
  * Errors: EINVAL, @limits are not valid() (a fault of the caller);
- *         EMSGSIZE, the message cannot be sent over this connection: a buffer over 4 GiB, more segments
- *         than limits.max_segments, or a header over the inline threshold. Not to be retried. It does
- *         not happen with payloads up to max_payload() and kvecs up to kMaxKvecLength.
+ *         EMSGSIZE, the message cannot be sent over this connection: a buffer over kMaxMessage, more
+ *         segments than limits.max_segments, or a header over an inline threshold. Not to be retried.
+ *         It does not happen with payloads up to max_payload(), kvecs up to kMaxKvecLength, and
+ *         thresholds of 1024 or more.
  */
 [[nodiscard]] Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thresholds,
 			    Plan &plan);

@@ -11,24 +11,20 @@
 
 namespace rpcordma::chunk {
 
-/** A Write chunk or the Reply chunk as it stands in a reply's header. */
-struct ReturnedChunk {
-	bool present = false;
-	/** The segments' lengths in order; the count is what the header says, not what was offered. */
-	Span<const u32> lengths;
-};
-
 /** A decoded reply header, the parts that say where bytes are. */
 struct ReplyFacts {
 	/** RDMA_NOMSG instead of RDMA_MSG. */
 	bool nomsg = false;
 	/** The Read list has an entry. */
 	bool read_list = false;
+	/** The Reply chunk is present. */
+	bool reply_chunk = false;
 	/** Chunks in the Write list. */
 	u32 write_chunks = 0;
-	/** The first of them. */
-	ReturnedChunk write;
-	ReturnedChunk reply;
+	/** The segments' lengths of the first of them; as many as the header says, not as offered. */
+	Span<const u32> write_lengths;
+	/** The segments' lengths of the Reply chunk, likewise. */
+	Span<const u32> reply_lengths;
 	/** Bytes of the received message behind the transport header. */
 	u32 inline_length = 0;
 };
@@ -36,21 +32,21 @@ struct ReplyFacts {
 /**
  * Where a reply's bytes are, and where they belong.
  *
- * Set rq_rcv_buf's (and rq_private_buf's, they have to stay equal) head iov_len, page_len and tail
- * iov_len to the lengths here, take buflen_reduction off buflen, and complete the RPC with @length.
- * Then copy, all three from the inline bytes, which start at 0:
- *   head_copy bytes from 0 to the head's first byte;
+ * Set rq_rcv_buf's (and rq_private_buf's, they have to stay equal) head iov_len and page_len to the
+ * lengths here, take buflen_reduction off buflen, leave the tail's iov_len, and complete the RPC with
+ * @length. Then copy, all three from the inline bytes:
+ *   head_copy bytes from their first to the head's first byte;
  *   page_copy bytes from head_copy to the first byte of page data;
- *   tail_copy bytes from head_copy + page_copy to the tail, tail_pad bytes after its first.
- * Instead of the last, with tail_move != 0: move that many bytes within the tail from its first byte
- * to tail_pad bytes behind it (a Reply chunk has placed them; the regions overlap).
- * The tail_pad bytes are XDR roundup that a Write chunk's item lacks; the caller zeroes them.
+ *   tail_copy bytes from head_copy + page_copy to the tail, tail_pad bytes behind its first.
+ * With tail_move instead of the last: move that many bytes within the tail from its first byte to
+ * tail_pad bytes behind it (a Reply chunk has placed them; the regions overlap).
+ * The tail_pad bytes are the XDR roundup that a Write chunk's item lacks; the caller zeroes them.
  */
 struct Landing {
+	/** Bytes of the whole reply, as sunrpc's decoder is to see it. */
 	u32 length = 0;
 	u32 head_length = 0;
 	u32 page_length = 0;
-	u32 tail_length = 0;
 	u32 buflen_reduction = 0;
 	u32 head_copy = 0;
 	u32 page_copy = 0;
@@ -76,6 +72,10 @@ struct Landing {
  * unused; RDMA_NOMSG must use it. A Read list is always wrong (4.3.1). A responder that leaves an unused
  * chunk out, instead of returning it with lengths of zero, is borne with: it claims nothing.
  * Bytes behind the header of RDMA_NOMSG are not part of the message, and are ignored.
+ *
+ * Where an item came by Write chunk, the bytes of the rest go to the head as far as they reach, and the
+ * head is cut to them: its length was an estimate, and the payload has to follow its last byte. Only
+ * what the estimated head cannot hold is taken for what follows the payload.
  *
  * Errors: EBADMSG, the header contradicts the call or itself; nothing of it is to be believed.
  * Callable from any context.

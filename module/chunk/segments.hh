@@ -158,10 +158,10 @@ struct Limits {
 	 */
 	u32 copy_limit = 4096;
 	/**
-	 * Send a long call that holds a DDP-eligible item as Position Zero Read chunk and normal Read
-	 * chunk together. See reduce.hh for why this is off.
+	 * The peer is known to handle two kinds of chunk for one message: Position Zero and normal
+	 * Read chunk, Write and Reply chunk. See reduce.hh for why this is off.
 	 */
-	bool combine_read_chunks = false;
+	bool combine_chunks = false;
 
 	/** Whether the numbers make sense together. */
 	[[nodiscard]] constexpr bool valid() const
@@ -234,7 +234,7 @@ constexpr bool for_each_piece(const BufferShape &shape, ByteRange range, u32 pag
 		} else if (at < tail_at) {
 			piece.part = Part::pages;
 			piece.offset = u64(shape.page_base) + (at - pages_at);
-			stop = min(stop, at + (page_size - piece.offset % page_size));
+			stop = min(stop, at + (page_size - (piece.offset & (page_size - 1))));
 			stop = min(stop, tail_at);
 		} else {
 			piece.part = Part::tail;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Cutting byte ranges into segments. Taking as much as possible into each segment gives the fewest:
+ * whatever is cut off the front of a valid segment leaves a valid segment, so a longer first one never
+ * makes the rest harder.
+ */
+#include "module/chunk/segments.hh"
+
+namespace rpcordma::chunk {
+namespace {
+
+/** Collects runs of memory into segments, in order. */
+class Cutter {
+public:
+	Cutter(u32 start, const Limits &limits, SegmentList &out)
+	    : limits_(limits), out_(out), start_(start), end_(start)
+	{
+	}
+
+	/**
+	 * Take in the next @length bytes of the range, which lie in memory that is contiguous but for
+	 * page boundaries, the first at @address. Returns false when the list is full.
+	 */
+	[[nodiscard]] bool take(u64 address, u32 length)
+	{
+		const u64 page = limits_.mr_page_size;
+
+		while (length) {
+			const u64 in_page = address & (page - 1);
+
+			if (end_ != start_ && !extends_(in_page) && !finish())
+				return false;
+			const u64 room = (limits_.mr_pages - pages_) * page - in_page;
+			const u32 taken = static_cast<u32>(min<u64>(length, room));
+
+			pages_ += (in_page + taken + page - 1) / page;
+			end_in_page_ = (in_page + taken) & (page - 1);
+			end_ += taken;
+			address += taken;
+			length -= taken;
+		}
+		return true;
+	}
+
+	/** Close the segment that is open, if there is one. Returns false when the list is full. */
+	[[nodiscard]] bool finish()
+	{
+		if (end_ == start_)
+			return true;
+		if (out_.size() >= limits_.max_segments || !out_.push({start_, end_ - start_}))
+			return false;
+		start_ = end_;
+		pages_ = 0;
+		return true;
+	}
+
+private:
+	/** Whether bytes that start at @in_page of a page may join the open segment. */
+	[[nodiscard]] bool extends_(u64 in_page) const
+	{
+		if (pages_ == limits_.mr_pages)
+			return false;
+		return limits_.sg_gaps || (!in_page && !end_in_page_);
+	}
+
+	const Limits &limits_;
+	SegmentList &out_;
+	u32 start_; /* the open segment is [start_, end_) of the buffer */
+	u32 end_;
+	u64 pages_ = 0;       /* that it touches */
+	u64 end_in_page_ = 0; /* where in a page it ends */
+};
+
+/** A part of the buffer: the bytes from @at on, @length of them, the first at @address. */
+struct Run {
+	u64 at;
+	u64 length;
+	u64 address;
+};
+
+} // namespace
+
+Status layout_segments(const BufferShape &shape, ByteRange range, const Limits &limits, SegmentList &out)
+{
+	const u64 begin = range.offset, end = begin + range.length;
+	const u64 pages_at = shape.head_length, tail_at = pages_at + shape.page_length;
+	const bool joined = !shape.page_length && shape.kvecs_adjacent();
+	const Run runs[] = {
+		{0, joined ? shape.length() : pages_at, shape.head_address},
+		{pages_at, shape.page_length, shape.page_base},
+		{tail_at, joined ? 0 : shape.tail_length, shape.tail_address},
+	};
+	Cutter cutter(range.offset, limits, out);
+
+	out.clear();
+	if (end > shape.length())
+		return Error::invalid;
+	for (const Run &run : runs) {
+		const u64 from = max(begin, run.at), to = min(end, run.at + run.length);
+
+		if (from < to &&
+		    !cutter.take(run.address + (from - run.at), static_cast<u32>(to - from)))
+			return Error::message_size;
+	}
+	if (!cutter.finish())
+		return Error::message_size;
+	return {};
+}
+
+} // namespace rpcordma::chunk

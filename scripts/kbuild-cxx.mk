@@ -66,7 +66,11 @@ cxx_flags = -Wp,-MMD,$(depfile) -nostdinc \
 # module loader stops at the second. ftrace does not need them: it reads __mcount_loc.
 # Nothing runs static constructors or unwinds the stack in a module, so their sections fail here,
 # at the file that made them; scripts/check-objects looks again at the finished module.
-cxx-banned := \.(init_array|fini_array|preinit_array|ctors|dtors|eh_frame|gcc_except_table)
+#
+# With KASAN each object, C too, has one constructor that registers its globals, and the kernel runs
+# it; a second entry of 8 bytes is a constructor of ours.
+cxx-arrays := $(if $(CONFIG_KASAN),(init|fini)_array +0+[1-9a-f][0-9a-f]+ ,init_array|fini_array)
+cxx-banned := \.($(cxx-arrays)|preinit_array|ctors|dtors|eh_frame|gcc_except_table)
 quiet_cmd_cxx_o_cc = CXX $(quiet_modtag) $@
       cmd_cxx_o_cc = $(KCXX) $(cxx_flags) -c -o $@ $< \
 	; $(OBJCOPY) -R __patchable_function_entries -R .rela__patchable_function_entries $@ \

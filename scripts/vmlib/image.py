@@ -28,13 +28,13 @@ PROGRAMS = {
     "mount.nfs": "nfs-common", "rpc.statd": "nfs-common", "showmount": "nfs-common",
     "exportfs": "nfs-kernel-server", "rpc.mountd": "nfs-kernel-server",
     "rpcbind": "rpcbind", "rpcinfo": "rpcbind",
-    "kmod": "kmod", "rping": "rdmacm-utils",
+    "kmod": "kmod", "rping": "rdmacm-utils", "strace": "strace",
 }
 
 # Distribution modules of the guest; what they depend on comes along. Those that one of the two
 # kernels has built in, or lacks, are passed over: the "?" says that absence is no error.
 MODULES = """
-    virtio_net rdma_rxe rpcrdma nfsd nfs nfsv3 nfsv4 lockd nfs_acl rdma_cm rdma_ucm ib_uverbs
+    virtio_pci virtio_console virtio_net rdma_rxe rpcrdma nfsd nfs nfsv3 nfsv4 lockd nfs_acl rdma_cm rdma_ucm ib_uverbs
     auth_rpcgss dummy veth sch_netem sunrpc grace nfs_layout_flexfiles
     crc32_generic? crc32c_generic? crc32_pclmul? crc32c-intel? libcrc32c? md5? zram lzo lzo-rle?
 """.split()
@@ -277,7 +277,8 @@ def _base(kernel):
             "etc/nsswitch.conf": "hosts: files\npasswd: files\ngroup: files\n"
                                  "protocols: files\nservices: files\nrpc: files\n",
             "etc/protocols": "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6 41 IPv6\n",
-            "etc/services": "sunrpc 111/tcp\nsunrpc 111/udp\nnfs 2049/tcp\nnfsrdma 20049/tcp\n",
+            "etc/services": "sunrpc 111/tcp portmapper\nsunrpc 111/udp portmapper\n"
+                            "nfs 2049/tcp\nnfsrdma 20049/tcp\n",
             "etc/rpc": "portmapper 100000\nnfs 100003\nmountd 100005\nnlockmgr 100021\n"
                        "status 100024\nnfs_acl 100227\n"}.items():
         archive.data(name, text.encode())
@@ -382,7 +383,7 @@ def image(series, extra_modules=()):
     for name, path in extra.items():
         shutil.copy(path, os.path.join(tree, "extra", name))
         overlay.file(f"lib/modules/{kernel.release}/extra/{name}", path, 0o644)
-    subprocess.run([_which("depmod"), "-b", stage, kernel.release], check=True)
+    subprocess.run(["depmod", "-b", stage, kernel.release], executable=_which("kmod"), check=True)
     for path in glob.glob(os.path.join(tree, "modules.*")):
         overlay.file(f"lib/modules/{kernel.release}/{os.path.basename(path)}", path)
     for name, path in helpers.items():

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * module/chunk/segments: buffers are modelled as one memory address for each byte, and layouts are
+ * judged against that model: covered once and in order, each segment a possible memory region, and no
+ * fewer segments possible. The pages of the model are tiny, so that every alignment can be tried.
+ */
+#include "kunit/testing.hh"
+#include "module/chunk/reduce.hh"
+
+using namespace rpcordma;
+using namespace rpcordma::chunk;
+
+namespace {
+
+constexpr u32 kMaxModel = 64;
+
+/** Where each byte of a small buffer lies. */
+struct Memory {
+	u32 size;
+	u32 page;
+	u64 address[kMaxModel];
+
+	void set(const BufferShape &shape, u32 page_size)
+	{
+		size = 0;
+		page = page_size;
+		for (u32 i = 0; i < shape.head_length; i++)
+			address[size++] = shape.head_address + i;
+		for (u32 i = 0; i < shape.page_length; i++) {
+			const u64 at = u64(shape.page_base) + i;
+
+			/* Pages lie apart from each other, and from the kvecs. */
+			address[size++] = 0x100000 + at / page * 16 * page + at % page;
+		}
+		for (u32 i = 0; i < shape.tail_length; i++)
+			address[size++] = shape.tail_address + i;
+	}
+
+	/** The end of the longest memory region that starts at byte @from. */
+	[[nodiscard]] u32 reach(u32 from, const Limits &limits) const
+	{
+		u32 pages = 1;
+
+		for (u32 i = from; i + 1 < size; i++) {
+			const bool page_starts = address[i + 1] % page == 0;
+
+			if (address[i + 1] == address[i] + 1) {
+				if (page_starts && ++pages > limits.mr_pages)
+					return i + 1;
+				continue;
+			}
+			if (!limits.sg_gaps && !(page_starts && (address[i] + 1) % page == 0))
+				return i + 1;
+			if (++pages > limits.mr_pages)
+				return i + 1;
+		}
+		return size;
+	}
+
+	/** The fewest regions that cover [from, to), found by trying every cut. */
+	[[nodiscard]] u32 fewest(u32 from, u32 to, const Limits &limits) const
+	{
+		u32 best[kMaxModel + 1];
+
+		best[to] = 0;
+		for (u32 i = to; i-- > from;) {
+			const u32 last = min(reach(i, limits), to);
+
+			best[i] = ~0u;
+			for (u32 cut = i + 1; cut <= last; cut++)
+				best[i] = min(best[i], best[cut] + 1);
+		}
+		return best[from];
+	}
+};
+
+constexpr u64 kHead = 0x40000, kTail = 0x80000;
+
+/** Call @f(shape, limits) for every shape and limit of a family, with pages of four bytes. */
+template <typename F> void for_each_small(F &&f)
+{
+	static constexpr u32 heads[] = {0, 1, 3, 4, 5, 8}, pages[] = {0, 1, 3, 4, 5, 8, 13},
+			     tails[] = {0, 1, 4, 6}, depths[] = {1, 2, 3, 16};
+	Limits limits;
+
+	limits.page_size = limits.mr_page_size = 4;
+	for (const u32 head : heads)
+		for (u32 head_at = 0; head_at < 4; head_at++)
+			for (const u32 length : pages)
+				for (u32 base = 0; base < (length ? 6 : 1); base++)
+					for (const u32 tail : tails)
+						for (u32 tail_at = 0; tail_at < (tail ? 5 : 1); tail_at++) {
+							BufferShape shape;
+
+							shape.head_address = kHead + head_at;
+							shape.head_length = head;
+							shape.page_base = base;
+							shape.page_length = length;
+							/* The last turn: behind the head, as sunrpc has it. */
+							shape.tail_address = tail_at == 4 ?
+										     kHead + head_at + head :
+										     kTail + tail_at;
+							shape.tail_length = tail;
+							for (const u32 depth : depths)
+								for (const bool gaps : {false, true}) {
+									limits.mr_pages = depth;
+									limits.sg_gaps = gaps;
+									f(shape, limits);
+								}
+						}
+}
+
+/** The notes that tell one case of the family from the others. */
+class ShapeNotes {
+public:
+	ShapeNotes(const BufferShape &s, const Limits &l)
+	    : head_at_("head address", test::shown(s.head_address)),
+	      head_("head length", test::shown(s.head_length)),
+	      base_("page base", test::shown(s.page_base)),
+	      pages_("page length", test::shown(s.page_length)),
+	      tail_at_("tail address", test::shown(s.tail_address)),
+	      tail_("tail length", test::shown(s.tail_length)),
+	      depth_("pages of a region", test::shown(l.mr_pages)),
+	      gaps_("gaps", test::shown(l.sg_gaps))
+	{
+	}
+
+private:
+	test::Note head_at_, head_, base_, pages_, tail_at_, tail_, depth_, gaps_;
+};
+
+/** @list covers @range once and in order, with memory regions, as few as possible. */
+void expect_layout(const Memory &memory, ByteRange range, const Limits &limits, const SegmentList &list)
+{
+	u32 at = range.offset;
+
+	for (const ByteRange &segment : list) {
+		ASSERT_EQ(segment.offset, at);
+		ASSERT_GT(segment.length, 0);
+		ASSERT_LE(segment.length, range.offset + range.length - at);
+		ASSERT_LE(at + segment.length, memory.reach(at, limits));
+		at += segment.length;
+	}
+	ASSERT_EQ(at, range.offset + range.length);
+	EXPECT_EQ(list.size(), memory.fewest(range.offset, at, limits));
+}
+
+} // namespace
+
+RPCORDMA_TEST(chunk_segments, whole_buffers)
+{
+	Memory &memory = test_zeroed<Memory>();
+	u32 tried = 0;
+
+	for_each_small([&](const BufferShape &shape, const Limits &limits) {
+		SegmentList list;
+		const u32 length = static_cast<u32>(shape.length());
+
+		const ShapeNotes notes(shape, limits);
+		memory.set(shape, limits.page_size);
+		if (memory.fewest(0, length, limits) > kMaxSegments) {
+			EXPECT_ERROR(layout_segments(shape, {0, length}, limits, list),
+				     Error::message_size);
+			return;
+		}
+		tried++;
+		ASSERT_OK(layout_segments(shape, {0, length}, limits, list));
+		expect_layout(memory, {0, length}, limits, list);
+	});
+	EXPECT_GT(tried, 10000);
+}
+
+/* Every range of a few buffers that have all three parts. */
+RPCORDMA_TEST(chunk_segments, partial_ranges)
+{
+	Memory &memory = test_zeroed<Memory>();
+
+	for_each_small([&](const BufferShape &shape, const Limits &limits) {
+		if (shape.head_length != 5 || shape.page_length < 8 || shape.tail_length != 6)
+			return;
+		const u32 length = static_cast<u32>(shape.length());
+		const ShapeNotes notes(shape, limits);
+
+		memory.set(shape, limits.page_size);
+		for (u32 from = 0; from <= length; from += 2)
+			for (u32 to = from; to <= length; to += 3) {
+				SegmentList list;
+
+				TEST_NOTE("from", from);
+				TEST_NOTE("to", to);
+				ASSERT_OK(layout_segments(shape, {from, to - from}, limits, list));
+				expect_layout(memory, {from, to - from}, limits, list);
+			}
+	});
+}
+
+RPCORDMA_TEST(chunk_segments, pieces)
+{
+	Memory &memory = test_zeroed<Memory>();
+
+	for_each_small([&](const BufferShape &shape, const Limits &limits) {
+		if (limits.mr_pages != 1 || limits.sg_gaps)
+			return; /* pieces do not depend on them */
+		const u32 length = static_cast<u32>(shape.length());
+		const ShapeNotes notes(shape, limits);
+
+		memory.set(shape, 4);
+		for (u32 from = 0; from <= length; from += 1 + length / 5) {
+			const u32 to = length - (length - from) / 3;
+			u32 at = from;
+			u64 behind = ~0ull; /* the address behind the last piece, when that was a kvec */
+
+			const bool finished = for_each_piece(
+				shape, {from, to - from}, 4, [&](const Piece &piece) {
+					const u64 base = piece.part == Part::head ? shape.head_address :
+							 piece.part == Part::tail ? shape.tail_address :
+										    0;
+					u64 first = base + piece.offset;
+
+					if (piece.part == Part::pages)
+						first = 0x100000 + piece.offset / 4 * 64 + piece.offset % 4;
+					EXPECT_GT(piece.length, 0);
+					EXPECT_LE(piece.length, to - at);
+					for (u32 i = 0; i < piece.length && at < to; i++)
+						EXPECT_EQ(memory.address[at++], first + i);
+					if (piece.part != Part::pages) {
+						/* One piece for memory in one run. */
+						EXPECT_NE(first, behind);
+						behind = first + piece.length;
+					} else {
+						behind = ~0ull;
+						EXPECT_LE(piece.offset % 4 + piece.length, 4);
+					}
+					return true;
+				});
+			EXPECT_TRUE(finished);
+			EXPECT_EQ(at, to);
+		}
+	});
+}
+
+RPCORDMA_TEST(chunk_segments, pieces_stop)
+{
+	BufferShape shape;
+	u32 seen = 0;
+
+	shape.page_length = 3 * 4096;
+	EXPECT_FALSE(for_each_piece(shape, {0, 3 * 4096}, 4096, [&](const Piece &) { return ++seen < 2; }));
+	EXPECT_EQ(seen, 2);
+}
+
+RPCORDMA_TEST(chunk_segments, bad_ranges)
+{
+	SegmentList list;
+	BufferShape shape;
+	const Limits limits;
+
+	shape.head_length = 100;
+	shape.page_length = 4096;
+	shape.tail_length = 20;
+	(void)list.push({1, 1});
+	EXPECT_OK(layout_segments(shape, {4216, 0}, limits, list));
+	EXPECT_EQ(list.size(), 0);
+	EXPECT_ERROR(layout_segments(shape, {0, 4217}, limits, list), Error::invalid);
+	EXPECT_ERROR(layout_segments(shape, {4216, 1}, limits, list), Error::invalid);
+	EXPECT_ERROR(layout_segments(shape, {4217, 0}, limits, list), Error::invalid);
+	EXPECT_ERROR(layout_segments(shape, {1, 0xffffffff}, limits, list), Error::invalid);
+	EXPECT_ERROR(layout_segments(shape, {0xffffffff, 0xffffffff}, limits, list), Error::invalid);
+}
+
+/* Exactly max_segments fit, one more does not. */
+RPCORDMA_TEST(chunk_segments, too_many)
+{
+	for (u32 most = 1; most <= kMaxSegments; most++)
+		for (const u32 depth : {1u, 2u, 3u, 16u, 256u}) {
+			SegmentList list;
+			BufferShape shape;
+			Limits limits;
+
+			TEST_NOTE("max_segments", most);
+			TEST_NOTE("pages of an MR", depth);
+			limits.max_segments = most;
+			limits.mr_pages = depth;
+			shape.page_base = 4095;
+			shape.page_length = (most * depth - 1) * 4096 + 1;
+			ASSERT_OK(layout_segments(shape, {0, shape.page_length}, limits, list));
+			EXPECT_EQ(list.size(), most);
+			for (const ByteRange &segment : list)
+				EXPECT_EQ(segment.length, segment.offset ? depth * 4096 : (depth - 1) * 4096 + 1);
+			shape.page_length++;
+			EXPECT_ERROR(layout_segments(shape, {0, shape.page_length}, limits, list),
+				     Error::message_size);
+		}
+}
+
+/* The cases that performance rests on: 1 MiB, page aligned, takes one region. */
+RPCORDMA_TEST(chunk_segments, one_region_per_mebibyte)
+{
+	SegmentList list;
+	BufferShape shape;
+	Limits limits;
+
+	shape.head_length = 200;
+	shape.page_length = 1024 * 1024;
+	limits.mr_pages = 256;
+	ASSERT_OK(layout_segments(shape, {200, shape.page_length}, limits, list));
+	EXPECT_EQ(list.size(), 1);
+	shape.page_base = 1;
+	ASSERT_OK(layout_segments(shape, {200, shape.page_length}, limits, list));
+	EXPECT_EQ(list.size(), 2);
+	limits.mr_pages = 257;
+	ASSERT_OK(layout_segments(shape, {200, shape.page_length}, limits, list));
+	EXPECT_EQ(list.size(), 1);
+	/* Devices report billions; the product with the page size must not wrap. */
+	limits.mr_pages = 0xffffffff;
+	ASSERT_OK(layout_segments(shape, {200, shape.page_length}, limits, list));
+	EXPECT_EQ(list.size(), 1);
+
+	/* A long reply: three, two when our head ends where a page does, one with gaps. */
+	shape.page_base = 0;
+	shape.tail_address = 0x5010;
+	shape.tail_length = 12;
+	limits.mr_pages = 258;
+	ASSERT_OK(layout_segments(shape, {0, static_cast<u32>(shape.length())}, limits, list));
+	EXPECT_EQ(list.size(), 3);
+	shape.head_address = 0x2000 - 200;
+	ASSERT_OK(layout_segments(shape, {0, static_cast<u32>(shape.length())}, limits, list));
+	EXPECT_EQ(list.size(), 2);
+	shape.tail_address = 0x5000;
+	ASSERT_OK(layout_segments(shape, {0, static_cast<u32>(shape.length())}, limits, list));
+	EXPECT_EQ(list.size(), 1);
+	shape.tail_address = 0x5010;
+	limits.sg_gaps = true;
+	ASSERT_OK(layout_segments(shape, {0, static_cast<u32>(shape.length())}, limits, list));
+	EXPECT_EQ(list.size(), 1);
+}
+
+/* Memory regions of 4 KiB pages under a kernel with pages of 64 KiB. */
+RPCORDMA_TEST(chunk_segments, small_region_pages)
+{
+	SegmentList list;
+	BufferShape shape;
+	Limits limits;
+
+	limits.page_size = 65536;
+	limits.mr_pages = 20;
+	shape.page_base = 65536 - 4096;
+	shape.page_length = 65536;
+	ASSERT_OK(layout_segments(shape, {0, 65536}, limits, list));
+	EXPECT_EQ(list.size(), 1);
+	limits.mr_pages = 15;
+	ASSERT_OK(layout_segments(shape, {0, 65536}, limits, list));
+	ASSERT_EQ(list.size(), 2);
+	EXPECT_EQ(list[0].length, 15 * 4096);
+	/* Pieces are pages of the kernel. */
+	u32 pieces = 0;
+	EXPECT_TRUE(for_each_piece(shape, {0, 65536}, 65536, [&](const Piece &piece) {
+		EXPECT_EQ(piece.length, pieces++ ? 65536 - 4096 : 4096);
+		return true;
+	}));
+	EXPECT_EQ(pieces, 2);
+}
+
+RPCORDMA_TEST(chunk_segments, limits_valid)
+{
+	const auto bad = [](auto change) {
+		Limits limits;
+
+		change(limits);
+		return !limits.valid() && max_payload(limits) == 0;
+	};
+
+	EXPECT_TRUE(Limits{}.valid());
+	EXPECT_TRUE(bad([](Limits &l) { l.page_size = 0; }));
+	EXPECT_TRUE(bad([](Limits &l) { l.page_size = 12288; }));
+	EXPECT_TRUE(bad([](Limits &l) { l.mr_page_size = 0; }));
+	EXPECT_TRUE(bad([](Limits &l) { l.mr_page_size = 3072; }));
+	EXPECT_TRUE(bad([](Limits &l) { l.mr_page_size = 8192; }));
+	EXPECT_TRUE(bad([](Limits &l) { l.mr_pages = 0; }));
+	EXPECT_TRUE(bad([](Limits &l) { l.max_send_sge = 0; }));
+	EXPECT_TRUE(bad([](Limits &l) { l.max_segments = 0; }));
+	EXPECT_TRUE(bad([](Limits &l) { l.max_segments = kMaxSegments + 1; }));
+}
+
+/* What max_payload() says fits at the worst alignment, and a page more does not. */
+RPCORDMA_TEST(chunk_segments, max_payload)
+{
+	u32 below = 0, full = 0;
+
+	for (const u32 page : {4096u, 65536u})
+		for (const u32 mr_page : {4096u, page})
+			for (const u32 depth : {1u, 2u, 3u, 16u, 17u, 32u, 256u, 257u, 0xffffffffu})
+				for (u32 most = 1; most <= kMaxSegments; most++)
+					for (const bool gaps : {false, true}) {
+						SegmentList list;
+						BufferShape shape;
+						Limits limits;
+
+						TEST_NOTE("page", page);
+						TEST_NOTE("region page", mr_page);
+						TEST_NOTE("depth", depth);
+						TEST_NOTE("max_segments", most);
+						TEST_NOTE("gaps", gaps);
+						limits.page_size = page;
+						limits.mr_page_size = mr_page;
+						limits.mr_pages = depth;
+						limits.max_segments = most;
+						limits.sg_gaps = gaps;
+						const u32 payload = max_payload(limits);
+
+						ASSERT_LE(payload, kMaxPayload);
+						ASSERT_EQ(payload & (page - 1), 0);
+						shape.head_length = shape.tail_length = kMaxKvecLength;
+						shape.page_length = payload;
+						for (const u32 in_page : {0u, 1u, 2048u, page - 1}) {
+							if (!payload)
+								break;
+							shape.head_address = 0x200000 + in_page;
+							shape.tail_address = 0x300000 + in_page;
+							for (const u32 base : {0u, 1u, 4000u, page - 1}) {
+								shape.page_base = base;
+								ASSERT_OK(layout_segments(
+									shape,
+									{0, static_cast<u32>(shape.length())},
+									limits, list));
+							}
+						}
+						if (payload == kMaxPayload) {
+							full++;
+							continue;
+						}
+						below++;
+						shape.head_address = 0x200000 + page - 1;
+						shape.tail_address = 0x300000 + page - 1;
+						shape.page_base = page - 1;
+						shape.page_length = payload + page;
+						EXPECT_ERROR(layout_segments(shape,
+									     {0, static_cast<u32>(shape.length())},
+									     limits, list),
+							     Error::message_size);
+					}
+	EXPECT_GT(below, 100);
+	EXPECT_GT(full, 100);
+
+	/* Real devices: rxe (512 pages), siw (256), and anything larger. */
+	Limits limits;
+	for (const u32 depth : {256u, 257u, 512u}) {
+		limits.mr_pages = depth;
+		EXPECT_EQ(max_payload(limits), kMaxPayload);
+	}
+}
+
+RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, pieces, pieces_stop, bad_ranges, too_many,
+	       one_region_per_mebibyte, small_region_pages, limits_valid, max_payload);

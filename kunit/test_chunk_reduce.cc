@@ -1,0 +1,789 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * module/chunk/reduce: each way in which a message may travel (RFC 8166 3.5), each combination of chunk
+ * lists that a call may have (4.3), and over families of sizes, thresholds and devices the promises that
+ * every plan keeps: nothing is sent twice or left out, everything fits, and nothing cheaper would have.
+ * Whether segments are good memory regions is test_chunk_segments.cc's subject.
+ */
+#include "kunit/testing.hh"
+#include "module/chunk/reduce.hh"
+#include "xdr/v1.hh"
+
+using namespace rpcordma;
+using namespace rpcordma::chunk;
+
+namespace {
+
+constexpr u64 kHead = 0x100000, kTail = 0x200040;
+
+BufferShape shape(u32 head, u32 pages, u32 tail)
+{
+	BufferShape s;
+
+	s.head_address = kHead;
+	s.head_length = head;
+	s.page_length = pages;
+	s.tail_address = kTail;
+	s.tail_length = tail;
+	return s;
+}
+
+/** The length of a plan's header by the codec's own count. */
+u64 wire_header(const Plan &plan)
+{
+	const u32 writes = plan.write_chunk.size(), replies = plan.reply_chunk.size();
+
+	return v1::encoded_length(plan.read_chunk.size() + plan.position_zero.size(), writes != 0, writes,
+				       replies != 0, replies);
+}
+
+/** Bytes of the longest reply message that may come inline when the chunks take what they can. */
+u64 largest_inline_reply(const CallShape &call, const Plan &plan)
+{
+	const u32 writes = plan.write_chunk.size(), replies = plan.reply_chunk.size();
+	u64 length = v1::encoded_length(0, writes != 0, writes, replies != 0, replies);
+
+	if (plan.receive_mode == ReceiveMode::inline_only)
+		length += call.receive.length();
+	if (plan.receive_mode == ReceiveMode::write_chunk)
+		length += u64(call.receive.head_length) + call.receive.tail_length;
+	return length;
+}
+
+/** Whether @list covers exactly [from, to), in order. */
+template <typename List> bool covers(const List &list, u64 from, u64 to)
+{
+	for (const ByteRange &range : list) {
+		if (range.offset != from || !range.length)
+			return false;
+		from += range.length;
+	}
+	return from == to;
+}
+
+/** Every promise of reduce() that holds for any plan. */
+void expect_sound(const CallShape &call, const Limits &limits, const Thresholds &thresholds, const Plan &plan)
+{
+	const BufferShape &send = call.send, &receive = call.receive;
+	const u64 pages_at = send.head_length, tail_at = pages_at + send.page_length, end = send.length();
+	const u64 pad = min<u64>((4 - send.page_length % 4) % 4, send.tail_length);
+
+	EXPECT_EQ(plan.header_length, wire_header(plan));
+	EXPECT_LE(u64(plan.header_length) + plan.inline_length, thresholds.send);
+	EXPECT_LE(largest_inline_reply(call, plan), thresholds.receive);
+	EXPECT_LE(plan.read_chunk.size() + plan.position_zero.size(), limits.max_segments);
+	EXPECT_LE(plan.write_chunk.size(), limits.max_segments);
+	EXPECT_LE(plan.reply_chunk.size(), limits.max_segments);
+	EXPECT_EQ(plan.rkeys(), plan.read_chunk.size() + plan.position_zero.size() + plan.write_chunk.size() +
+					plan.reply_chunk.size());
+
+	/* Direct placement only of what is eligible. */
+	if (!call.ddp_allowed || !call.send_ddp)
+		EXPECT_TRUE(plan.read_chunk.empty());
+	if (!call.ddp_allowed || !call.receive_ddp)
+		EXPECT_TRUE(plan.write_chunk.empty());
+
+	/* The call: each byte by one way. */
+	u64 sum = 0;
+	for (const ByteRange &range : plan.inline_ranges)
+		sum += range.length;
+	EXPECT_EQ(sum, plan.inline_length);
+	EXPECT_EQ(plan.nomsg(), !plan.position_zero.empty());
+	switch (plan.send_mode) {
+	case SendMode::inline_only:
+		EXPECT_TRUE(covers(plan.inline_ranges, 0, end));
+		EXPECT_TRUE(plan.read_chunk.empty());
+		EXPECT_TRUE(plan.position_zero.empty());
+		break;
+	case SendMode::read_chunk: {
+		/* The inline stream lacks the payload and its pad. */
+		FixedList<ByteRange, 32> all;
+		u64 at = 0;
+
+		for (const ByteRange &range : plan.inline_ranges) {
+			if (at == pages_at) {
+				EXPECT_TRUE(all.push({static_cast<u32>(pages_at),
+						      static_cast<u32>(send.page_length + pad)}));
+				at = tail_at + pad;
+			}
+			EXPECT_TRUE(all.push(range));
+			at = u64(range.offset) + range.length;
+		}
+		if (at == pages_at)
+			EXPECT_TRUE(all.push({static_cast<u32>(pages_at),
+					      static_cast<u32>(send.page_length + pad)}));
+		EXPECT_TRUE(covers(all, 0, end));
+		EXPECT_TRUE(covers(plan.read_chunk, pages_at, tail_at));
+		EXPECT_TRUE(plan.position_zero.empty());
+		break;
+	}
+	case SendMode::position_zero:
+		EXPECT_TRUE(covers(plan.position_zero, 0, end));
+		EXPECT_TRUE(plan.read_chunk.empty());
+		break;
+	case SendMode::position_zero_read:
+		EXPECT_TRUE(limits.combine_chunks);
+		EXPECT_TRUE(covers(plan.position_zero, 0, pages_at + send.tail_length - pad));
+		EXPECT_TRUE(covers(plan.read_chunk, pages_at, tail_at));
+		break;
+	}
+	EXPECT_EQ(plan.position_zero_shape(call).length(),
+		  plan.send_mode == SendMode::position_zero_read ? pages_at + send.tail_length - pad : end);
+	if (plan.read_chunk.empty()) {
+		EXPECT_EQ(plan.read_position, 0);
+	} else {
+		EXPECT_EQ(plan.read_position, send.head_length);
+		EXPECT_NE(plan.read_position, 0);
+		EXPECT_EQ(plan.read_position % 4, 0);
+	}
+
+	/* The inline bytes. */
+	EXPECT_EQ(plan.inline_method == InlineMethod::none, plan.inline_length == 0);
+	EXPECT_LE(plan.send_sges(), limits.max_send_sge);
+	if (plan.inline_method == InlineMethod::gathered) {
+		EXPECT_GT(plan.inline_length, limits.copy_limit);
+		EXPECT_EQ(plan.send_sges(), 1 + plan.inline_ranges.size());
+		for (const ByteRange &range : plan.inline_ranges) {
+			u32 pieces = 0;
+
+			(void)for_each_piece(send, range, limits.page_size, [&](const Piece &) {
+				pieces++;
+				return true;
+			});
+			EXPECT_EQ(pieces, 1);
+		}
+	} else {
+		EXPECT_EQ(plan.send_sges(), 1);
+		EXPECT_LE(plan.inline_ranges.size(), 2);
+	}
+
+	/* The reply: what has to have room has it, once. */
+	const u64 in_at = receive.head_length, in_end = in_at + receive.page_length;
+	switch (plan.receive_mode) {
+	case ReceiveMode::inline_only:
+		EXPECT_TRUE(plan.write_chunk.empty());
+		EXPECT_TRUE(plan.reply_chunk.empty());
+		break;
+	case ReceiveMode::write_chunk:
+		EXPECT_TRUE(covers(plan.write_chunk, in_at, in_end));
+		EXPECT_TRUE(plan.reply_chunk.empty());
+		break;
+	case ReceiveMode::reply_chunk:
+		EXPECT_TRUE(plan.write_chunk.empty());
+		EXPECT_TRUE(covers(plan.reply_chunk, 0, receive.length()));
+		break;
+	case ReceiveMode::write_and_reply:
+		EXPECT_TRUE(limits.combine_chunks);
+		EXPECT_TRUE(covers(plan.write_chunk, in_at, in_end));
+		EXPECT_TRUE(covers(plan.reply_chunk, 0, in_at + receive.tail_length));
+		break;
+	}
+	EXPECT_EQ(plan.reply_chunk_shape(call).length(), plan.receive_mode == ReceiveMode::write_and_reply ?
+								 in_at + receive.tail_length :
+								 receive.length());
+}
+
+/** Segments that a range takes; the cutting itself is tested elsewhere. */
+u32 segments(const BufferShape &s, u64 from, u64 length, const Limits &limits)
+{
+	SegmentList list;
+
+	EXPECT_OK(layout_segments(s, {static_cast<u32>(from), static_cast<u32>(length)}, limits, list));
+	return list.size();
+}
+
+/** The mode that the table in reduce.hh asks for, worked out from the lengths alone. */
+ReceiveMode wanted_receive(const CallShape &call, const Limits &limits, const Thresholds &thresholds)
+{
+	const BufferShape &r = call.receive;
+
+	if (28 + r.length() <= thresholds.receive)
+		return ReceiveMode::inline_only;
+	if (call.ddp_allowed && call.receive_ddp && r.page_length) {
+		const u32 n = segments(r, r.head_length, r.page_length, limits);
+
+		if (28u + 8 + 16 * n + r.head_length + r.tail_length <= thresholds.receive)
+			return ReceiveMode::write_chunk;
+		if (limits.combine_chunks)
+			return ReceiveMode::write_and_reply;
+	}
+	return ReceiveMode::reply_chunk;
+}
+
+SendMode wanted_send(const CallShape &call, const Limits &limits, const Thresholds &thresholds, const Plan &plan)
+{
+	const BufferShape &s = call.send;
+	u64 lists = 0;
+
+	if (!plan.write_chunk.empty())
+		lists += 8 + 16 * plan.write_chunk.size();
+	if (!plan.reply_chunk.empty())
+		lists += 4 + 16 * plan.reply_chunk.size();
+	if (28 + lists + s.length() <= thresholds.send)
+		return SendMode::inline_only;
+	if (call.ddp_allowed && call.send_ddp && s.page_length && s.head_length && s.head_length % 4 == 0) {
+		const u32 n = segments(s, s.head_length, s.page_length, limits);
+		const u32 pad = min((4 - s.page_length % 4) % 4, s.tail_length);
+
+		if (28 + lists + 24 * n + s.head_length + s.tail_length - pad <= thresholds.send)
+			return SendMode::read_chunk;
+		if (limits.combine_chunks)
+			return SendMode::position_zero_read;
+	}
+	return SendMode::position_zero;
+}
+
+/* The lengths that make each mode the one to choose, at thresholds of 4096. */
+struct SendCase {
+	SendMode mode;
+	u32 head, pages, tail;
+	bool ddp;
+};
+constexpr SendCase sends[] = {
+	{SendMode::inline_only, 200, 0, 0, false},
+	{SendMode::read_chunk, 200, 65537, 3 + 16, true},
+	{SendMode::position_zero, 200, 65537, 3 + 16, false},
+	{SendMode::position_zero_read, 8000, 65537, 3 + 16, true},
+};
+struct ReceiveCase {
+	ReceiveMode mode;
+	u32 head, pages, tail;
+	bool ddp;
+};
+constexpr ReceiveCase receives[] = {
+	{ReceiveMode::inline_only, 300, 0, 0, false},
+	{ReceiveMode::write_chunk, 128, 65536, 16, true},
+	{ReceiveMode::reply_chunk, 128, 65536, 16, false},
+	{ReceiveMode::write_and_reply, 4500, 65536, 16, true},
+};
+
+CallShape call_of(const SendCase &s, const ReceiveCase &r)
+{
+	CallShape call;
+
+	call.send = shape(s.head, s.pages, s.tail);
+	call.send_ddp = s.ddp;
+	call.receive = shape(r.head, r.pages, r.tail);
+	call.receive_ddp = r.ddp;
+	return call;
+}
+
+} // namespace
+
+/* RFC 8166 4.1.2, counted by hand: 7 words, 6 a Read segment, 2 and 4 a Write chunk, 1 and 4 a Reply chunk. */
+RPCORDMA_TEST(chunk_reduce, header_lengths)
+{
+	EXPECT_EQ(header_length(0, 0, 0), 28);
+	EXPECT_EQ(header_length(1, 0, 0), 52);
+	EXPECT_EQ(header_length(0, 1, 0), 52);
+	EXPECT_EQ(header_length(0, 0, 1), 48);
+	EXPECT_EQ(header_length(2, 3, 4), 28 + 48 + 56 + 68);
+	EXPECT_EQ(header_length(kMaxSegments, kMaxSegments, kMaxSegments), 936);
+	for (u32 r = 0; r <= kMaxSegments; r++)
+		for (u32 w = 0; w <= kMaxSegments; w++)
+			for (u32 p = 0; p <= kMaxSegments; p++)
+				EXPECT_EQ(header_length(r, w, p), v1::encoded_length(r, w != 0, w, p != 0, p));
+}
+
+/* Every form of a call (3.5) with every form of a reply: all contents that the chunk lists can have (4.3). */
+RPCORDMA_TEST(chunk_reduce, all_combinations)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+	Limits limits;
+
+	limits.combine_chunks = true;
+	for (const SendCase &s : sends)
+		for (const ReceiveCase &r : receives) {
+			const CallShape call = call_of(s, r);
+
+			TEST_NOTE("send mode", s.mode);
+			TEST_NOTE("receive mode", r.mode);
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.send_mode, s.mode);
+			EXPECT_EQ(plan.receive_mode, r.mode);
+			expect_sound(call, limits, thresholds, plan);
+
+			/* The lists themselves: which are empty, and with how many segments. */
+			const bool pz = s.mode == SendMode::position_zero ||
+					s.mode == SendMode::position_zero_read;
+			const bool read = s.mode == SendMode::read_chunk ||
+					  s.mode == SendMode::position_zero_read;
+			const bool write = r.mode == ReceiveMode::write_chunk ||
+					   r.mode == ReceiveMode::write_and_reply;
+			EXPECT_EQ(plan.read_chunk.size(), read ? 1 : 0);
+			EXPECT_EQ(plan.position_zero.size(), !pz ? 0 : read ? 2 : 3);
+			EXPECT_EQ(plan.write_chunk.size(), write ? 1 : 0);
+			EXPECT_EQ(plan.reply_chunk.size(), r.mode == ReceiveMode::write_and_reply ? 2 :
+							   r.mode == ReceiveMode::reply_chunk	  ? 3 :
+												    0);
+			EXPECT_EQ(plan.nomsg(), pz);
+		}
+}
+
+/* By default no message has two kinds of chunk. */
+RPCORDMA_TEST(chunk_reduce, no_combination_by_default)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+	const Limits limits;
+	const CallShape call = call_of(sends[3], receives[3]);
+
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.send_mode, SendMode::position_zero);
+	EXPECT_EQ(plan.receive_mode, ReceiveMode::reply_chunk);
+	expect_sound(call, limits, thresholds, plan);
+}
+
+/* Integrity and privacy: nothing is eligible, whatever the upper layer marked. */
+RPCORDMA_TEST(chunk_reduce, security_forbids_placement)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+	CallShape call = call_of(sends[1], receives[1]);
+
+	for (const bool combine : {false, true}) {
+		Limits limits;
+
+		limits.combine_chunks = combine;
+		call.ddp_allowed = false;
+		ASSERT_OK(reduce(call, limits, thresholds, plan));
+		EXPECT_EQ(plan.send_mode, SendMode::position_zero);
+		EXPECT_EQ(plan.receive_mode, ReceiveMode::reply_chunk);
+		expect_sound(call, limits, thresholds, plan);
+	}
+}
+
+/* The common NFS READ and WRITE: one R_key each, so that a Send With Invalidate is enough. */
+RPCORDMA_TEST(chunk_reduce, one_rkey)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+	const Limits limits;
+	CallShape call;
+
+	call.send = shape(160, 0, 0);
+	call.receive = shape(132, 1024 * 1024, 20);
+	call.receive_ddp = true;
+	for (const u32 length : {1024u * 1024, 1024u * 1024 - 1, 65537u, 8190u}) {
+		call.receive.page_length = length; /* an odd one too: there is no pad segment */
+		ASSERT_OK(reduce(call, limits, thresholds, plan));
+		EXPECT_EQ(plan.rkeys(), 1);
+		EXPECT_EQ(plan.write_chunk.size(), 1);
+		EXPECT_EQ(plan.header_length, 52);
+	}
+	call = {};
+	call.send = shape(180, 1024 * 1024, 0);
+	call.send_ddp = true;
+	call.receive = shape(200, 0, 0);
+	for (const u32 length : {1024u * 1024, 1024u * 1024 - 1, 65537u, 8190u}) {
+		call.send.page_length = length;
+		call.send.tail_length = xdr_pad(length);
+		ASSERT_OK(reduce(call, limits, thresholds, plan));
+		EXPECT_EQ(plan.rkeys(), 1);
+		EXPECT_EQ(plan.read_chunk.size(), 1);
+		EXPECT_EQ(plan.header_length, 52);
+		EXPECT_EQ(plan.inline_length, 180);
+	}
+}
+
+/* To the byte: what fits goes inline, one byte more does not; chunk lists count. */
+RPCORDMA_TEST(chunk_reduce, thresholds_are_exact)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Limits limits;
+
+	for (const u32 send : {1024u, 1028u, 4096u, 8192u})
+		for (const u32 receive : {1024u, 1500u, 4096u}) {
+			const Thresholds thresholds{send, receive};
+			CallShape call;
+
+			TEST_NOTE("send", send);
+			TEST_NOTE("receive", receive);
+			/* Short call, short reply. */
+			call.send = shape(send - 28, 0, 0);
+			call.receive = shape(receive - 28, 0, 0);
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.send_mode, SendMode::inline_only);
+			EXPECT_EQ(plan.receive_mode, ReceiveMode::inline_only);
+			EXPECT_EQ(u64(plan.header_length) + plan.inline_length, send);
+			/* A byte more in the call. */
+			call.send.tail_length++;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.send_mode, SendMode::position_zero);
+			EXPECT_EQ(plan.receive_mode, ReceiveMode::inline_only);
+			/* A byte more in the reply; the Reply chunk then takes its place in the call's header. */
+			call.send.tail_length = 0;
+			call.receive.head_length++;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.receive_mode, ReceiveMode::reply_chunk);
+			EXPECT_EQ(plan.send_mode, SendMode::position_zero);
+			call.send.head_length -= 4 + 16;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.receive_mode, ReceiveMode::reply_chunk);
+			EXPECT_EQ(plan.send_mode, SendMode::inline_only);
+			EXPECT_EQ(u64(plan.header_length) + plan.inline_length, send);
+
+			/* READ: the rest of the reply, beside a header with one Write segment. */
+			call = {};
+			call.send = shape(send - 52, 0, 0);
+			call.receive = shape(receive - 52 - 16, 10000, 16);
+			call.receive_ddp = true;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.receive_mode, ReceiveMode::write_chunk);
+			EXPECT_EQ(plan.send_mode, SendMode::inline_only);
+			call.receive.tail_length++;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.receive_mode, ReceiveMode::reply_chunk);
+
+			/* WRITE: the rest of the call, its payload's pad not counted. */
+			call = {};
+			call.send = shape(send - 52 - 16, 10001, 3 + 16);
+			call.send_ddp = true;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.send_mode, SendMode::read_chunk);
+			EXPECT_EQ(u64(plan.header_length) + plan.inline_length, send);
+			call.send.tail_length += 4;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.send_mode, SendMode::position_zero);
+		}
+}
+
+/* An eligible item that fits inline goes inline. */
+RPCORDMA_TEST(chunk_reduce, small_payload_is_inline)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+	const Limits limits;
+	CallShape call;
+
+	call.send = shape(160, 100, 0);
+	call.receive = shape(160, 100, 0);
+	call.send_ddp = call.receive_ddp = true;
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.send_mode, SendMode::inline_only);
+	EXPECT_EQ(plan.receive_mode, ReceiveMode::inline_only);
+	EXPECT_EQ(plan.rkeys(), 0);
+}
+
+/* 3.4.4.4, 3.4.5.2: neither chunk nor inline stream has the pad; a long call has it. */
+RPCORDMA_TEST(chunk_reduce, pad)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+	const Limits limits;
+
+	for (u32 odd = 0; odd < 4; odd++)
+		for (const u32 behind : {0u, 4u, 24u}) {
+			CallShape call;
+			const u32 length = 8192 + odd, pad = (4 - odd) % 4;
+
+			TEST_NOTE("odd bytes", odd);
+			TEST_NOTE("behind the payload", behind);
+			call.send = shape(100, length, pad + behind);
+			call.send_ddp = true;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			ASSERT_EQ(plan.send_mode, SendMode::read_chunk);
+			ASSERT_EQ(plan.read_chunk.size(), 1);
+			EXPECT_EQ(plan.read_chunk[0].offset, 100);
+			EXPECT_EQ(plan.read_chunk[0].length, length);
+			EXPECT_EQ(plan.read_position, 100);
+			EXPECT_EQ(plan.inline_length, 100 + behind);
+			EXPECT_EQ(plan.inline_length % 4, 0);
+			ASSERT_EQ(plan.inline_ranges.size(), behind ? 2 : 1);
+			if (behind) {
+				EXPECT_EQ(plan.inline_ranges[1].offset, 100 + length + pad);
+				EXPECT_EQ(plan.inline_ranges[1].length, behind);
+			}
+			call.ddp_allowed = false;
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_TRUE(covers(plan.position_zero, 0, 100 + length + pad + behind));
+		}
+
+	/* A tail that lacks (part of) the pad: what is not there is not taken away. */
+	for (u32 tail = 0; tail < 4; tail++) {
+		CallShape call;
+
+		call.send = shape(100, 8193, tail);
+		call.send_ddp = true;
+		ASSERT_OK(reduce(call, limits, thresholds, plan));
+		EXPECT_EQ(plan.send_mode, SendMode::read_chunk);
+		EXPECT_EQ(plan.inline_length, 100);
+		expect_sound(call, limits, thresholds, plan);
+	}
+}
+
+/* 3.4.5: a Position is a multiple of four, and zero means a long call. */
+RPCORDMA_TEST(chunk_reduce, position)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+	CallShape call;
+
+	call.send_ddp = true;
+	for (const bool combine : {false, true})
+		for (const u32 head : {0u, 1u, 2u, 3u, 4u, 97u, 98u, 99u, 100u}) {
+			Limits limits;
+
+			TEST_NOTE("head", head);
+			limits.combine_chunks = combine;
+			call.send = shape(head, 8192, 8);
+			ASSERT_OK(reduce(call, limits, thresholds, plan));
+			EXPECT_EQ(plan.send_mode, head && head % 4 == 0 ? SendMode::read_chunk :
+									  SendMode::position_zero);
+			expect_sound(call, limits, thresholds, plan);
+		}
+}
+
+/* Copy up to the limit, gather above it; copy again where the SGEs do not suffice. */
+RPCORDMA_TEST(chunk_reduce, copy_or_gather)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{16384, 4096};
+	Limits limits;
+	CallShape call;
+
+	limits.max_send_sge = 6;
+	call.send = shape(96, 4000, 0);
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.inline_method, InlineMethod::copied);
+	EXPECT_EQ(plan.send_sges(), 1);
+	call.send.head_length += 4;
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.inline_method, InlineMethod::gathered);
+	EXPECT_EQ(plan.send_sges(), 3);
+	/* Header, head, two pages for 4000 bytes, tail. */
+	call.send.page_base = 200;
+	call.send.tail_length = 4;
+	for (u32 sges = 1; sges < 8; sges++) {
+		TEST_NOTE("SGEs", sges);
+		limits.max_send_sge = sges;
+		ASSERT_OK(reduce(call, limits, thresholds, plan));
+		EXPECT_EQ(plan.inline_method, sges < 5 ? InlineMethod::copied : InlineMethod::gathered);
+		expect_sound(call, limits, thresholds, plan);
+	}
+	ASSERT_EQ(plan.inline_ranges.size(), 4);
+	EXPECT_EQ(plan.inline_ranges[1].length, 3896);
+	EXPECT_EQ(plan.inline_ranges[2].offset, 100 + 3896);
+
+	/* Nothing to send has nothing to copy. */
+	call.send = {};
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.inline_method, InlineMethod::none);
+	EXPECT_TRUE(plan.inline_ranges.empty());
+
+	/* More pages than the list holds, with SGEs for all: the copy is the way out. */
+	limits.max_send_sge = 64;
+	call.send = shape(96, 30 * 4096, 0);
+	ASSERT_OK(reduce(call, limits, {256 * 1024, 4096}, plan));
+	EXPECT_EQ(plan.send_mode, SendMode::inline_only);
+	EXPECT_EQ(plan.inline_method, InlineMethod::copied);
+
+	/* Beside a Read chunk, head and tail are gathered, the payload's pad left out. */
+	limits.copy_limit = 0;
+	limits.max_send_sge = 3;
+	call.send = shape(96, 65537, 3 + 20);
+	call.send_ddp = true;
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.send_mode, SendMode::read_chunk);
+	EXPECT_EQ(plan.inline_method, InlineMethod::gathered);
+	EXPECT_EQ(plan.send_sges(), 3);
+	EXPECT_EQ(plan.inline_ranges[1].offset, 96 + 65537 + 3);
+	EXPECT_EQ(plan.inline_ranges[1].length, 20);
+}
+
+/* Combined Read chunks that would need too many segments go as one long call. */
+RPCORDMA_TEST(chunk_reduce, combination_too_large)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{1024, 1024};
+	Limits limits;
+	CallShape call;
+
+	limits.combine_chunks = true;
+	limits.mr_pages = 1;
+	limits.max_segments = 4;
+	call.send_ddp = true;
+	call.send = shape(1000, 4 * 4096, 0);
+	/* The head ends where a page does: four segments hold all, with the pages' last one full. */
+	call.send.head_address = 0x101000 - 1000;
+	call.send.page_length = 3 * 4096;
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.send_mode, SendMode::position_zero_read);
+	EXPECT_EQ(plan.rkeys(), 4);
+	/* One region more than there is room for, for the pages or for the rest. */
+	call.send.page_length = 4 * 4096;
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+	limits.mr_pages = 6;
+	limits.max_segments = 1;
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.send_mode, SendMode::position_zero);
+	EXPECT_EQ(plan.read_position, 0);
+	expect_sound(call, limits, thresholds, plan);
+	/* The rest alone takes too many: its own tail, apart from the head. */
+	call.send.tail_length = 12;
+	call.send.tail_address = 0x300000;
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	EXPECT_EQ(plan.send_mode, SendMode::position_zero);
+	expect_sound(call, limits, thresholds, plan);
+}
+
+RPCORDMA_TEST(chunk_reduce, errors)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{1024, 1024};
+	Limits limits;
+	CallShape call;
+
+	limits.mr_pages = 0;
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::invalid);
+	limits = {};
+
+	/* Longer than sunrpc can count, sums that wrap 32 bits included. */
+	call.send = shape(0, kMaxMessage, 1);
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+	call.send = shape(0xffffffff, 0xffffffff, 2);
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+	call.send = {};
+	call.receive = shape(1, kMaxMessage, 0);
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+	call.receive = shape(0xfffffff0, 0, 0x20);
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+
+	/* More segments than there may be, in each of the lists. */
+	limits.mr_pages = 1;
+	call.receive = shape(100, 17 * 4096, 0);
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+	call.receive_ddp = true;
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+	limits.combine_chunks = true;
+	call.receive = shape(17 * 4096, 4096, 0);
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+	call.receive = {};
+	call.send = shape(100, 17 * 4096, 0);
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+	call.send_ddp = true;
+	EXPECT_ERROR(reduce(call, limits, thresholds, plan), Error::message_size);
+
+	/* Thresholds under what version 1 allows: the headers alone do not fit. */
+	limits = {};
+	call = call_of(sends[2], receives[0]);
+	EXPECT_ERROR(reduce(call, limits, {28 + 3 * 24 - 1, 1024}, plan), Error::message_size);
+	EXPECT_OK(reduce(call, limits, {28 + 3 * 24, 1024}, plan));
+	call = call_of(sends[0], receives[2]);
+	EXPECT_ERROR(reduce(call, limits, {4096, 28 + 4 + 3 * 16 - 1}, plan), Error::message_size);
+	EXPECT_OK(reduce(call, limits, {4096, 28 + 4 + 3 * 16}, plan));
+	call = call_of(sends[0], receives[3]);
+	limits.combine_chunks = true;
+	EXPECT_ERROR(reduce(call, limits, {4096, 28 + 24 + 4 + 2 * 16 - 1}, plan), Error::message_size);
+	EXPECT_OK(reduce(call, limits, {4096, 28 + 24 + 4 + 2 * 16}, plan));
+}
+
+/* What max_payload() promises: no message of that size is refused, at the smallest thresholds. */
+RPCORDMA_TEST(chunk_reduce, max_payload_is_sent)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{1024, 1024};
+	Limits limits;
+	u32 filled = 0;
+
+	for (const u32 depth : {1u, 2u, 3u, 16u, 17u, 32u, 256u, 257u})
+		for (const bool gaps : {false, true})
+			for (const bool combine : {false, true})
+				for (u32 flags = 0; flags < 4; flags++)
+					for (const u32 base : {0u, 1u, 4095u}) {
+						CallShape call;
+
+						limits.mr_pages = depth;
+						limits.sg_gaps = gaps;
+						limits.combine_chunks = combine;
+						const u32 payload = max_payload(limits);
+
+						if (!payload)
+							continue;
+						filled++;
+						TEST_NOTE("depth", depth);
+						TEST_NOTE("gaps", gaps);
+						TEST_NOTE("flags", flags);
+						TEST_NOTE("base", base);
+						for (const u32 kvec : {300u, kMaxKvecLength}) {
+							call.send = shape(kvec, payload, kvec);
+							call.receive = shape(kvec, payload, kvec);
+							call.send.page_base = call.receive.page_base = base;
+							call.send.head_address = call.receive.tail_address = 0x1fff;
+							call.send.tail_address = call.receive.head_address = 0x8001;
+							call.send_ddp = flags & 1;
+							call.receive_ddp = flags & 2;
+							ASSERT_OK(reduce(call, limits, thresholds, plan));
+							expect_sound(call, limits, thresholds, plan);
+						}
+					}
+	EXPECT_GT(filled, 100);
+}
+
+/* Sizes around every boundary, on every device: sound, and by the table in reduce.hh. */
+RPCORDMA_TEST(chunk_reduce, families)
+{
+	static constexpr u32 heads[] = {0, 4, 99, 300, 1008, 4076}, pages[] = {0, 1, 900, 4096, 8195, 70000},
+			     tails[] = {0, 3, 20, 4000};
+	static constexpr Thresholds all[] = {{1024, 1024}, {4096, 1024}, {1024, 4096}, {8192, 8192}};
+	struct Device {
+		u32 mr_pages, max_send_sge;
+		bool gaps, combine;
+	};
+	static constexpr Device devices[] = {
+		{2, 3, false, false}, {3, 2, false, true},    {16, 5, false, false},
+		{16, 4, true, true},  {256, 30, true, false}, {256, 30, false, true},
+	};
+	Plan &plan = test_zeroed<Plan>();
+	u32 planned = 0;
+
+	for (const Device &device : devices) {
+		Limits limits;
+
+		limits.mr_pages = device.mr_pages;
+		limits.max_send_sge = device.max_send_sge;
+		limits.sg_gaps = device.gaps;
+		limits.combine_chunks = device.combine;
+		limits.copy_limit = device.max_send_sge == 5 ? 1000 : 4096;
+		for (const Thresholds &thresholds : all)
+			for (const u32 head : heads)
+				for (const u32 length : pages)
+					for (const u32 tail : tails)
+						for (u32 variant = 0; variant < 16; variant++) {
+							CallShape call;
+							const ReceiveCase &r = receives[variant % 4];
+
+							call.send = shape(head, length, tail);
+							call.send.page_base = variant & 4 ? 4095 : 0;
+							call.send_ddp = variant & 8;
+							call.receive = shape(r.head, r.pages, r.tail);
+							call.receive_ddp = r.ddp;
+							if (variant & 8) {
+								/* And the other way round. */
+								call.receive = call.send;
+								call.receive_ddp = variant & 1;
+								call.send_ddp = variant & 2;
+							}
+							planned++;
+							TEST_NOTE("head", head);
+							TEST_NOTE("pages", length);
+							TEST_NOTE("tail", tail);
+							TEST_NOTE("variant", variant);
+							TEST_NOTE("threshold", thresholds.send);
+							TEST_NOTE("receive threshold", thresholds.receive);
+							TEST_NOTE("depth", limits.mr_pages);
+							ASSERT_OK(reduce(call, limits, thresholds, plan));
+							expect_sound(call, limits, thresholds, plan);
+							EXPECT_EQ(plan.receive_mode,
+								  wanted_receive(call, limits, thresholds));
+							EXPECT_EQ(plan.send_mode,
+								  wanted_send(call, limits, thresholds, plan));
+						}
+	}
+	EXPECT_EQ(planned, 6 * 4 * 6 * 6 * 4 * 16);
+}
+
+RPCORDMA_SUITE(chunk_reduce, header_lengths, all_combinations, no_combination_by_default,
+	       security_forbids_placement, one_rkey, thresholds_are_exact, small_payload_is_inline, pad, position,
+	       copy_or_gather, combination_too_large, errors, max_payload_is_sent, families);

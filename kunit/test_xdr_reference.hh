@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A second version 1 codec, for the tests to hold the real one against: written from the XDR of
+ * RFC 8166 4.1.2 with no thought of speed, sharing no code with xdr/. It reads into a Model, which
+ * copies everything, and it writes a Model word by word.
+ *
+ * A Model is too big for a kernel stack: take one from test_zeroed<Model>().
+ */
+#pragma once
+
+#include "kunit/testing.hh"
+#include "xdr/v1.hh"
+
+namespace rpcordma::xdr_reference {
+
+/* No message of the tests that use a Model is longer than max_message; the rest follows from it. */
+constexpr u32 max_message = 640;
+constexpr u32 max_reads = max_message / 24 + 1;
+constexpr u32 max_chunks = max_message / 8 + 1;
+constexpr u32 max_segments = max_message / 16 + 1;
+
+struct Model {
+	u32 xid, vers, credits, proc;
+	u32 error_code, low, high;
+	u32 read_count;
+	v1::ReadSegment reads[max_reads];
+	u32 chunk_count;
+	u32 chunk_segments[max_chunks];
+	u32 segment_count; /* of all Write chunks */
+	v1::Segment segments[max_segments];
+	bool reply;
+	u32 reply_count;
+	v1::Segment reply_segments[max_segments];
+	u32 length; /* of the header */
+};
+
+/** Appends big-endian words; the room is always large enough here, and checked all the same. */
+class Words {
+public:
+	explicit Words(MutableBytes room) : room_(room)
+	{
+	}
+	void add(u32 word)
+	{
+		ASSERT_LE(length_ + 4, room_.size());
+		for (u32 shift = 32; shift != 0; shift -= 8)
+			room_[length_++] = u8(word >> (shift - 8));
+	}
+	void add(const v1::Segment &s)
+	{
+		add(s.handle.get());
+		add(s.length);
+		add(u32(s.offset >> 32));
+		add(u32(s.offset));
+	}
+	[[nodiscard]] u32 length() const
+	{
+		return length_;
+	}
+
+private:
+	MutableBytes room_;
+	u32 length_ = 0;
+};
+
+/** Word number @i of @message, which has it. */
+[[nodiscard]] inline u32 word_at(Bytes message, u32 i)
+{
+	u32 word = 0;
+
+	for (u32 k = 0; k < 4; k++)
+		word = word << 8 | message[i * 4 + k];
+	return word;
+}
+
+inline void set_word(MutableBytes message, u32 i, u32 word)
+{
+	for (u32 k = 0; k < 4; k++)
+		message[i * 4 + k] = u8(word >> (24 - 8 * k));
+}
+
+/** Write @m; returns the length. */
+[[nodiscard]] inline u32 write(const Model &m, MutableBytes room)
+{
+	Words w(room);
+
+	w.add(m.xid);
+	w.add(m.vers);
+	w.add(m.credits);
+	w.add(m.proc);
+	if (m.proc == 4) {
+		w.add(m.error_code);
+		if (m.error_code == 1) {
+			w.add(m.low);
+			w.add(m.high);
+		}
+		return w.length();
+	}
+	for (u32 i = 0; i < m.read_count; i++) {
+		w.add(1);
+		w.add(m.reads[i].position.get());
+		w.add(m.reads[i].target);
+	}
+	w.add(0);
+	for (u32 c = 0, s = 0; c < m.chunk_count; c++) {
+		w.add(1);
+		w.add(m.chunk_segments[c]);
+		for (u32 i = 0; i < m.chunk_segments[c]; i++)
+			w.add(m.segments[s++]);
+	}
+	w.add(0);
+	w.add(m.reply);
+	if (m.reply) {
+		w.add(m.reply_count);
+		for (u32 i = 0; i < m.reply_count; i++)
+			w.add(m.reply_segments[i]);
+	}
+	return w.length();
+}
+
+/** Reads words until they run out, and then only zeros, and remembers that. */
+class WordSource {
+public:
+	WordSource(Bytes message, u32 first) : message_(message), next_(first)
+	{
+	}
+	[[nodiscard]] u32 word()
+	{
+		if ((u64(next_) + 1) * 4 > message_.size()) {
+			short_ = true;
+			return 0;
+		}
+		return word_at(message_, next_++);
+	}
+	[[nodiscard]] v1::Segment segment()
+	{
+		v1::Segment s;
+
+		s.handle = Rkey(word());
+		s.length = word();
+		s.offset = u64(word()) << 32;
+		s.offset |= word();
+		return s;
+	}
+	[[nodiscard]] bool ran_out() const
+	{
+		return short_;
+	}
+	[[nodiscard]] u32 at() const
+	{
+		return next_ * 4;
+	}
+
+private:
+	Bytes message_;
+	u32 next_;
+	bool short_ = false;
+};
+
+/**
+ * What decode() has to say about @message, by the texts: Error::none and @m, or the error. ENOBUFS,
+ * which decode() never returns: the message is beyond a Model.
+ */
+[[nodiscard]] inline Error read(Bytes message, Model &m)
+{
+	bool position_zero = false;
+
+	if (message.size() > max_message)
+		return Error::no_buffers;
+	if (message.size() < 16)
+		return Error::message_size;
+	m.xid = word_at(message, 0);
+	m.vers = word_at(message, 1);
+	m.credits = word_at(message, 2);
+	m.proc = word_at(message, 3);
+	m.error_code = m.low = m.high = 0;
+	m.read_count = m.chunk_count = m.segment_count = m.reply_count = 0;
+	m.reply = false;
+	if (m.vers != 1 && m.proc == 4)
+		return Error::bad_message;
+	if (m.vers != 1)
+		return Error::no_protocol;
+	if (m.proc == 4) {
+		if (message.size() < 20)
+			return Error::message_size;
+		m.error_code = word_at(message, 4);
+		if (m.error_code != 1 && m.error_code != 2)
+			return Error::bad_message;
+		m.length = 20;
+		if (m.error_code == 2)
+			return Error::none;
+		if (message.size() < 28)
+			return Error::message_size;
+		m.low = word_at(message, 5);
+		m.high = word_at(message, 6);
+		m.length = 28;
+		return Error::none;
+	}
+	if (message.size() < 28)
+		return Error::message_size;
+	if (m.proc == 3)
+		return Error::bad_message;
+	if (m.proc == 2)
+		return Error::not_supported;
+	if (m.proc > 4)
+		return Error::protocol;
+
+	WordSource in(message, 4);
+	u32 more;
+
+	while ((more = in.word()) == 1) {
+		if (m.read_count == max_reads)
+			return Error::no_buffers;
+		v1::ReadSegment &r = m.reads[m.read_count++];
+		r.position = Position(in.word());
+		r.target = in.segment();
+		if (in.ran_out() || r.position.get() % 4 != 0)
+			return Error::protocol;
+		if (r.position.get() == 0)
+			position_zero = true;
+	}
+	if (more != 0 || in.ran_out())
+		return Error::protocol;
+	while ((more = in.word()) == 1) {
+		if (m.chunk_count == max_chunks)
+			return Error::no_buffers;
+		u32 count = in.word();
+		m.chunk_segments[m.chunk_count++] = count;
+		for (u32 i = 0; i < count; i++) {
+			if (m.segment_count == max_segments)
+				return Error::no_buffers;
+			m.segments[m.segment_count++] = in.segment();
+			if (in.ran_out())
+				return Error::protocol;
+		}
+		if (in.ran_out())
+			return Error::protocol;
+	}
+	if (more != 0 || in.ran_out())
+		return Error::protocol;
+	more = in.word();
+	if (more > 1 || in.ran_out())
+		return Error::protocol;
+	if (more == 1) {
+		m.reply = true;
+		m.reply_count = in.word();
+		if (in.ran_out())
+			return Error::protocol;
+		for (u32 i = 0; i < m.reply_count; i++) {
+			if (i == max_segments)
+				return Error::no_buffers;
+			m.reply_segments[i] = in.segment();
+			if (in.ran_out())
+				return Error::protocol;
+		}
+	}
+	m.length = in.at();
+	if (m.proc == 0 && position_zero)
+		return Error::protocol;
+	if (m.proc == 1 && !position_zero && !m.reply)
+		return Error::protocol;
+	return Error::none;
+}
+
+/** Build @m with the encoder under test. */
+[[nodiscard]] inline Result<u32> encode(const Model &m, MutableBytes room)
+{
+	if (m.proc == 4 && m.error_code == 1)
+		return v1::encode_error_vers(room, Xid(m.xid), m.vers, Credits(m.credits), m.low,
+					     m.high);
+	if (m.proc == 4)
+		return v1::encode_error_chunk(room, Xid(m.xid), m.vers, Credits(m.credits));
+	v1::Encoder e(room, Xid(m.xid), Credits(m.credits), static_cast<v1::Proc>(m.proc));
+	for (u32 i = 0; i < m.read_count; i++)
+		e.read_segment(m.reads[i].position, m.reads[i].target);
+	for (u32 c = 0, s = 0; c < m.chunk_count; c++) {
+		e.write_chunk(m.chunk_segments[c]);
+		for (u32 i = 0; i < m.chunk_segments[c]; i++)
+			e.segment(m.segments[s++]);
+	}
+	if (m.reply)
+		e.reply_chunk(Span<const v1::Segment>(m.reply_segments, m.reply_count));
+	return e.finish();
+}
+
+/** Build what was decoded with the encoder under test, reading all that the views show. */
+[[nodiscard]] inline Result<u32> encode(const v1::Header &h, MutableBytes room)
+{
+	if (h.proc == v1::Proc::error && h.error.code == v1::ErrorCode::vers)
+		return v1::encode_error_vers(room, h.xid, h.vers, h.credits, h.error.vers_low,
+					     h.error.vers_high);
+	if (h.proc == v1::Proc::error)
+		return v1::encode_error_chunk(room, h.xid, h.vers, h.credits);
+	v1::Encoder e(room, h.xid, h.credits, h.proc);
+	for (v1::ReadSegment r : h.reads)
+		e.read_segment(r.position, r.target);
+	for (v1::WriteChunk c : h.writes) {
+		e.write_chunk(c.count());
+		for (v1::Segment s : c)
+			e.segment(s);
+	}
+	if (h.reply.present())
+		e.reply_chunk(h.reply, h.reply.length());
+	return e.finish();
+}
+
+/** Everything that @h says is what @m says, counts and sums included. */
+inline void expect_same(const v1::Header &h, const Model &m)
+{
+	u32 i, c, runs = 0;
+	u64 total = 0, zero = 0;
+	bool ordered = true, position_zero = false;
+
+	EXPECT_EQ(h.xid.get(), m.xid);
+	EXPECT_EQ(h.vers, m.vers);
+	EXPECT_EQ(h.credits.get(), m.credits);
+	EXPECT_EQ(static_cast<u32>(h.proc), m.proc);
+	EXPECT_EQ(h.header_length, m.length);
+	if (m.proc == 4)
+		EXPECT_EQ(static_cast<u32>(h.error.code), m.error_code);
+	EXPECT_EQ(h.error.vers_low, m.low);
+	EXPECT_EQ(h.error.vers_high, m.high);
+	EXPECT_EQ(h.has_chunks(), m.read_count || m.chunk_count || m.reply);
+
+	ASSERT_EQ(h.reads.count(), m.read_count);
+	EXPECT_EQ(h.reads.empty(), m.read_count == 0);
+	i = 0;
+	for (v1::ReadSegment r : h.reads) {
+		ASSERT_LT(i, m.read_count);
+		EXPECT_TRUE(r == m.reads[i]);
+		EXPECT_TRUE(h.reads[i] == m.reads[i]);
+		u32 position = m.reads[i].position.get();
+		total += m.reads[i].target.length;
+		if (position == 0) {
+			position_zero = true;
+			zero += m.reads[i].target.length;
+		}
+		if (i == 0 || m.reads[i - 1].position.get() != position)
+			runs++;
+		if (i != 0 && m.reads[i - 1].position.get() > position)
+			ordered = false;
+		i++;
+	}
+	EXPECT_EQ(i, m.read_count);
+	EXPECT_EQ(h.reads.runs(), runs);
+	EXPECT_EQ(h.reads.ordered(), ordered);
+	EXPECT_EQ(h.reads.has_position_zero(), position_zero);
+	EXPECT_EQ(h.reads.total_length(), total);
+	EXPECT_EQ(h.reads.position_zero_length(), zero);
+
+	ASSERT_EQ(h.writes.count(), m.chunk_count);
+	ASSERT_EQ(h.writes.segments(), m.segment_count);
+	EXPECT_EQ(h.writes.empty(), m.chunk_count == 0);
+	i = c = 0;
+	total = 0;
+	for (v1::WriteChunk chunk : h.writes) {
+		u64 sum = 0;
+		u32 k = 0;
+		ASSERT_LT(c, m.chunk_count);
+		ASSERT_EQ(chunk.count(), m.chunk_segments[c]);
+		for (v1::Segment s : chunk) {
+			EXPECT_TRUE(s == m.segments[i]);
+			EXPECT_TRUE(chunk[k] == m.segments[i]);
+			sum += m.segments[i].length;
+			i++;
+			k++;
+		}
+		EXPECT_EQ(k, m.chunk_segments[c]);
+		EXPECT_EQ(chunk.length(), sum);
+		total += sum;
+		c++;
+	}
+	EXPECT_EQ(c, m.chunk_count);
+	EXPECT_EQ(i, m.segment_count);
+	EXPECT_EQ(h.writes.total_length(), total);
+
+	EXPECT_EQ(h.reply.present(), m.reply);
+	ASSERT_EQ(h.reply.count(), m.reply_count);
+	i = 0;
+	total = 0;
+	for (v1::Segment s : h.reply) {
+		EXPECT_TRUE(s == m.reply_segments[i]);
+		total += m.reply_segments[i].length;
+		i++;
+	}
+	EXPECT_EQ(i, m.reply_count);
+	EXPECT_EQ(h.reply.length(), total);
+}
+
+/**
+ * Decode an exact-size copy of @message, and hold the outcome against read(): the error, or all that
+ * the header says. What decodes is encoded again, into exactly the room it needs, and must come out
+ * as the same bytes. Returns the outcome.
+ */
+inline Error check(Bytes message, Model &scratch)
+{
+	const Error expected = read(message, scratch);
+	ExactCopy copy(message);
+	auto header = v1::decode(copy.bytes());
+
+	EXPECT_ERROR(header, expected);
+	if (!header || expected != Error::none)
+		return expected;
+	expect_same(header.value(), scratch);
+
+	ExactCopy room(message.first(scratch.length));
+	__builtin_memset(room.bytes().data(), 0xa5, room.bytes().size());
+	auto length = encode(header.value(), room.bytes());
+	EXPECT_OK(length);
+	if (length)
+		EXPECT_EQ(length.value(), scratch.length);
+	EXPECT_BYTES(Bytes(room.bytes()), message.first(scratch.length));
+	return expected;
+}
+
+/** A segment that no other @seed has, with all bits of its fields in use. */
+[[nodiscard]] inline v1::Segment segment(u32 seed, u32 length)
+{
+	return {Rkey(0x9e3779b9u * (seed + 1)), length,
+		u64(0xf1e2d3c4b5a69788u) ^ (u64(seed) << 32 | seed)};
+}
+
+} // namespace rpcordma::xdr_reference

@@ -1,0 +1,658 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The version 1 header codec, case by case: the examples of RFC 8166 4.7, each proc and each error
+ * of decode(), the direction of a message, the encoder's rules. The sweeps over whole families of
+ * headers are in test_xdr_v1_sweep.cc.
+ */
+#include "kunit/test_xdr_reference.hh"
+#include "kunit/testing.hh"
+#include "xdr/v1.hh"
+
+namespace rpcordma {
+namespace {
+
+using namespace v1;
+using xdr_reference::Model;
+
+constexpr Xid xid{0x12345678};
+constexpr Credits credits{32};
+
+/* H, L, OO of the examples below. */
+constexpr Segment s1{Rkey(0x11), 0x1000, 0x1111000022220000};
+constexpr Segment s2{Rkey(0x12), 0x2000, 0x3333000044440000};
+constexpr Segment s3{Rkey(0x13), 7, 0x5555000066660001};
+#define S1 0x11, 0x1000, 0x11110000, 0x22220000
+#define S2 0x12, 0x2000, 0x33330000, 0x44440000
+#define S3 0x13, 7, 0x55550000, 0x66660001
+
+/** The bytes of a list of words, on the heap to the byte. */
+template <usize N> MutableBytes wire(const u32 (&words)[N])
+{
+	MutableBytes bytes = test_alloc(N * 4);
+
+	for (u32 i = 0; i < N; i++)
+		xdr_reference::set_word(bytes, i, words[i]);
+	return bytes;
+}
+
+/** The encoder's outcome is these bytes. */
+void expect_built(Encoder &encoder, MutableBytes room, Bytes bytes)
+{
+	auto length = encoder.finish();
+
+	ASSERT_OK(length);
+	EXPECT_EQ(length.value(), bytes.size());
+	EXPECT_BYTES(Bytes(room.first(length.value())), bytes);
+}
+
+} // namespace
+
+/* 4.7: "after the four fixed fields [...] simply three 32-bit fields that contain zero". */
+RPCORDMA_TEST(xdr_v1, rfc_no_chunks)
+{
+	const u32 words[] = {0x12345678, 1, 32, 0, 0, 0, 0, 0x12345678, 1, 0xabad1dea};
+	MutableBytes message = wire(words);
+	auto header = decode(message);
+
+	ASSERT_OK(header);
+	EXPECT_EQ(header.value().xid, xid);
+	EXPECT_EQ(header.value().vers, 1);
+	EXPECT_EQ(header.value().credits, credits);
+	EXPECT_EQ(header.value().proc, Proc::msg);
+	EXPECT_EQ(header.value().header_length, 28);
+	EXPECT_FALSE(header.value().has_chunks());
+	EXPECT_TRUE(header.value().reads.ordered());
+	for (ReadSegment r : header.value().reads)
+		EXPECT_EQ(r.position.get(), 0xdead);
+	for (WriteChunk c : header.value().writes)
+		EXPECT_EQ(c.count(), 0xdead);
+	EXPECT_BYTES(header.value().payload(message), Bytes(message.from(28)));
+
+	MutableBytes room = test_alloc(28);
+	Encoder encoder(room, xid, credits, Proc::msg);
+	EXPECT_EQ(encoder.error(), Error::none);
+	expect_built(encoder, room, message.first(28));
+	EXPECT_EQ(encoded_length(0, 0, 0, false, 0), 28);
+	EXPECT_EQ(min_header_length, 28);
+}
+
+/* 4.7: "1 PHLOO 1 PHLOO 1 PHLOO 0", one Read chunk and a Position that varies. */
+RPCORDMA_TEST(xdr_v1, rfc_read_list)
+{
+	const u32 words[] = {0x12345678, 1, 32, 0, 1, 64, S1, 1, 64, S2, 1, 128, S3, 0, 0, 0};
+	MutableBytes message = wire(words);
+	auto header = decode(message);
+
+	ASSERT_OK(header);
+	const Header &h = header.value();
+	EXPECT_TRUE(h.has_chunks());
+	EXPECT_EQ(h.header_length, message.size());
+	ASSERT_EQ(h.reads.count(), 3);
+	EXPECT_EQ(h.reads.runs(), 2);
+	EXPECT_TRUE(h.reads.ordered());
+	EXPECT_FALSE(h.reads.has_position_zero());
+	EXPECT_EQ(h.reads.total_length(), 0x3007);
+	EXPECT_EQ(h.reads.position_zero_length(), 0);
+	EXPECT_TRUE((h.reads[0] == ReadSegment{Position(64), s1}));
+	EXPECT_TRUE((h.reads[1] == ReadSegment{Position(64), s2}));
+	EXPECT_TRUE((h.reads[2] == ReadSegment{Position(128), s3}));
+	EXPECT_TRUE(h.writes.empty());
+	EXPECT_FALSE(h.reply.present());
+	EXPECT_TRUE(h.payload(message).empty());
+
+	MutableBytes room = test_alloc(message.size());
+	Encoder encoder(room, xid, credits, Proc::msg);
+	encoder.read_segment(Position(64), s1);
+	encoder.read_segment(Position(64), s2);
+	encoder.read_segment(Position(128), s3);
+	expect_built(encoder, room, message);
+	EXPECT_EQ(encoded_length(3, 0, 0, false, 0), message.size());
+}
+
+/* 4.7: "1 3 HLOO HLOO HLOO 1 2 HLOO HLOO 0". */
+RPCORDMA_TEST(xdr_v1, rfc_write_list)
+{
+	const u32 words[] = {0x12345678, 1, 32, 0, 0, 1, 3, S1, S2, S3, 1, 2, S3, S1, 0, 0};
+	MutableBytes message = wire(words);
+	auto header = decode(message);
+
+	ASSERT_OK(header);
+	const Header &h = header.value();
+	EXPECT_TRUE(h.has_chunks());
+	EXPECT_TRUE(h.reads.empty());
+	EXPECT_EQ(h.writes.count(), 2);
+	EXPECT_EQ(h.writes.segments(), 5);
+	EXPECT_EQ(h.writes.total_length(), 0x3007 + 0x1007);
+	auto it = h.writes.begin();
+	WriteChunk first = *it;
+	ASSERT_EQ(first.count(), 3);
+	EXPECT_EQ(first.length(), 0x3007);
+	EXPECT_TRUE(first[0] == s1);
+	EXPECT_TRUE(first[1] == s2);
+	EXPECT_TRUE(first[2] == s3);
+	++it;
+	WriteChunk second = *it;
+	ASSERT_EQ(second.count(), 2);
+	EXPECT_EQ(second.length(), 0x1007);
+	EXPECT_TRUE(second[0] == s3);
+	EXPECT_TRUE(second[1] == s1);
+	++it;
+	EXPECT_FALSE(it != h.writes.end());
+
+	MutableBytes room = test_alloc(message.size());
+	Encoder encoder(room, xid, credits, Proc::msg);
+	const Segment whole[] = {s1, s2, s3};
+	encoder.write_chunk(Span<const Segment>(whole));
+	encoder.write_chunk(2);
+	encoder.segment(s3);
+	encoder.segment(s1);
+	expect_built(encoder, room, message);
+	EXPECT_EQ(encoded_length(0, 2, 5, false, 0), message.size());
+}
+
+/* 4.7: "1 2 HLOO HLOO", here of a Long Reply. */
+RPCORDMA_TEST(xdr_v1, rfc_reply_chunk)
+{
+	const u32 words[] = {0x12345678, 1, 32, 1, 0, 0, 1, 2, S1, S2};
+	MutableBytes message = wire(words);
+	auto header = decode(message);
+
+	ASSERT_OK(header);
+	const Header &h = header.value();
+	EXPECT_EQ(h.proc, Proc::nomsg);
+	EXPECT_TRUE(h.has_chunks());
+	EXPECT_TRUE(h.reply.present());
+	ASSERT_EQ(h.reply.count(), 2);
+	EXPECT_EQ(h.reply.length(), 0x3000);
+	EXPECT_TRUE(h.reply[0] == s1);
+	EXPECT_TRUE(h.reply[1] == s2);
+
+	MutableBytes room = test_alloc(message.size());
+	Encoder encoder(room, xid, credits, Proc::nomsg);
+	encoder.reply_chunk(2);
+	encoder.segment(s1);
+	encoder.segment(s2);
+	expect_built(encoder, room, message);
+	EXPECT_EQ(encoded_length(0, 0, 0, true, 2), message.size());
+}
+
+/* The three lists at once, as 3.5.3 has a Long Call with results to place and a Long Reply. */
+RPCORDMA_TEST(xdr_v1, all_lists)
+{
+	const u32 words[] = {0x12345678, 1, 32, 1,	   1, 0, S2, 1, 8, S3, 0,
+			     1,		 1, S1, 1 /* empty */, 0, 0, 1,	 1, S3};
+	MutableBytes message = wire(words);
+	auto header = decode(message);
+
+	ASSERT_OK(header);
+	const Header &h = header.value();
+	EXPECT_TRUE(h.reads.has_position_zero());
+	EXPECT_EQ(h.reads.position_zero_length(), 0x2000);
+	EXPECT_EQ(h.reads.total_length(), 0x2007);
+	EXPECT_EQ(h.writes.count(), 2);
+	EXPECT_EQ(h.writes.segments(), 1);
+	EXPECT_EQ(h.reply.length(), 7);
+	EXPECT_EQ(h.header_length, message.size());
+	EXPECT_EQ(encoded_length(2, 2, 1, true, 1), message.size());
+}
+
+/* Each proc, with the bytes that would make a whole RDMA_MSG. */
+RPCORDMA_TEST(xdr_v1, procs)
+{
+	u32 words[] = {0x12345678, 1, 32, 0, 0, 0, 1, 0};
+	const struct {
+		u32 proc;
+		Error error;
+	} cases[] = {
+		{0, Error::none},     {1, Error::none},	       {2, Error::not_supported},
+		{3, Error::bad_message}, {5, Error::protocol}, {0x01000000, Error::protocol},
+		{0x80000000, Error::protocol}, {0xffffffff, Error::protocol},
+	};
+
+	for (const auto &c : cases) {
+		TEST_NOTE("proc", c.proc);
+		words[3] = c.proc;
+		EXPECT_ERROR(decode(wire(words)), c.error);
+		/* Below the minimum no proc is believed, 4.5. */
+		EXPECT_ERROR(decode(wire(words).first(27)), Error::message_size);
+		EXPECT_ERROR(decode(wire(words).first(16)), Error::message_size);
+	}
+}
+
+/* Versions other than 1: ERR_VERS is due from the fixed words on, but never to an RDMA_ERROR. */
+RPCORDMA_TEST(xdr_v1, versions)
+{
+	u32 words[] = {0x12345678, 0, 32, 0, 0, 0, 0};
+
+	for (u32 vers : {0u, 2u, 3u, 0x01000000u, 0x80000001u, 0xffffffffu}) {
+		TEST_NOTE("vers", vers);
+		words[1] = vers;
+		for (u32 proc = 0; proc < 12; proc++) {
+			TEST_NOTE("proc", proc);
+			words[3] = proc;
+			Error expected = proc == 4 ? Error::bad_message : Error::no_protocol;
+			MutableBytes message = wire(words);
+			EXPECT_ERROR(decode(message), expected);
+			EXPECT_ERROR(decode(test_copy(message.first(16))), expected);
+			EXPECT_ERROR(decode(test_copy(message.first(15))), Error::message_size);
+		}
+	}
+}
+
+RPCORDMA_TEST(xdr_v1, peek)
+{
+	const u32 words[] = {0x12345678, 0xfedcba98, 0x01020304, 0x80000005};
+	MutableBytes message = wire(words);
+	auto fixed = peek(message);
+
+	ASSERT_OK(fixed);
+	EXPECT_EQ(fixed.value().xid.get(), 0x12345678);
+	EXPECT_EQ(fixed.value().vers, 0xfedcba98);
+	EXPECT_EQ(fixed.value().credits.get(), 0x01020304);
+	EXPECT_EQ(fixed.value().proc, 0x80000005);
+	for (usize n = 0; n < 16; n++)
+		EXPECT_ERROR(peek(test_copy(message.first(n))), Error::message_size);
+	EXPECT_ERROR(peek(Bytes{}), Error::message_size);
+	EXPECT_ERROR(decode(Bytes{}), Error::message_size);
+}
+
+/* ERR_CHUNK is whole at 20 bytes and ERR_VERS at 28; what follows is ignored. */
+RPCORDMA_TEST(xdr_v1, error_bodies)
+{
+	u32 words[] = {0x12345678, 1, 32, 4, 1, 1, 2, 0xdead};
+	MutableBytes message = wire(words);
+
+	for (usize n = 0; n <= message.size(); n++) {
+		TEST_NOTE("length", n);
+		auto header = decode(test_copy(message.first(n)));
+		if (n < 28) {
+			EXPECT_ERROR(header, Error::message_size);
+			continue;
+		}
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().proc, Proc::error);
+		EXPECT_EQ(header.value().xid, xid);
+		EXPECT_EQ(header.value().error.code, ErrorCode::vers);
+		EXPECT_EQ(header.value().error.vers_low, 1);
+		EXPECT_EQ(header.value().error.vers_high, 2);
+		EXPECT_EQ(header.value().header_length, 28);
+		EXPECT_FALSE(header.value().has_chunks());
+		EXPECT_TRUE(header.value().payload(message.first(n)).empty());
+	}
+	words[4] = 2;
+	message = wire(words);
+	for (usize n = 0; n <= message.size(); n++) {
+		TEST_NOTE("length", n);
+		auto header = decode(test_copy(message.first(n)));
+		if (n < 20) {
+			EXPECT_ERROR(header, Error::message_size);
+			continue;
+		}
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().error.code, ErrorCode::chunk);
+		EXPECT_EQ(header.value().error.vers_low, 0);
+		EXPECT_EQ(header.value().error.vers_high, 0);
+		EXPECT_EQ(header.value().header_length, 20);
+	}
+	for (u32 code : {0u, 3u, 0x01000000u, 0xffffffffu}) {
+		TEST_NOTE("code", code);
+		words[4] = code;
+		EXPECT_ERROR(decode(wire(words)), Error::bad_message);
+		EXPECT_ERROR(decode(wire(words).first(20)), Error::bad_message);
+	}
+}
+
+RPCORDMA_TEST(xdr_v1, encode_errors)
+{
+	const u32 vers_words[] = {0x12345678, 7, 32, 4, 1, 1, 2};
+	const u32 chunk_words[] = {0x12345678, 7, 32, 4, 2};
+
+	for (usize n = 0; n <= 32; n++) {
+		TEST_NOTE("room", n);
+		MutableBytes room = test_alloc(n);
+		auto length = encode_error_vers(room, xid, 7, credits, 1, 2);
+		if (n < 28) {
+			EXPECT_ERROR(length, Error::no_space);
+		} else {
+			ASSERT_OK(length);
+			EXPECT_BYTES(Bytes(room.first(length.value())), Bytes(wire(vers_words)));
+		}
+		room = test_alloc(n);
+		length = encode_error_chunk(room, xid, 7, credits);
+		if (n < 20) {
+			EXPECT_ERROR(length, Error::no_space);
+		} else {
+			ASSERT_OK(length);
+			EXPECT_BYTES(Bytes(room.first(length.value())), Bytes(wire(chunk_words)));
+		}
+	}
+	EXPECT_EQ(error_vers_length, 28);
+	EXPECT_EQ(error_chunk_length, 20);
+}
+
+/* The Payload stream has one place, 4.2.4. */
+RPCORDMA_TEST(xdr_v1, payload_place)
+{
+	const u32 msg_zero[] = {1, 1, 1, 0, 1, 0, S1, 0, 0, 0};
+	const u32 msg_zero_last[] = {1, 1, 1, 0, 1, 4, S1, 1, 0, S1, 0, 0, 0};
+	const u32 msg_zero_reply[] = {1, 1, 1, 0, 1, 0, S1, 0, 0, 1, 0};
+	EXPECT_ERROR(decode(wire(msg_zero)), Error::protocol);
+	EXPECT_ERROR(decode(wire(msg_zero_last)), Error::protocol);
+	EXPECT_ERROR(decode(wire(msg_zero_reply)), Error::protocol);
+
+	const u32 nomsg_nothing[] = {1, 1, 1, 1, 0, 0, 0};
+	const u32 nomsg_read[] = {1, 1, 1, 1, 1, 4, S1, 0, 0, 0};
+	const u32 nomsg_write[] = {1, 1, 1, 1, 0, 1, 1, S1, 0, 0};
+	EXPECT_ERROR(decode(wire(nomsg_nothing)), Error::protocol);
+	EXPECT_ERROR(decode(wire(nomsg_read)), Error::protocol);
+	EXPECT_ERROR(decode(wire(nomsg_write)), Error::protocol);
+
+	const u32 nomsg_zero[] = {1, 1, 1, 1, 1, 0, S1, 0, 0, 0};
+	const u32 nomsg_zero_last[] = {1, 1, 1, 1, 1, 4, S1, 1, 0, S1, 0, 0, 0};
+	const u32 nomsg_reply[] = {1, 1, 1, 1, 0, 0, 1, 1, S1};
+	EXPECT_OK(decode(wire(nomsg_zero)));
+	EXPECT_OK(decode(wire(nomsg_zero_last)));
+	EXPECT_OK(decode(wire(nomsg_reply)));
+	auto header = decode(wire(nomsg_zero_last));
+	ASSERT_OK(header);
+	EXPECT_FALSE(header.value().reads.ordered());
+}
+
+/* 3.4.5: a Position is a multiple of four. */
+RPCORDMA_TEST(xdr_v1, positions)
+{
+	u32 words[] = {1, 1, 1, 0, 1, 0, S1, 0, 0, 0};
+
+	for (u32 position : {4u, 8u, 0x7ffffffcu, 0x80000000u, 0xfffffffcu}) {
+		for (u32 low = 0; low < 4; low++) {
+			TEST_NOTE("position", position + low);
+			words[5] = position + low;
+			auto header = decode(wire(words));
+			EXPECT_ERROR(header, low ? Error::protocol : Error::none);
+			MutableBytes room = test_alloc(64);
+			Encoder encoder(room, xid, credits, Proc::msg);
+			encoder.read_segment(Position(position + low), s1);
+			EXPECT_ERROR(encoder.finish(), low ? Error::invalid : Error::none);
+		}
+	}
+}
+
+/* Counts that overflow when multiplied, or that just do not fit. */
+RPCORDMA_TEST(xdr_v1, hostile_counts)
+{
+	u32 in_write_list[] = {1, 1, 1, 0, 0, 1, 0, S1, S2, 0, 0};
+	u32 in_reply[] = {1, 1, 1, 0, 0, 0, 1, 0, S1, S2};
+
+	for (u32 count : {3u, 4u, 0x0fffffffu, 0x10000000u, 0x10000001u, 0x10000002u, 0x7fffffffu,
+			  0x80000000u, 0x80000001u, 0xf0000001u, 0xffffffffu}) {
+		TEST_NOTE("count", count);
+		in_write_list[6] = count;
+		EXPECT_ERROR(decode(wire(in_write_list)), Error::protocol);
+		in_reply[7] = count;
+		EXPECT_ERROR(decode(wire(in_reply)), Error::protocol);
+	}
+	in_write_list[6] = 2;
+	EXPECT_OK(decode(wire(in_write_list)));
+	in_reply[7] = 2;
+	EXPECT_OK(decode(wire(in_reply)));
+}
+
+/* Sums of lengths go beyond 32 bits. */
+RPCORDMA_TEST(xdr_v1, long_lists)
+{
+	constexpr u32 count = 4000;
+	constexpr u64 whole = u64(count) * 0xffffffff;
+	const u32 size = u32(encoded_length(count, count, 0, true, count));
+	MutableBytes room = test_alloc(size);
+	Encoder encoder(room, xid, credits, Proc::nomsg);
+
+	for (u32 i = 0; i < count; i++)
+		encoder.read_segment(Position(i / 2 * 4), {Rkey(i), 0xffffffff, i});
+	for (u32 i = 0; i < count; i++)
+		encoder.write_chunk(0);
+	encoder.reply_chunk(count);
+	for (u32 i = 0; i < count; i++)
+		encoder.segment({Rkey(i), 0xffffffff, i});
+	auto length = encoder.finish();
+	ASSERT_OK(length);
+	EXPECT_EQ(length.value(), size);
+
+	auto header = decode(room);
+	ASSERT_OK(header);
+	const Header &h = header.value();
+	EXPECT_EQ(h.reads.count(), count);
+	EXPECT_EQ(h.reads.runs(), count / 2);
+	EXPECT_TRUE(h.reads.ordered());
+	EXPECT_EQ(h.reads.total_length(), whole);
+	EXPECT_EQ(h.reads.position_zero_length(), 2 * u64(0xffffffff));
+	EXPECT_EQ(h.reads[count - 1].target.handle.get(), count - 1);
+	EXPECT_EQ(h.writes.count(), count);
+	EXPECT_EQ(h.writes.segments(), 0);
+	EXPECT_EQ(h.reply.count(), count);
+	EXPECT_EQ(h.reply.length(), whole);
+	EXPECT_EQ(h.reply[count - 1].handle.get(), count - 1);
+}
+
+/* No receive is 4 GiB long; such a span is refused before its bytes are looked at. */
+RPCORDMA_TEST(xdr_v1, span_beyond_32_bits)
+{
+	if constexpr (sizeof(usize) > sizeof(u32)) {
+		MutableBytes bytes = test_alloc(0);
+
+		EXPECT_ERROR(decode(Bytes(bytes.data(), usize(1) << 32)), Error::message_size);
+	} else {
+		TEST_SKIP("no span is that long here");
+	}
+}
+
+/* A chunk view reads its counts again; changed ones must not lead it out of the message. */
+RPCORDMA_TEST(xdr_v1, message_changes_under_views)
+{
+	const u32 words[] = {1, 1, 1, 0, 0, 1, 1, S1, 1, 2, S2, S3, 1, 0, 0, 0};
+	const u32 count_words[] = {6, 12, 22};
+
+	for (u32 changed : count_words) {
+		for (u32 value : {0u, 1u, 2u, 3u, 4u, 0x10000000u, 0xffffffffu}) {
+			TEST_NOTE("word", changed);
+			TEST_NOTE("value", value);
+			/* A segment too many would end behind the message. */
+			MutableBytes message = wire(words);
+			auto header = decode(message);
+			ASSERT_OK(header);
+			const WriteList writes = header.value().writes;
+			xdr_reference::set_word(message, changed, value);
+			u32 chunks = 0, segments = 0;
+			for (WriteChunk chunk : writes) {
+				chunks++;
+				segments += chunk.count();
+				for (Segment s : chunk)
+					(void)*const_cast<volatile u32 *>(&s.length);
+			}
+			EXPECT_EQ(chunks, 3);
+			EXPECT_LE(segments, 3);
+		}
+	}
+}
+
+RPCORDMA_TEST(xdr_v1, direction)
+{
+	const struct {
+		u32 words[9];
+		Result<Direction> expected;
+	} messages[] = {
+		/* xid, vers, credit, proc, three empty lists, xid, msg_type */
+		{{7, 1, 1, 0, 0, 0, 0, 7, 0}, Direction::call},
+		{{7, 1, 1, 0, 0, 0, 0, 7, 1}, Direction::reply},
+		{{7, 1, 1, 0, 0, 0, 0, 7, 2}, Error::protocol},
+		{{7, 1, 1, 0, 0, 0, 0, 7, 0x01000000}, Error::protocol},
+		{{7, 1, 1, 0, 0, 0, 0, 7, 0xffffffff}, Error::protocol},
+		{{7, 1, 1, 0, 0, 0, 0, 6, 0}, Error::protocol},
+		{{7, 1, 1, 0, 0, 0, 0, 6, 1}, Error::protocol},
+		/* RDMA_NOMSG with an empty Reply chunk; what follows is no payload */
+		{{7, 1, 1, 1, 0, 0, 1, 0, 0}, Direction::reply},
+		{{7, 1, 1, 4, 2, 0, 0, 7, 0}, Direction::reply},
+		{{7, 1, 1, 4, 1, 1, 1, 7, 0}, Direction::reply},
+	};
+
+	for (const auto &m : messages) {
+		TEST_NOTE("message", u32(&m - messages));
+		MutableBytes message = wire(m.words);
+		auto header = decode(message);
+		ASSERT_OK(header);
+		auto way = direction(header.value(), message);
+		ASSERT_ERROR(way, m.expected.error());
+		if (way)
+			EXPECT_EQ(way.value(), m.expected.value());
+	}
+
+	/* Every payload too short to tell. */
+	MutableBytes whole = wire(messages[0].words);
+	for (usize n = 28; n < 36; n++) {
+		MutableBytes message = test_copy(whole.first(n));
+		auto header = decode(message);
+		ASSERT_OK(header);
+		EXPECT_ERROR(direction(header.value(), message), Error::protocol);
+	}
+
+	/* A Read list is a Call's, whatever the payload says and wherever it is. */
+	const u32 msg_read[] = {7, 1, 1, 0, 1, 4, S1, 0, 0, 0, 7, 1};
+	const u32 nomsg_zero[] = {7, 1, 1, 1, 1, 0, S1, 0, 0, 0};
+	const u32 nomsg_both[] = {7, 1, 1, 1, 1, 0, S1, 0, 0, 1, 1, S2};
+	for (MutableBytes message : {wire(msg_read), wire(nomsg_zero), wire(nomsg_both)}) {
+		auto header = decode(message);
+		ASSERT_OK(header);
+		auto way = direction(header.value(), message);
+		ASSERT_OK(way);
+		EXPECT_EQ(way.value(), Direction::call);
+	}
+}
+
+/* What a responder returns: the chunks as offered, lengths filled in order, 3.4.6 and 4.3.3. */
+RPCORDMA_TEST(xdr_v1, returned_chunks)
+{
+	const Segment offered[] = {s1, s3, s2};
+	const u32 lengths[] = {0x1000, 7, 0x2000};
+	MutableBytes call = test_alloc(encoded_length(0, 2, 3, true, 3));
+	Encoder requester(call, xid, credits, Proc::msg);
+	requester.write_chunk(Span<const Segment>(offered));
+	requester.write_chunk(0);
+	requester.reply_chunk(Span<const Segment>(offered));
+	ASSERT_OK(requester.finish());
+	auto header = decode(call);
+	ASSERT_OK(header);
+	const Header &h = header.value();
+	const WriteChunk chunk = *h.writes.begin();
+
+	for (u64 written : {0, 1, 0xfff, 0x1000, 0x1001, 0x1007, 0x1008, 0x3006, 0x3007}) {
+		TEST_NOTE("written", written);
+		MutableBytes room = test_alloc(call.size());
+		Encoder responder(room, xid, credits, Proc::nomsg);
+		responder.write_chunk(chunk, written);
+		responder.write_chunk(*++h.writes.begin(), 0);
+		responder.reply_chunk(h.reply, 0x3007 - written);
+		ASSERT_OK(responder.finish());
+		auto reply = decode(room);
+		ASSERT_OK(reply);
+		ASSERT_EQ(reply.value().writes.count(), 2);
+		const WriteChunk returned = *reply.value().writes.begin();
+		ASSERT_EQ(returned.count(), 3);
+		EXPECT_EQ(returned.length(), written);
+		EXPECT_EQ((*++reply.value().writes.begin()).count(), 0);
+		ASSERT_EQ(reply.value().reply.count(), 3);
+		EXPECT_EQ(reply.value().reply.length(), 0x3007 - written);
+		u64 before = 0;
+		for (u32 i = 0; i < 3; i++) {
+			u64 left = written > before ? written - before : 0;
+			EXPECT_EQ(returned[i].length, min<u64>(left, lengths[i]));
+			EXPECT_EQ(returned[i].handle, offered[i].handle);
+			EXPECT_EQ(returned[i].offset, offered[i].offset);
+			before += lengths[i];
+		}
+	}
+	for (u64 written : {u64(0x3008), u64(1) << 32, ~u64(0)}) {
+		TEST_NOTE("written", written);
+		MutableBytes room = test_alloc(call.size());
+		Encoder in_list(room, xid, credits, Proc::msg);
+		in_list.write_chunk(chunk, written);
+		EXPECT_ERROR(in_list.finish(), Error::invalid);
+		Encoder in_reply(room, xid, credits, Proc::msg);
+		in_reply.reply_chunk(chunk, written);
+		EXPECT_ERROR(in_reply.finish(), Error::invalid);
+	}
+}
+
+/* Every call out of order fails, and nothing that follows makes it good. */
+RPCORDMA_TEST(xdr_v1, encoder_misuse)
+{
+	MutableBytes room = test_alloc(512);
+	const struct {
+		Proc proc;
+		void (*calls)(Encoder &);
+	} cases[] = {
+		{Proc::msg, [](Encoder &e) { e.segment(s1); }},
+		{Proc::msg, [](Encoder &e) { e.write_chunk(0); e.segment(s1); }},
+		{Proc::msg, [](Encoder &e) { e.write_chunk(1); }},
+		{Proc::msg, [](Encoder &e) { e.write_chunk(2); e.segment(s1); }},
+		{Proc::msg, [](Encoder &e) { e.write_chunk(1); e.segment(s1); e.segment(s1); }},
+		{Proc::msg, [](Encoder &e) { e.write_chunk(1); e.write_chunk(1); e.segment(s1); }},
+		{Proc::msg, [](Encoder &e) { e.write_chunk(1); e.reply_chunk(1); e.segment(s1); }},
+		{Proc::msg, [](Encoder &e) { e.write_chunk(1); e.read_segment(Position(4), s1); }},
+		{Proc::msg, [](Encoder &e) { e.write_chunk(0); e.read_segment(Position(4), s1); }},
+		{Proc::msg, [](Encoder &e) { e.reply_chunk(0); e.read_segment(Position(4), s1); }},
+		{Proc::msg, [](Encoder &e) { e.reply_chunk(0); e.write_chunk(0); }},
+		{Proc::msg, [](Encoder &e) { e.reply_chunk(0); e.reply_chunk(0); }},
+		{Proc::msg, [](Encoder &e) { e.reply_chunk(1); }},
+		{Proc::msg, [](Encoder &e) { e.reply_chunk(1); e.segment(s1); e.segment(s1); }},
+		{Proc::msg, [](Encoder &e) { e.read_segment(Position(0), s1); }},
+		{Proc::msg, [](Encoder &e) { e.read_segment(Position(0), s1); e.reply_chunk(0); }},
+		{Proc::nomsg, [](Encoder &) {}},
+		{Proc::nomsg, [](Encoder &e) { e.read_segment(Position(4), s1); }},
+		{Proc::nomsg, [](Encoder &e) { e.write_chunk(1); e.segment(s1); }},
+		{Proc::msgp, [](Encoder &) {}},
+		{Proc::done, [](Encoder &) {}},
+		{Proc::error, [](Encoder &) {}},
+		{static_cast<Proc>(77), [](Encoder &e) { e.reply_chunk(0); }},
+	};
+
+	for (const auto &c : cases) {
+		TEST_NOTE("case", u32(&c - cases));
+		Encoder plain(room, xid, credits, c.proc);
+		c.calls(plain);
+		EXPECT_ERROR(plain.finish(), Error::invalid);
+	}
+	/* The first failure is the one reported. */
+	Encoder encoder(room.first(28), xid, credits, Proc::msg);
+	encoder.read_segment(Position(4), s1);
+	EXPECT_EQ(encoder.error(), Error::no_space);
+	encoder.segment(s1);
+	EXPECT_EQ(encoder.error(), Error::no_space);
+	EXPECT_ERROR(encoder.finish(), Error::no_space);
+	Encoder other(room.first(28), xid, credits, Proc::msg);
+	other.segment(s1);
+	other.read_segment(Position(4), s1);
+	EXPECT_ERROR(other.finish(), Error::invalid);
+}
+
+/* A span with more segments than a count word can tell fits in no room, and is not read through. */
+RPCORDMA_TEST(xdr_v1, encoder_huge_span)
+{
+	if constexpr (sizeof(usize) > sizeof(u32)) {
+		MutableBytes room = test_alloc(28 + 8 + 16);
+		const Span<const Segment> huge(&s1, (usize(1) << 32) + 1);
+		Encoder in_list(room, xid, credits, Proc::msg);
+		in_list.write_chunk(huge);
+		EXPECT_ERROR(in_list.finish(), Error::no_space);
+		Encoder in_reply(room, xid, credits, Proc::msg);
+		in_reply.reply_chunk(huge);
+		EXPECT_ERROR(in_reply.finish(), Error::no_space);
+	} else {
+		TEST_SKIP("no span is that long here");
+	}
+}
+
+RPCORDMA_SUITE(xdr_v1, rfc_no_chunks, rfc_read_list, rfc_write_list, rfc_reply_chunk, all_lists, procs,
+	       versions, peek, error_bodies, encode_errors, payload_place, positions, hostile_counts,
+	       long_lists, span_beyond_32_bits, message_changes_under_views, direction,
+	       returned_chunks, encoder_misuse, encoder_huge_span);
+
+} // namespace rpcordma

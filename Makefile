@@ -16,24 +16,101 @@ DESTDIR ?=
 MAKEFLAGS += --no-print-directory
 SHELL := /bin/bash
 
-kdir = $(if $(KDIR),$(KDIR),$$(scripts/kernels headers $(KVER)))
 # One folder for each kernel and compiler: two builds never share a product.
-out = build/$(if $(KDIR),$(subst /,_,$(patsubst /%,%,$(KDIR))),$(KVER))-$(notdir $(KCXX))
+out = build/$(if $(KDIR),$(subst /,_,$(patsubst /%,%,$(abspath $(KDIR)))),$(KVER))-$(notdir $(KCXX))
+kdir = $(if $(KDIR),$(KDIR),$$(scripts/kernels headers $(KVER)))
+build = scripts/build-module . "$(kdir)" $(out) KCXX=$(KCXX) $(if $(V),V=$(V))
 
 .PHONY: help
 help: ## this list
 	@echo "make TARGET [KVER=6.12|6.1|RELEASE] [KDIR=FOLDER] [KCXX=g++-12|clang++-19]"
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
+# --- the two commands of the README ---
+
+.PHONY: demo
+demo: ## real files over NFS/RDMA between two virtual machines, every byte compared
+	@scripts/setup build vm
+	@$(build)
+	@scripts/demo --kernel $(KVER)
+
+.PHONY: check
+check: ## every check; STEPS="host install" runs only these
+	@scripts/setup build host uml vm
+	@scripts/check $(STEPS)
+
+# --- the module ---
+
 .PHONY: module
 module: ## rpcordma.ko for KVER (or KDIR), compiled by KCXX
 	@scripts/setup build
-	@scripts/build-module . "$(kdir)" $(out) KCXX=$(KCXX) $(if $(V),V=$(V))
+	@$(build)
+
+.PHONY: check-objects
+check-objects: ## builds from nothing for KVER and KCXX, and proves what the kernel demands of objects
+	@scripts/setup build
+	@scripts/check-module $(KVER) $(KCXX)
+
+# Without KVER, KDIR or DESTDIR these mean the kernel that runs. KO= installs one that is built.
+ifeq ($(origin KVER)$(KDIR)$(DESTDIR),file)
+install uninstall: KDIR := /lib/modules/$(shell uname -r)/build
+release = $$(uname -r)
+else ifneq ($(KDIR),)
+release = $$(env -u MAKEFLAGS make -s --no-print-directory -C $(KDIR) kernelrelease)
+else
+release = $$(scripts/kernels release $(KVER))
+endif
+
+.PHONY: install
+install: ## rpcordma.ko and its modprobe aliases, for the running kernel or KVER (DESTDIR works)
+	@scripts/setup build
+	@set -e; ko=$(KO); [ -n "$$ko" ] || ko=$$($(build)); \
+	scripts/install-module install "$$ko" "$(release)" "$(DESTDIR)"
+
+.PHONY: uninstall
+uninstall: ## takes back what install did
+	@scripts/install-module uninstall "$(release)" "$(DESTDIR)"
+
+# --- single checks ---
+
+.PHONY: host-test
+host-test: ## unit tests on this machine, under ASan and UBSan; FILTER=glob
+	@scripts/setup host
+	@$(MAKE) -s -f kunit/host.mk $(if $(FILTER),FILTER='$(FILTER)')
+
+.PHONY: coverage
+coverage: ## line coverage of the unit tests, by file
+	@scripts/setup host
+	@$(MAKE) -s -f kunit/host.mk coverage
+
+.PHONY: kunit
+kunit: ## the same unit tests in a user mode Linux kernel with KASAN and lockdep; FILTER=glob
+	@scripts/setup uml
+	@scripts/uml-kunit $(if $(FILTER),'$(FILTER)')
+
+.PHONY: vm-check
+vm-check: ## the tests between virtual machines
+	@scripts/setup build vm
+	@$(build)
+	@scripts/vm-check
+
+.PHONY: style
+style: ## formatting of C++ and C, clang-tidy
+	@scripts/setup style
+	@scripts/check-style
+
+# --- the rest ---
+
+.PHONY: docs
+docs: ## Documentation/ as HTML under build/docs, by Sphinx
+	@scripts/setup docs
+	@sphinx-build -q -W -C -D project=rpcordma -D master_doc=index -b html Documentation build/docs
+	@echo "build/docs/index.html"
 
 .PHONY: clean
-clean: ## removes what was built; keeps fetched kernels (clean-all removes those too)
+clean: ## removes what was built; fetched kernel packages stay (build/kernels)
 	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name kernels -exec rm -rf {} +; fi
 
-.PHONY: clean-all
-clean-all: ## removes build/ altogether
-	rm -rf build
+.PHONY: distclean
+distclean: ## removes build/ altogether
+	@rm -rf build

@@ -37,7 +37,7 @@ typedef __SIZE_TYPE__ rpcordma_size;
 
 /* Memory */
 
-enum rpcordma_alloc {
+enum rpcordma_alloc_how {
 	/** May sleep, may not start I/O, fails rather than digs into reserves; process context. */
 	RPCORDMA_ALLOC_NOIO,
 	/** Must not sleep, fails at once and silently; any context. */
@@ -50,7 +50,7 @@ enum rpcordma_alloc {
  * Allocate @size bytes, zeroed, physically contiguous (so that they can be DMA-mapped), aligned to 64
  * bytes if @size is a power of two of at least 64. Returns null on failure.
  */
-void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc how);
+void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how);
 /** @p may be null. Any context. */
 void rpcordma_free(void *p);
 
@@ -75,8 +75,8 @@ struct rpcordma_mutex;
 /* Returns null when there is no memory. Process context. */
 struct rpcordma_lock *rpcordma_lock_create(enum rpcordma_lock_class which);
 void rpcordma_lock_destroy(struct rpcordma_lock *lock);
-void rpcordma_lock(struct rpcordma_lock *lock);
-void rpcordma_unlock(struct rpcordma_lock *lock);
+void rpcordma_lock_acquire(struct rpcordma_lock *lock);
+void rpcordma_lock_release(struct rpcordma_lock *lock);
 struct rpcordma_mutex *rpcordma_mutex_create(enum rpcordma_mutex_class which);
 void rpcordma_mutex_destroy(struct rpcordma_mutex *mutex);
 void rpcordma_mutex_lock(struct rpcordma_mutex *mutex);

@@ -55,7 +55,7 @@ enum {
 
 	RPCORDMA_WC_SUCCESS = 0,
 	RPCORDMA_WC_FLUSHED = 5,
-	RPCORDMA_WC_WITH_INVALIDATE = 8,
+	RPCORDMA_WC_WITH_INVALIDATE = 4,
 };
 
 /** Mirrors struct ib_send_wr. */

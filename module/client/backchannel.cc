@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The backchannel, on the client's side (RFC 8167): calls that the server sends over the client's
+ * connection, and our replies to them. RDMA_MSG without chunks, both ways. Credits are accounted apart
+ * from the forward ones: the server may have kBackwardCredits calls outstanding.
+ *
+ * A backward call has two owners: the service that works on it, and the Send of its reply. Its buffers are
+ * free for the next one when both have let go.
+ */
+
+#include "module/client/client.hh"
+#include "xdr/private_data.hh"
+
+using namespace rpcordma;
+
+/* The replies that callbacks get are small; a page is what in-tree peers allow for. */
+static constexpr u32 kReplyBuffer = 4096;
+
+/*
+ * A backward message has no chunk, so that call_buffer holds the received call and reply_buffer the reply
+ * that the service writes.
+ */
+Status rpcordma_client::create_backward_call()
+{
+	const u32 message = max(rpcordma_tunables.max_inline_read, kReplyBuffer);
+	const u32 wire = max(rpcordma_tunables.max_inline_write, private_data::size_unit);
+	Call *call = create_call(true);
+
+	if (!call)
+		return Error::no_memory;
+	call->call_buffer = rpcordma_alloc(message, RPCORDMA_ALLOC_NOIO);
+	call->call_capacity = message;
+	call->reply_buffer = rpcordma_alloc(kReplyBuffer, RPCORDMA_ALLOC_NOIO);
+	call->reply_capacity = kReplyBuffer;
+	if (!call->call_buffer || !call->reply_buffer ||
+	    !ensure_wire(call, wire, RPCORDMA_ALLOC_NOIO).ok()) {
+		destroy_call(call);
+		return Error::no_memory;
+	}
+	rpcordma_lock_acquire(lock);
+	backward_free.push_back(call);
+	rpcordma_lock_release(lock);
+	return {};
+}
+
+/* Called for each session that gets a backchannel; the calls are made once. */
+Status rpcordma_client::backchannel_setup()
+{
+	for (; backward_made < kBackwardCredits; backward_made++)
+		TRY_STATUS(create_backward_call());
+	backchannel = true;
+	return {};
+}
+
+void rpcordma_client::put_backward(Call *call)
+{
+	if (call->owners.fetch_sub(1, std::memory_order_acq_rel) != 1)
+		return;
+	rpcordma_lock_acquire(lock);
+	backward_free.push_back(call);
+	rpcordma_lock_release(lock);
+}
+
+/* Receive completion. */
+void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, const v1::Header &header)
+{
+	const u32 xid = header.xid.get();
+	const Bytes payload = header.payload(receive->message());
+
+	trace::reply(xprt, "backward call", xid, header.credits.get(), static_cast<u32>(header.proc), 0);
+	if (!rpcordma_xprt_has_bc_service(xprt)) {
+		stats.bad_reply_count++;
+		trace::error(xprt, "backward call, and nobody serves it", xid, 0);
+		c.receive_queue.recycle(receive);
+		return;
+	}
+	if (header.has_chunks() || header.proc != v1::Proc::msg) {
+		refuse_backward_call(c, header);
+		c.receive_queue.recycle(receive);
+		return;
+	}
+	rpcordma_lock_acquire(lock);
+	Call *call = backward_free.pop_front();
+	rpcordma_lock_release(lock);
+	if (!call || payload.size() > call->call_capacity) {
+		if (call) {
+			rpcordma_lock_acquire(lock);
+			backward_free.push_front(call);
+			rpcordma_lock_release(lock);
+		}
+		/* More calls than granted, or larger than a message can be: the peer is out of step. */
+		rpcordma_log(xprt, RPCORDMA_LOG_WARNING,
+			     "more backward calls than credits; the connection is dropped");
+		c.request_close("backward credits overrun", 0);
+		c.receive_queue.recycle(receive);
+		return;
+	}
+	call->xid = xid;
+	call->owners.store(1, std::memory_order_relaxed);
+	__builtin_memcpy(call->call_buffer, payload.data(), payload.size());
+	const u32 length = static_cast<u32>(payload.size());
+	stats.bcall_count++;
+	/* Before the reply can be sent, and another call follow. */
+	c.receive_queue.recycle(receive);
+	rpcordma_bc_rqst_init(call->rqst, xprt, call->reply_buffer,
+			      static_cast<u32>(call->reply_capacity));
+	if (!rpcordma_bc_rqst_submit(call->rqst, xid, call->call_buffer, length))
+		put_backward(call);
+}
+
+/* RFC 8167 5.3: a backward call with chunks gets ERR_CHUNK. One answer at a time; more are dropped. */
+void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &header)
+{
+	stats.bad_reply_count++;
+	trace::error(xprt, "backward call with chunks", header.xid.get(), 0);
+	rpcordma_lock_acquire(lock);
+	Call *call = backward_free.pop_front();
+	rpcordma_lock_release(lock);
+	if (!call)
+		return;
+	call->xid = header.xid.get();
+	call->owners.store(1, std::memory_order_relaxed);
+	SendQueue::Marker *marker = nullptr;
+	Result<u32> length = v1::encode_error_chunk({call->wire, call->wire_capacity}, header.xid,
+						    header.vers, Credits(kBackwardCredits));
+	if (length.ok() && map_wire(c, call))
+		marker = c.send_queue.signal_aside(call);
+	if (!marker) {
+		put_backward(call);
+		return;
+	}
+	const rpcordma_send_wr *bad;
+	call->wire_sge.length = length.value();
+	call->send_wr = {};
+	call->send_wr.sg_list = &call->wire_sge;
+	call->send_wr.num_sge = 1;
+	call->send_wr.opcode = RPCORDMA_WR_SEND;
+	call->send_wr.send_flags = RPCORDMA_SEND_SIGNALED;
+	call->send_wr.cqe = &marker->cqe;
+	rpcordma_dma_sync_for_device(c.endpoint, &call->wire_sge, length.value());
+	if (int rc = rpcordma_post_send(c.endpoint, &call->send_wr, &bad)) {
+		SendQueue::release(*marker);
+		put_backward(call);
+		c.request_close("post failed", rc);
+	}
+}
+
+/* With the send lock, as send_request(). */
+int rpcordma_client::send_backward_reply(Call *call)
+{
+	rpcordma_request request;
+
+	rpcordma_rqst_get(call->rqst, &request);
+	Connection *c = connection;
+	if (!request.connected || !c)
+		return status::kNotConnected;
+	const u32 payload = static_cast<u32>(request.send->head.length) + request.send->page_length +
+			    static_cast<u32>(request.send->tail.length);
+	if (payload + v1::min_header_length > min(c->thresholds.send, call->wire_capacity)) {
+		stats.failed_marshal_count++;
+		trace::error(xprt, "backward reply too long", call->xid, static_cast<int>(payload));
+		return status::kIo;
+	}
+	v1::Encoder encoder({call->wire, call->wire_capacity}, Xid(call->xid), Credits(kBackwardCredits),
+			    v1::Proc::msg);
+	Result<u32> header = encoder.finish();
+	if (!header.ok())
+		return status::kIo;
+	u8 *to = call->wire + header.value();
+	__builtin_memcpy(to, request.send->head.base, request.send->head.length);
+	to += request.send->head.length;
+	if (request.send->page_length)
+		rpcordma_copy_from_pages(request.send, 0, to, request.send->page_length);
+	to += request.send->page_length;
+	if (request.send->tail.length)
+		__builtin_memcpy(to, request.send->tail.base, request.send->tail.length);
+	if (!map_wire(*c, call))
+		return status::kAgain;
+	if (!c->send_queue.take(1, 0))
+		return wait_for_space(*c, 1, 0);
+	/* Signaled always: no reply will tell that the buffer is free. */
+	SendQueue::Marker *marker = c->send_queue.signal(call);
+	if (!marker) {
+		c->send_queue.give_back(1, 0);
+		return wait_for_space(*c, 1, 0);
+	}
+	call->owners.fetch_add(1, std::memory_order_relaxed);
+	if (int rc = post(*c, call, header.value() + payload, 1, marker)) {
+		SendQueue::release(*marker);
+		put_backward(call);
+		return drop_connection("post failed", call->xid, rc);
+	}
+	return 0;
+}
+
+int rpcordma_core_bc_setup(rpcordma_client *client, u32)
+{
+	return to_errno(client->backchannel_setup().error());
+}
+
+rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
+{
+	/* Read without a lock, as an estimate for CREATE_SESSION; what is larger is refused. */
+	u32 most = min(rpcordma_tunables.max_inline_read, rpcordma_tunables.max_inline_write);
+
+	rpcordma_mutex_lock(client->fence);
+	if (client->connection)
+		most = min(client->connection->thresholds.send, client->connection->thresholds.receive);
+	rpcordma_mutex_unlock(client->fence);
+	return min(most, kReplyBuffer) - v1::min_header_length;
+}
+
+u32 rpcordma_core_bc_slots(rpcordma_client *)
+{
+	return kBackwardCredits;
+}
+
+void rpcordma_core_bc_free(rpcordma_client *client, rpcordma_call *call)
+{
+	rpc_xprt *xprt = client->xprt;
+
+	client->put_backward(call);
+	/* The transport may go with this reference. */
+	rpcordma_bc_rqst_done(xprt);
+}
+
+void rpcordma_core_bc_destroy(rpcordma_client *)
+{
+	/* The backward calls stay with the transport, for the next session, until it is destroyed. */
+}
+
+int rpcordma_core_bc_send_reply(rpcordma_client *client, rpcordma_call *call)
+{
+	return client->send_backward_reply(call);
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The life of a client transport, its slots and their buffers. Connecting is in connect.cc, sending in
+ * send.cc, replies in reply.cc, the invalidation of memory in fence.cc, the backchannel in its own file.
+ */
+
+#include "module/client/client.hh"
+
+#include <new>
+
+using namespace rpcordma;
+
+/* Buffers start with what a small NFS call takes, and grow to what their slot's calls need. */
+static constexpr usize kFirstBuffer = 1024;
+
+Status rpcordma_client::create(rpc_xprt *transport, u32 slot_count)
+{
+	xprt = transport;
+	slots = slot_count;
+	lock = rpcordma_lock_create(RPCORDMA_LOCK_CLIENT);
+	fence = rpcordma_mutex_create(RPCORDMA_MUTEX_FENCE);
+	bool made = lock && fence;
+	for (u32 i = 0; made && i < slots; i++) {
+		Call *call = create_call(false);
+
+		if (!call)
+			made = false;
+		else
+			free_.push_back(call);
+	}
+	if (made)
+		return {};
+	destroy();
+	return Error::no_memory;
+}
+
+void rpcordma_client::destroy()
+{
+	close();
+	while (Call *call = all.front())
+		destroy_call(call);
+	if (lock)
+		rpcordma_lock_destroy(lock);
+	if (fence)
+		rpcordma_mutex_destroy(fence);
+}
+
+Call *rpcordma_client::create_call(bool backward)
+{
+	rpc_rqst *rqst = rpcordma_rqst_create(xprt);
+
+	if (!rqst)
+		return nullptr;
+	Call *call = new (rpcordma_rqst_call(rqst)) Call;
+	call->client = this;
+	call->rqst = rqst;
+	call->backward = backward;
+	call->invalidate_cqe.init(RPCORDMA_CQE_INVALIDATE, call);
+	rpcordma_lock_acquire(lock);
+	all.push_back(call);
+	rpcordma_lock_release(lock);
+	call->fenced = rpcordma_event_create();
+	if (!call->fenced) {
+		destroy_call(call);
+		return nullptr;
+	}
+	return call;
+}
+
+void rpcordma_client::destroy_call(Call *call)
+{
+	rpcordma_lock_acquire(lock);
+	decltype(all)::remove(call);
+	rpcordma_lock_release(lock);
+	if (call->fenced)
+		rpcordma_event_destroy(call->fenced);
+	rpcordma_free(call->call_buffer);
+	rpcordma_free(call->reply_buffer);
+	rpcordma_free(call->wire);
+	rpcordma_rqst_destroy(call->rqst);
+}
+
+void rpcordma_client::put_free(Call *call)
+{
+	/* C3 */
+	if (!call->mapped.empty() || call->state.load(std::memory_order_relaxed) != CallState::idle)
+		rpcordma_warn("C3: a call was freed before its memory was fenced");
+	pool.splice_back(call->spare);
+	free_.push_front(call);
+}
+
+rpc_rqst *rpcordma_client::alloc_slot()
+{
+	rpcordma_lock_acquire(lock);
+	Call *call = free_.pop_front();
+	/* Most chunked calls need one region: take it here, where the lock is held anyway. */
+	if (call)
+		if (Region *region = pool.pop_front())
+			call->spare.push_back(region);
+	rpcordma_lock_release(lock);
+	return call ? call->rqst : nullptr;
+}
+
+void rpcordma_client::free_slot(Call *call)
+{
+	bool owed = false;
+
+	rpcordma_lock_acquire(lock);
+	if (call->state.load(std::memory_order_acquire) == CallState::cancelled) {
+		if (!call->late_reply) {
+			call->zombie = true;
+			zombies.push_back(call);
+			rpcordma_lock_release(lock);
+			return;
+		}
+		call->state.store(CallState::idle, std::memory_order_release);
+		owed = true;
+	}
+	call->late_reply = false;
+	pool.splice_back(call->spare);
+	rpcordma_lock_release(lock);
+
+	if (owed)
+		rpcordma_xprt_return_credit(xprt, call->rqst);
+	if (rpcordma_xprt_wake_backlog(xprt, call->rqst))
+		return;
+	rpcordma_rqst_reset(call->rqst);
+	rpcordma_lock_acquire(lock);
+	put_free(call);
+	rpcordma_lock_release(lock);
+}
+
+Status rpcordma_client::ensure_wire(Call *call, u32 size, rpcordma_alloc_how how)
+{
+	if (call->wire_capacity >= size)
+		return {};
+	/* Mapped means that a connection knows it: it is kept, and the call sends that much less inline. */
+	if (call->wire_mapped)
+		return {};
+	void *wire = rpcordma_alloc(size, how);
+	if (!wire)
+		return call->wire ? Status{} : Status{Error::no_memory};
+	rpcordma_free(call->wire);
+	call->wire = static_cast<u8 *>(wire);
+	call->wire_capacity = size;
+	return {};
+}
+
+static Status ensure_buffer(void *&buffer, usize &capacity, usize size, unsigned long &count)
+{
+	if (capacity >= size)
+		return {};
+	size = max(size, kFirstBuffer);
+	void *bigger = rpcordma_alloc(size, RPCORDMA_ALLOC_TASK);
+	if (!bigger)
+		return Error::no_memory;
+	rpcordma_free(buffer);
+	if (buffer)
+		count += size;
+	buffer = bigger;
+	capacity = size;
+	return {};
+}
+
+Status rpcordma_client::buf_alloc(Call *call, usize call_size, usize reply_size)
+{
+	TRY_STATUS(ensure_buffer(call->call_buffer, call->call_capacity, call_size,
+				 stats.hardway_register_count));
+	TRY_STATUS(ensure_buffer(call->reply_buffer, call->reply_capacity, reply_size,
+				 stats.hardway_register_count));
+	return ensure_wire(call, max(rpcordma_tunables.max_inline_write, 1024u), RPCORDMA_ALLOC_TASK);
+}
+
+/* The port's names */
+
+rpcordma_size rpcordma_core_client_size()
+{
+	return sizeof(Client);
+}
+
+rpcordma_size rpcordma_core_call_size()
+{
+	return sizeof(Call);
+}
+
+int rpcordma_core_client_create(rpcordma_client *client, rpc_xprt *xprt, u32 slots)
+{
+	new (client) Client;
+	return to_errno(client->create(xprt, slots).error());
+}
+
+void rpcordma_core_client_destroy(rpcordma_client *client)
+{
+	client->destroy();
+}
+
+u32 rpcordma_core_max_payload()
+{
+	return chunk::kMaxPayload;
+}
+
+rpc_rqst *rpcordma_core_alloc_slot(rpcordma_client *client)
+{
+	return client->alloc_slot();
+}
+
+void rpcordma_core_free_slot(rpcordma_client *client, rpcordma_call *call)
+{
+	client->free_slot(call);
+}
+
+int rpcordma_core_buf_alloc(rpcordma_client *client, rpcordma_call *call, rpcordma_size call_size,
+			    rpcordma_size reply_size, void **call_buffer, void **reply_buffer)
+{
+	Status status = client->buf_alloc(call, call_size, reply_size);
+
+	if (!status.ok())
+		return to_errno(status.error());
+	*call_buffer = call->call_buffer;
+	*reply_buffer = call->reply_buffer;
+	return 0;
+}
+
+const rpcordma_client_stats *rpcordma_core_client_stats(const rpcordma_client *client)
+{
+	return &client->stats;
+}

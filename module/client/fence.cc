@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Fencing: taking a call's memory back from the peer. The common reply has done it already, with Send
+ * With Invalidate; what is left gets LOCAL_INVs, in the background for a reply (reply.cc continues when
+ * they are done), and while buf_free() waits for a call that its task gave up.
+ *
+ * A cancelled call keeps its credit, its slot and its xid until its reply or the disconnect: the peer
+ * still owes the reply, and takes a Receive for it (RFC 8166 3.3.1).
+ */
+
+#include "module/client/client.hh"
+
+using namespace rpcordma;
+
+void rpcordma_client::unmap_all(Connection &c, Call *call)
+{
+	while (Region *region = call->mapped.pop_front()) {
+		rpcordma_region_unmap(region->device);
+		trace::region(xprt, "unmap", call->xid, region->mapping);
+		call->spare.push_back(region);
+	}
+	c.send_queue.return_invalidations(call->mapped_count);
+	call->mapped_count = 0;
+}
+
+/*
+ * Post a LOCAL_INV for each region that is mapped; the last one is signaled, and the queue's order makes
+ * its completion stand for all. Returns 0 or a negative errno; then the memory is fenced by the drain.
+ */
+int rpcordma_client::post_invalidations(Connection &c, Call *call)
+{
+	rpcordma_send_wr *first = nullptr, **link = &first, *last = nullptr;
+	const rpcordma_send_wr *bad;
+	u32 count = 0;
+
+	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
+		last = &region->invalidate_wr;
+		last->cqe = &c.silent_invalidate_cqe;
+		last->send_flags = 0;
+		last->invalidate_rkey = region->mapping.rkey;
+		*link = last;
+		link = &last->next;
+		count++;
+		trace::region(xprt, "local-inv", call->xid, region->mapping);
+	}
+	last->next = nullptr;
+	last->cqe = &call->invalidate_cqe.cqe;
+	last->send_flags = RPCORDMA_SEND_SIGNALED;
+	stats.local_inv_needed += count;
+	int rc = rpcordma_post_send(c.endpoint, first, &bad);
+	trace::post(xprt, "invalidate", call->xid, count, true, rc);
+	if (rc) {
+		trace::error(xprt, "LOCAL_INV could not be posted", call->xid, rc);
+		c.request_close("LOCAL_INV could not be posted", rc);
+	}
+	return rc;
+}
+
+/* The last LOCAL_INV of @call has completed. Send completion. */
+void rpcordma_client::invalidated(Connection &c, Call *call, bool success)
+{
+	Receive *receive = call->held;
+
+	if (!receive) {
+		/* buf_free() waits. */
+		call->fence_failed = !success;
+		rpcordma_event_raise(call->fenced);
+		return;
+	}
+	call->held = nullptr;
+	if (success) {
+		unmap_all(c, call);
+		space_came();
+		finish(c, call, receive, nullptr);
+		return;
+	}
+	/* The connection is lost, and the reply with it: the call will be sent again. */
+	c.request_close("LOCAL_INV failed", 0);
+	rpcordma_rqst_unpin(call->rqst);
+}
+
+/*
+ * buf_free(): the task has done with @call, and its pages are about to go. Most calls have no region left.
+ */
+void rpcordma_client::cancel(Call *call)
+{
+	if (call->state.load(std::memory_order_acquire) == CallState::idle)
+		return;
+	rpcordma_mutex_lock(fence);
+	Connection *c = connection;
+	/* Again, now that no drain can come between. */
+	CallState state = call->state.load(std::memory_order_acquire);
+	if (!c || state == CallState::idle) {
+		rpcordma_mutex_unlock(fence);
+		return;
+	}
+	if (call->mapped.empty()) {
+		if (state == CallState::sent)
+			call->state.store(CallState::cancelled, std::memory_order_release);
+		rpcordma_mutex_unlock(fence);
+		return;
+	}
+	trace::region(xprt, "cancel", call->xid, call->mapped.front()->mapping);
+	rpcordma_event_reset(call->fenced);
+	bool fenced = false;
+	if (!c->closing && !post_invalidations(*c, call)) {
+		/* Bound to come: done, or flushed by the drain, which a lost connection leads to. */
+		rpcordma_event_wait(call->fenced);
+		fenced = !call->fence_failed;
+		if (!fenced)
+			c->request_close("LOCAL_INV failed", 0);
+	}
+	if (fenced) {
+		unmap_all(*c, call);
+		call->state.store(state == CallState::sent ? CallState::cancelled : CallState::idle,
+				  std::memory_order_release);
+		rpcordma_mutex_unlock(fence);
+		space_came();
+		return;
+	}
+	/* The drain is what takes the memory from the peer now: wait for it. */
+	rpcordma_event_reset(call->fenced);
+	call->waiting = true;
+	rpcordma_mutex_unlock(fence);
+	rpcordma_event_wait(call->fenced);
+}
+
+/*
+ * A reply that nobody in sunrpc waits for. When it is the one that a cancelled call still owes, its slot
+ * and its credit are free now; or will be in a moment, when sunrpc is just giving it up. Returns false
+ * when no call owes a reply to @xid.
+ */
+bool rpcordma_client::reply_to_cancelled(u32 xid)
+{
+	Call *call;
+
+	rpcordma_lock_acquire(lock);
+	for (call = all.front(); call; call = all.next(call)) {
+		CallState state = call->state.load(std::memory_order_acquire);
+
+		if (call->xid == xid && !call->backward &&
+		    (state == CallState::sent || state == CallState::cancelled))
+			break;
+	}
+	if (!call) {
+		rpcordma_lock_release(lock);
+		return false;
+	}
+	trace::reply(xprt, "reply to a cancelled call", xid, 0, 0, 0);
+	call->late_reply = true;
+	const bool zombie = call->zombie;
+	if (zombie) {
+		call->zombie = false;
+		decltype(zombies)::remove(call);
+	}
+	rpcordma_lock_release(lock);
+	if (zombie)
+		free_slot(call);
+	return true;
+}
+
+void rpcordma_core_buf_free(rpcordma_client *client, rpcordma_call *call)
+{
+	client->cancel(call);
+}
+
+rpcordma_bool rpcordma_core_release_credit(rpcordma_client *, rpcordma_call *call)
+{
+	CallState state = call->state.load(std::memory_order_acquire);
+
+	return state != CallState::sent && state != CallState::cancelled;
+}
+
+void rpcordma_core_invalidate_done(void *context, rpcordma_cqe *cqe,
+				   const rpcordma_completion *completion)
+{
+	Connection *c = static_cast<Connection *>(context);
+	const bool success = completion->status == RPCORDMA_WC_SUCCESS;
+
+	trace::completion(c->client->xprt, "invalidate", *completion);
+	if (cqe == &c->silent_invalidate_cqe) {
+		/* One before the last; only a failure is told, and the last one will fail too. */
+		if (!success)
+			c->request_close("LOCAL_INV failed", completion->status);
+		return;
+	}
+	c->client->invalidated(*c, OwnedCqe<Call>::owner_of(cqe), success);
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Receive buffers, and the promise that none is ever missing: at any time as many Receives are posted
+ * as messages may come (invariant R1). The queue has kBatch buffers more than that, so that reposting
+ * can wait until a batch has gathered, and costs one doorbell for the batch.
+ *
+ * A buffer is posted, being handled by the receive completion, held by a call whose memory is still
+ * being fenced, or waiting to be reposted; it is the receive completion that moves it on, except for held
+ * ones, which whoever ends the fencing posts at once. A held buffer does not break the promise: its
+ * call's credit is still taken.
+ */
+#pragma once
+
+#include "compat/port/port.h"
+#include "module/base/list.hh"
+#include "module/base/result.hh"
+#include "module/base/span.hh"
+#include "module/rdma/cqe.hh"
+
+namespace rpcordma {
+
+struct ReceiveTag;
+
+struct Receive : ListLink<ReceiveTag> {
+	OwnedCqe<Receive> cqe;
+	rpcordma_recv_wr wr = {};
+	rpcordma_sge sge = {};
+	Receive *all_next = nullptr;
+	u8 *data = nullptr;
+	u32 length = 0; /* of the message in it */
+	int flags = 0; /* of its completion */
+	u32 invalidated_rkey = 0;
+
+	[[nodiscard]] Bytes message() const
+	{
+		return {data, length};
+	}
+};
+
+class ReceiveQueue {
+public:
+	/** Buffers that may wait to be reposted together. */
+	static constexpr u32 kBatch = 8;
+
+	/** @buffer_size: bytes that the peer may send at once. @capacity: what the queue pair holds. */
+	void init(rpcordma_endpoint *endpoint, const rpc_xprt *xprt, u32 buffer_size, u32 capacity);
+	/** Free all buffers. The queue pair is drained or was never there. Process context. */
+	void destroy();
+
+	/**
+	 * Have Receives posted for @messages messages at once; never takes any away.
+	 * Returns for how many there are Receives now. Receive completion, or before connecting.
+	 */
+	[[nodiscard]] u32 provide(u32 messages);
+	/** Handled: post it again, with the next batch. Receive completion only. */
+	void recycle(Receive *receive);
+	/** No longer held: post it again, now. Any context. Fails silently when the connection is gone. */
+	void repost(Receive *receive);
+
+private:
+	[[nodiscard]] Receive *create_();
+	[[nodiscard]] bool post_(Receive *first, u32 count);
+
+	rpcordma_endpoint *endpoint_ = nullptr;
+	const rpc_xprt *xprt_ = nullptr;
+	Receive *all_ = nullptr;
+	Receive *waiting_ = nullptr; /* chained by wr.next */
+	u32 waiting_count_ = 0;
+	u32 created_ = 0; /* buffers there are */
+	u32 provided_ = 0; /* created_ less kBatch, as far as they were posted */
+	u32 buffer_size_ = 0;
+	u32 capacity_ = 0;
+};
+
+} // namespace rpcordma

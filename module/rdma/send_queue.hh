@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The bookkeeping of a send queue: how many work requests it holds, and which Sends are signaled.
+ *
+ * Most Sends are unsignaled. A signaled one takes a Marker, which remembers how many work requests had
+ * been counted when it was posted; its completion returns all of those at once, since a send queue
+ * completes in order. LOCAL_INVs are accounted apart: room for them is reserved together with the
+ * REG_MR they undo, so that posting one never fails for want of room.
+ *
+ * take(), give_back() and signal() are for the sender, of which there is one at a time; everything else
+ * may come from any context. Somebody else's Send is counted a moment before or after it is posted, so
+ * the real queue has kSlack more room than is accounted for here.
+ */
+#pragma once
+
+#include <atomic>
+
+#include "compat/port/port.h"
+#include "module/base/types.hh"
+
+namespace rpcordma {
+
+class SendQueue {
+public:
+	/** Most signaled Sends outstanding at once. */
+	static constexpr u32 kMarkers = 16;
+	/** Work requests that the queue has to hold on top of init()'s @size. */
+	static constexpr u32 kSlack = 4;
+
+	struct Marker {
+		rpcordma_cqe cqe = {};
+		u64 counted = 0;
+		void *context = nullptr; /* whom this completion is for besides; null mostly */
+		std::atomic<bool> busy{false};
+	};
+
+	/** @size: the work requests that the queue holds, less kSlack. */
+	void init(u32 size)
+	{
+		size_ = size;
+		interval_ = max(1u, size / 4);
+		for (Marker &marker : markers_)
+			rpcordma_cqe_init(&marker.cqe, RPCORDMA_CQE_SEND);
+	}
+
+	/** Count @requests to be posted, and room for @invalidations; false, and nothing, without room. */
+	[[nodiscard]] bool take(u32 requests, u32 invalidations)
+	{
+		if (!has_room(requests, invalidations))
+			return false;
+		counted_.fetch_add(requests, std::memory_order_relaxed);
+		reserved_.fetch_add(invalidations, std::memory_order_relaxed);
+		since_signal_ += requests;
+		return true;
+	}
+
+	/** Nothing of what take() counted last was posted. */
+	void give_back(u32 requests, u32 invalidations)
+	{
+		counted_.fetch_sub(requests, std::memory_order_relaxed);
+		reserved_.fetch_sub(invalidations, std::memory_order_relaxed);
+		since_signal_ -= requests;
+	}
+
+	/** Whether take() would succeed now. */
+	[[nodiscard]] bool has_room(u32 requests, u32 invalidations) const
+	{
+		return counted_.load(std::memory_order_relaxed) -
+			       completed_.load(std::memory_order_acquire) +
+			       reserved_.load(std::memory_order_acquire) + requests + invalidations <=
+		       size_;
+	}
+
+	/** Whether the next Send has to be signaled lest the queue fill with silent work requests. */
+	[[nodiscard]] bool should_signal() const
+	{
+		return since_signal_ >= interval_;
+	}
+
+	/** A marker for a signaled Send that was taken already, or null when all are out. */
+	[[nodiscard]] Marker *signal(void *context)
+	{
+		Marker *marker = claim_(context);
+
+		if (marker)
+			since_signal_ = 0;
+		return marker;
+	}
+
+	/** A marker, with room for its Send, for somebody who is not the sender; null without. */
+	[[nodiscard]] Marker *signal_aside(void *context)
+	{
+		if (!has_room(1, 0))
+			return nullptr;
+		counted_.fetch_add(1, std::memory_order_relaxed);
+		Marker *marker = claim_(context);
+		if (!marker)
+			counted_.fetch_sub(1, std::memory_order_relaxed);
+		return marker;
+	}
+
+	/**
+	 * The marker whose Send completed, with what was counted before it returned; null when @cqe is
+	 * no marker's. The caller reads the context, then calls release().
+	 */
+	[[nodiscard]] Marker *completed(rpcordma_cqe *cqe)
+	{
+		for (Marker &marker : markers_) {
+			if (&marker.cqe != cqe)
+				continue;
+			u64 seen = completed_.load(std::memory_order_relaxed);
+			while (seen < marker.counted &&
+			       !completed_.compare_exchange_weak(seen, marker.counted,
+								 std::memory_order_release))
+				;
+			return &marker;
+		}
+		return nullptr;
+	}
+	static void release(Marker &marker)
+	{
+		marker.context = nullptr;
+		marker.busy.store(false, std::memory_order_release);
+	}
+
+	/** @invalidations are done, or were done by the peer. */
+	void return_invalidations(u32 invalidations)
+	{
+		reserved_.fetch_sub(invalidations, std::memory_order_release);
+	}
+
+	[[nodiscard]] u32 size() const
+	{
+		return size_;
+	}
+
+private:
+	[[nodiscard]] Marker *claim_(void *context)
+	{
+		for (Marker &marker : markers_) {
+			if (marker.busy.exchange(true, std::memory_order_acq_rel))
+				continue;
+			marker.counted = counted_.load(std::memory_order_relaxed);
+			marker.context = context;
+			return &marker;
+		}
+		return nullptr;
+	}
+
+	std::atomic<u64> counted_{0}; /* posted, ever */
+	std::atomic<u64> completed_{0}; /* of those */
+	std::atomic<u32> reserved_{0}; /* LOCAL_INVs that may come */
+	u32 size_ = 0;
+	u32 interval_ = 1;
+	u32 since_signal_ = 0;
+	Marker markers_[kMarkers];
+};
+
+} // namespace rpcordma

@@ -18,6 +18,7 @@ enum class Error : int {
 	io = 5,
 	again = 11,
 	no_memory = 12,
+	no_device = 19,
 	invalid = 22,
 	no_space = 28,
 	protocol = 71,          /* EPROTO */
@@ -25,6 +26,7 @@ enum class Error : int {
 	message_size = 90,      /* EMSGSIZE */
 	no_protocol = 93,       /* EPROTONOSUPPORT */
 	not_supported = 95,     /* EOPNOTSUPP */
+	network_unreachable = 101, /* ENETUNREACH */
 	no_buffers = 105,       /* ENOBUFS */
 	not_connected = 107,    /* ENOTCONN */
 	timed_out = 110,        /* ETIMEDOUT */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The decisions of reduction; reduce.hh tells them in words. The reply comes first, because its chunks
- * lengthen the header of the call.
+ * The decisions of reduction; reduce.hh tells them in words. The reply comes first, because its
+ * chunks lengthen the header of the call.
  */
 #include "module/chunk/reduce.hh"
 
@@ -19,10 +19,11 @@ namespace {
 }
 
 /**
- * Offer the chunks that the largest reply needs. A reply repeats the Write list and the Reply chunk,
- * so what it can hold inline depends on how many segments are offered.
+ * Offer the chunks that the largest reply needs. A reply repeats the Write list and the Reply
+ * chunk, so what it can hold inline depends on how many segments are offered.
  */
-[[nodiscard]] Status plan_reply(const CallShape &call, const Limits &limits, u32 threshold, Plan &plan)
+[[nodiscard]] Status plan_reply(const CallShape &call, const Limits &limits, u32 threshold,
+				Plan &plan)
 {
 	const BufferShape &buffer = call.receive;
 	const BufferShape rest = without_pages(buffer);
@@ -61,13 +62,15 @@ namespace {
 /** Whether the page data may go as a Read chunk, at the Position where they stand. */
 [[nodiscard]] bool reducible(const CallShape &call)
 {
-	/* Position 0 means a long call, and one that is no multiple of four is not allowed (3.4.5). */
-	return call.ddp_allowed && call.send_ddp && call.send.page_length && call.send.head_length &&
-	       !(call.send.head_length & 3);
+	/* Position 0 means a long call, and one that is no multiple of four is not allowed (3.4.5).
+	 */
+	return call.ddp_allowed && call.send_ddp && call.send.page_length &&
+	       call.send.head_length && !(call.send.head_length & 3);
 }
 
 /** Choose the mode of the call, lay out its Read list, and fix the header's length. */
-[[nodiscard]] Status plan_call(const CallShape &call, const Limits &limits, u32 threshold, Plan &plan)
+[[nodiscard]] Status plan_call(const CallShape &call, const Limits &limits, u32 threshold,
+			       Plan &plan)
 {
 	const BufferShape &buffer = call.send;
 	const u32 writes = plan.write_chunk.size(), replies = plan.reply_chunk.size();
@@ -115,8 +118,8 @@ namespace {
 }
 
 /** List the inline bytes as SGEs. Returns false when the device, or the list, has not enough. */
-[[nodiscard]] bool gather(const BufferShape &buffer, Span<const ByteRange> parts, const Limits &limits,
-			  Plan &plan)
+[[nodiscard]] bool gather(const BufferShape &buffer, Span<const ByteRange> parts,
+			  const Limits &limits, Plan &plan)
 {
 	for (const ByteRange &part : parts) {
 		u32 at = part.offset;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reduction (RFC 8166 3.4 and 3.5): how one RPC goes over the wire. Given the shapes of a call's send
- * and receive buffers, what the upper layer marked as eligible for direct data placement, the device's
- * limits and both inline thresholds, decide which bytes go inline and which into a Read, Write or Reply
- * chunk, lay the chunks out in segments, and say how long the transport header is, exactly.
+ * Reduction (RFC 8166 3.4 and 3.5): how one RPC goes over the wire. Given the shapes of a call's
+ * send and receive buffers, what the upper layer marked as eligible for direct data placement, the
+ * device's limits and both inline thresholds, decide which bytes go inline and which into a Read,
+ * Write or Reply chunk, lay the chunks out in segments, and say how long the transport header is,
+ * exactly.
  *
  * Nothing is encoded here (xdr/ does), nothing registered (module/rdma/ does), nothing allocated.
  *
@@ -18,20 +19,21 @@
  *
  * Inline comes first, even for an eligible item: it costs no registration and no round trip.
  *
- * An eligible item whose message is too large without it could also have a chunk of its own beside the
- * Reply chunk or the Position Zero Read chunk. 3.5.3 allows to put all into the latter, and that is
- * what is sent, unless Limits::combine_chunks says that the peer can be trusted with both: Linux's own
- * server splices an unpadded Read chunk into a long call without its XDR pad, and in a Reply chunk
- * beside a Write chunk it reports the length of the whole reply instead of what it wrote there. Either
- * would garble file data silently. NFS hardly needs it: the rest of a READ or WRITE is small.
+ * An eligible item whose message is too large without it could also have a chunk of its own beside
+ * the Reply chunk or the Position Zero Read chunk. 3.5.3 allows to put all into the latter, and
+ * that is what is sent, unless Limits::combine_chunks says that the peer can be trusted with both:
+ * Linux's own server splices an unpadded Read chunk into a long call without its XDR pad, and in a
+ * Reply chunk beside a Write chunk it reports the length of the whole reply instead of what it
+ * wrote there. Either would garble file data silently. NFS hardly needs it: the rest of a READ or
+ * WRITE is small.
  *
- * XDR roundup (3.4.4.4): a Read chunk goes without the pad, and the inline rest then lacks it too. A
- * Write chunk is offered without a pad segment. Position Zero Read chunk and Reply chunk hold a whole
- * Payload stream, with the pads that belong to it.
+ * XDR roundup (3.4.4.4): a Read chunk goes without the pad, and the inline rest then lacks it too.
+ * A Write chunk is offered without a pad segment. Position Zero Read chunk and Reply chunk hold a
+ * whole Payload stream, with the pads that belong to it.
  *
- * Every segment is a memory region with an R_key of its own. A version 1 responder can invalidate one
- * R_key with its Send, and the usual one does so only if the header has a single R_key: Plan::rkeys
- * tells whether LOCAL_INV work requests have to be expected.
+ * Every segment is a memory region with an R_key of its own. A version 1 responder can invalidate
+ * one R_key with its Send, and the usual one does so only if the header has a single R_key:
+ * Plan::rkeys tells whether LOCAL_INV work requests have to be expected.
  */
 #pragma once
 
@@ -43,7 +45,7 @@ namespace rpcordma::chunk {
 struct CallShape {
 	/** rq_snd_buf, encoded. */
 	BufferShape send;
-	/** rq_rcv_buf: what the reply may fill, by the iov_len and page_len before the call is sent. */
+	/** rq_rcv_buf as it is before the call is sent: its lengths are what the reply may fill. */
 	BufferShape receive;
 	/** XDRBUF_WRITE on rq_snd_buf: the page data are one DDP-eligible item. */
 	bool send_ddp = false;
@@ -64,16 +66,16 @@ static constexpr u32 kMaxMessage = 0x7fff0000;
 
 /** How the call's Payload stream travels. */
 enum class SendMode : u8 {
-	inline_only,        /* RDMA_MSG, Read list empty (Short Message, 3.5.1) */
-	read_chunk,         /* RDMA_MSG, page data in a Read chunk (Chunked Message, 3.5.2) */
-	position_zero,      /* RDMA_NOMSG, all of it in a Position Zero Read chunk (Long Call, 3.5.3) */
+	inline_only,   /* RDMA_MSG, Read list empty (Short Message, 3.5.1) */
+	read_chunk,    /* RDMA_MSG, page data in a Read chunk (Chunked Message, 3.5.2) */
+	position_zero, /* RDMA_NOMSG, all of it in a Position Zero Read chunk (Long Call, 3.5.3) */
 	position_zero_read, /* RDMA_NOMSG, page data in a Read chunk, the rest in Position Zero */
 };
 
 /** How the bytes of the call that are inline get behind the transport header. */
 enum class InlineMethod : u8 {
 	none,     /* there are none (RDMA_NOMSG) */
-	copied,   /* copy the ranges, in order, behind the header in the send buffer: one SGE in all */
+	copied,   /* copy the ranges, in order, behind the header in the send buffer: one SGE */
 	gathered, /* one SGE for the header, then one for each range */
 };
 
@@ -102,8 +104,9 @@ struct Plan {
 
 	/**
 	 * The inline bytes of the send buffer, in stream order, as offsets into CallShape::send.
-	 * copied: at most three ranges, page data in one. gathered: each is contiguous in memory, page
-	 * data one range per page, so that each is one SGE.
+	 * copied: at most two ranges, which may run through all parts (walk them by pieces).
+	 * gathered: each is contiguous in memory, page data one range per page, so that each is
+	 * one SGE.
 	 */
 	FixedList<ByteRange, kMaxInlineRanges> inline_ranges;
 	/**
@@ -176,17 +179,17 @@ struct Plan {
  * @thresholds  the connection's inline thresholds
  * @plan        overwritten; only meaningful on success
  *
- * On success header_length + inline_length <= thresholds.send, and the largest reply that the chunks
- * leave inline fits thresholds.receive. Callable from any context.
+ * On success header_length + inline_length <= thresholds.send, and the largest reply that the
+ * chunks leave inline fits thresholds.receive. Callable from any context.
  *
  * Errors: EINVAL, @limits are not valid() (a fault of the caller);
- *         EMSGSIZE, the message cannot be sent over this connection: a buffer over kMaxMessage, more
- *         segments than limits.max_segments, or a header over an inline threshold. Not to be retried.
+ *         EMSGSIZE, the message cannot be sent over this connection: a buffer over kMaxMessage,
+ * more segments than limits.max_segments, or a header over an inline threshold. Not to be retried.
  *         It does not happen with payloads up to max_payload(), kvecs up to kMaxKvecLength, and
  *         thresholds of 1024 or more.
  */
-[[nodiscard]] Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thresholds,
-			    Plan &plan);
+[[nodiscard]] Status reduce(const CallShape &call, const Limits &limits,
+			    const Thresholds &thresholds, Plan &plan);
 
 /** The largest payload that is ever announced, in bytes: what an nfsd takes in one call. */
 static constexpr u32 kMaxPayload = 1024 * 1024;
@@ -195,9 +198,10 @@ static constexpr u32 kMaxPayload = 1024 * 1024;
 static constexpr u32 kMaxKvecLength = 16 * 1024;
 
 /**
- * The largest payload in bytes that always fits one chunk, whatever its alignment, with a head and a
- * tail of up to kMaxKvecLength each beside it: sunrpc's xprt->max_payload. A multiple of page_size, at
- * most kMaxPayload; 0 when the device is too poor to carry a page, or @limits are not valid().
+ * The largest payload in bytes that always fits one chunk, whatever its alignment, with a head and
+ * a tail of up to kMaxKvecLength each beside it: sunrpc's xprt->max_payload. A multiple of
+ * page_size, at most kMaxPayload; 0 when the device is too poor to carry a page, or @limits are not
+ * valid().
  */
 [[nodiscard]] u32 max_payload(const Limits &limits);
 

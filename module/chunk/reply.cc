@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Judging a reply. Every number that the peer sent is compared with one of ours before it is used in a
- * sum, so no sum here can wrap: what was offered is at most kMaxMessage.
+ * Judging a reply. Every number that the peer sent is compared with one of ours before it is used
+ * in a sum, so no sum here can wrap: what was offered is at most kMaxMessage.
  */
 #include "module/chunk/reply.hh"
 
@@ -34,8 +34,8 @@ namespace {
  * @stream   bytes of the reply's Payload stream without the payload
  * @receive  what was offered
  *
- * The first bytes of @stream are the head's, as many as it holds; the rest follows the payload and its
- * XDR pad. Returns the length of that rest, cut to what the tail holds.
+ * The first bytes of @stream are the head's, as many as it holds; the rest follows the payload and
+ * its XDR pad. Returns the length of that rest, cut to what the tail holds.
  */
 [[nodiscard]] u32 place_around_payload(u32 stream, const BufferShape &receive, Landing &landing)
 {
@@ -46,13 +46,15 @@ namespace {
 	landing.head_length = min(stream, receive.head_length);
 	rest = stream - landing.head_length;
 	if (rest) {
-		/* The tail has to follow the last byte written, not the last byte that was offered. */
+		/* The tail has to follow the last byte written, not the last byte that was offered.
+		 */
 		landing.page_length = landing.written;
 		landing.tail_pad = min(pad, receive.tail_length);
 		landing.truncated = rest > room;
 		rest = min(rest, room);
 	}
-	/* The pad counts even where no tail holds it, as a decoder expects that skips whole words. */
+	/* The pad counts even where no tail holds it, as a decoder expects that skips whole words.
+	 */
 	landing.length = landing.head_length + landing.written + pad + rest;
 	return rest;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What a reply brings back: the lengths that a responder claims to have written are judged against
- * what was offered, and the place of every byte in the receive buffer is worked out. The peer is not
- * trusted: whatever the numbers, no byte is read outside the received message, and none written outside
- * the buffer that sunrpc offered. No byte is moved here; the caller does what Landing says.
+ * what was offered, and the place of every byte in the receive buffer is worked out. The peer is
+ * not trusted: whatever the numbers, no byte is read outside the received message, and none written
+ * outside the buffer that sunrpc offered. No byte is moved here; the caller does what Landing says.
  */
 #pragma once
 
@@ -21,7 +21,8 @@ struct ReplyFacts {
 	bool reply_chunk = false;
 	/** Chunks in the Write list. */
 	u32 write_chunks = 0;
-	/** The segments' lengths of the first of them; as many as the header says, not as offered. */
+	/** The segments' lengths of the first of them; as many as the header says, not as offered.
+	 */
 	Span<const u32> write_lengths;
 	/** The segments' lengths of the Reply chunk, likewise. */
 	Span<const u32> reply_lengths;
@@ -33,7 +34,8 @@ struct ReplyFacts {
  * Where a reply's bytes are, and where they belong.
  *
  * Set rq_rcv_buf's (and rq_private_buf's, they have to stay equal) head iov_len and page_len to the
- * lengths here, take buflen_reduction off buflen, leave the tail's iov_len, and complete the RPC with
+ * lengths here, take buflen_reduction off buflen, leave the tail's iov_len, and complete the RPC
+ * with
  * @length. Then copy, all three from the inline bytes:
  *   head_copy bytes from their first to the head's first byte;
  *   page_copy bytes from head_copy to the first byte of page data;
@@ -56,7 +58,8 @@ struct Landing {
 	/** Bytes that came by Write chunk and by Reply chunk, for the statistics. */
 	u32 written = 0;
 	u32 replied = 0;
-	/** The reply was longer than the buffer. What did not fit is dropped, as on other transports. */
+	/** The reply was longer than the buffer. What did not fit is dropped, as on other
+	 * transports. */
 	bool truncated = false;
 };
 
@@ -67,15 +70,16 @@ struct Landing {
  * @receive  CallShape::receive of the call
  * @plan     the plan by which the call was sent
  *
- * A chunk in the reply must be one that was offered, with as many segments, none longer than offered,
- * and none with bytes while one before it has room (RFC 8166 3.4.6). RDMA_MSG must leave the Reply chunk
- * unused; RDMA_NOMSG must use it. A Read list is always wrong (4.3.1). A responder that leaves an unused
- * chunk out, instead of returning it with lengths of zero, is borne with: it claims nothing.
- * Bytes behind the header of RDMA_NOMSG are not part of the message, and are ignored.
+ * A chunk in the reply must be one that was offered, with as many segments, none longer than
+ * offered, and none with bytes while one before it has room (RFC 8166 3.4.6). RDMA_MSG must leave
+ * the Reply chunk unused; RDMA_NOMSG must use it. A Read list is always wrong (4.3.1). A responder
+ * that leaves an unused chunk out, instead of returning it with lengths of zero, is borne with: it
+ * claims nothing. Bytes behind the header of RDMA_NOMSG are not part of the message, and are
+ * ignored.
  *
- * Where an item came by Write chunk, the bytes of the rest go to the head as far as they reach, and the
- * head is cut to them: its length was an estimate, and the payload has to follow its last byte. Only
- * what the estimated head cannot hold is taken for what follows the payload.
+ * Where an item came by Write chunk, the bytes of the rest go to the head as far as they reach, and
+ * the head is cut to them: its length was an estimate, and the payload has to follow its last byte.
+ * Only what the estimated head cannot hold is taken for what follows the payload.
  *
  * Errors: EBADMSG, the header contradicts the call or itself; nothing of it is to be believed.
  * Callable from any context.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Cutting byte ranges into segments. Taking as much as possible into each segment gives the fewest:
- * whatever is cut off the front of a valid segment leaves a valid segment, so a longer first one never
- * makes the rest harder.
+ * whatever is cut off the front of a valid segment leaves a valid segment, so a longer first one
+ * never makes the rest harder.
  */
 #include "module/chunk/segments.hh"
 
@@ -18,8 +18,8 @@ public:
 	}
 
 	/**
-	 * Take in the next @length bytes of the range, which lie in memory that is contiguous but for
-	 * page boundaries, the first at @address. Returns false when the list is full.
+	 * Take in the next @length bytes of the range, which lie in memory that is contiguous but
+	 * for page boundaries, the first at @address. Returns false when the list is full.
 	 */
 	[[nodiscard]] bool take(u64 address, u32 length)
 	{
@@ -80,7 +80,8 @@ struct Run {
 
 } // namespace
 
-Status layout_segments(const BufferShape &shape, ByteRange range, const Limits &limits, SegmentList &out)
+Status layout_segments(const BufferShape &shape, ByteRange range, const Limits &limits,
+		       SegmentList &out)
 {
 	const u64 begin = range.offset, end = begin + range.length;
 	const u64 pages_at = shape.head_length, tail_at = pages_at + shape.page_length;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The shape of a sunrpc buffer, and how its bytes are cut into RDMA segments, one memory region each.
- * Numbers in, numbers out: no memory is touched, registered or mapped here. What goes into which
- * chunk is decided in reduce.hh; what a reply brings back is judged in reply.hh.
+ * The shape of a sunrpc buffer, and how its bytes are cut into RDMA segments, one memory region
+ * each. Numbers in, numbers out: no memory is touched, registered or mapped here. What goes into
+ * which chunk is decided in reduce.hh; what a reply brings back is judged in reply.hh.
  *
- * Everything in module/chunk/ is pure: no allocation, no lock, no kernel; callable from any context.
+ * Everything in module/chunk/ is pure: no allocation, no lock, no kernel; callable from any
+ * context.
  */
 #pragma once
 
@@ -66,7 +67,8 @@ public:
 	}
 
 private:
-	/* Left unset on purpose: a Plan is made for every call, and zeroing its lists would be waste. */
+	/* Left unset on purpose: a Plan is made for every call, and zeroing its lists would be
+	 * waste. */
 	T items_[N];
 	u32 count_ = 0;
 };
@@ -117,8 +119,8 @@ struct BufferShape {
 }
 
 /**
- * @shape without its page data and without their XDR pad: the reduced Payload stream of a call whose
- * page data are in a Read chunk (RFC 8166 3.4.4.4, 3.4.5.2).
+ * @shape without its page data and without their XDR pad: the reduced Payload stream of a call
+ * whose page data are in a Read chunk (RFC 8166 3.4.4.4, 3.4.5.2).
  */
 [[nodiscard]] constexpr BufferShape without_payload(BufferShape shape)
 {
@@ -138,7 +140,8 @@ struct ByteRange {
 
 /** What the device and the connection allow. */
 struct Limits {
-	/** The kernel's PAGE_SIZE, in bytes: page data lie in pages of this size. A power of two. */
+	/** The kernel's PAGE_SIZE, in bytes: page data lie in pages of this size. A power of two.
+	 */
 	u32 page_size = 4096;
 	/** The page size of a memory region: page_size, or a power of two below it. */
 	u32 mr_page_size = 4096;
@@ -152,8 +155,8 @@ struct Limits {
 	bool sg_gaps = false;
 	/**
 	 * Inline bytes up to which a message is copied behind the transport header, into the send
-	 * buffer that is DMA-mapped for good, and goes out with one SGE. Above, pages are mapped and
-	 * gathered, if the SGEs suffice. Gathering pins the RPC's pages until a signaled Send
+	 * buffer that is DMA-mapped for good, and goes out with one SGE. Above, pages are mapped
+	 * and gathered, if the SGEs suffice. Gathering pins the RPC's pages until a signaled Send
 	 * completion, which costs more than copying a page: so the default copies up to 4 KiB.
 	 */
 	u32 copy_limit = 4096;
@@ -167,8 +170,8 @@ struct Limits {
 	[[nodiscard]] constexpr bool valid() const
 	{
 		return page_size && !(page_size & (page_size - 1)) && mr_page_size &&
-		       !(mr_page_size & (mr_page_size - 1)) && mr_page_size <= page_size && mr_pages &&
-		       max_send_sge && max_segments && max_segments <= kMaxSegments;
+		       !(mr_page_size & (mr_page_size - 1)) && mr_page_size <= page_size &&
+		       mr_pages && max_send_sge && max_segments && max_segments <= kMaxSegments;
 	}
 };
 
@@ -190,8 +193,8 @@ using SegmentList = FixedList<ByteRange, kMaxSegments>;
  *
  * Errors: EINVAL, @range leaves the buffer; EMSGSIZE, more than limits.max_segments are needed.
  */
-[[nodiscard]] Status layout_segments(const BufferShape &shape, ByteRange range, const Limits &limits,
-				     SegmentList &out);
+[[nodiscard]] Status layout_segments(const BufferShape &shape, ByteRange range,
+				     const Limits &limits, SegmentList &out);
 
 /** A run of bytes that is contiguous in memory. */
 enum class Part : u8 { head, pages, tail };
@@ -207,15 +210,17 @@ struct Piece {
 };
 
 /**
- * Walk the bytes of @range in order, as pieces that are each contiguous in memory: a kvec's bytes in
- * one piece, page data one piece per page. A tail that follows the head in memory, with no page data
- * between them, is part of the head's piece. So every piece is one scatterlist entry or one SGE.
+ * Walk the bytes of @range in order, as pieces that are each contiguous in memory: a kvec's bytes
+ * in one piece, page data one piece per page. A tail that follows the head in memory, with no page
+ * data between them, is part of the head's piece. So every piece is one scatterlist entry or one
+ * SGE.
  *
- * @range must lie within @shape. @visit is called as visit(const Piece &) and returns false to stop.
- * Returns false if it was stopped.
+ * @range must lie within @shape. @visit is called as visit(const Piece &) and returns false to
+ * stop. Returns false if it was stopped.
  */
 template <typename Visit>
-constexpr bool for_each_piece(const BufferShape &shape, ByteRange range, u32 page_size, Visit &&visit)
+constexpr bool for_each_piece(const BufferShape &shape, ByteRange range, u32 page_size,
+			      Visit &&visit)
 {
 	const u64 pages_at = shape.head_length, tail_at = pages_at + shape.page_length;
 	const u64 end = u64(range.offset) + range.length;

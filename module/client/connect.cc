@@ -308,9 +308,33 @@ void rpcordma_client::close()
 	teardown_(*this, connection);
 }
 
+/*
+ * sunrpc retries some errors of a connection attempt, and hands all others to the application, on a hard
+ * mount too. Nothing that may pass (a device that is being replaced, no memory) may end there: so only the
+ * errors that it retries leave here. A mount in progress fails with each but ETIMEDOUT and ENOTCONN at once.
+ */
+[[nodiscard]] static Error for_sunrpc(Error error)
+{
+	switch (error) {
+	case Error::none:
+	case Error::protocol:
+	case Error::connection_refused:
+	case Error::network_unreachable:
+	case Error::not_connected:
+	case Error::timed_out:
+		return error;
+	case Error::no_device:
+		return Error::network_unreachable;
+	case Error::not_supported:
+		return Error::protocol;
+	default:
+		return Error::not_connected;
+	}
+}
+
 int rpcordma_core_client_connect(rpcordma_client *client)
 {
-	return to_errno(client->connect().error());
+	return to_errno(for_sunrpc(client->connect().error()));
 }
 
 void rpcordma_core_client_close(rpcordma_client *client)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * module/chunk/reply: honest replies of every form are placed, byte by byte, into a modelled receive
- * buffer, and read back as sunrpc's decoder does; dishonest ones (each number in a reply's header wrong in
- * each way that matters) are refused or, at worst, move bytes within what was received and offered.
+ * module/chunk/reply: honest replies of every form are placed, byte by byte, into a modelled
+ * receive buffer, and read back as sunrpc's decoder does; dishonest ones (each number in a reply's
+ * header wrong in each way that matters) are refused or, at worst, move bytes within what was
+ * received and offered.
  */
+#include "kunit/test_chunk_choices.hh"
 #include "kunit/testing.hh"
 #include "module/chunk/reply.hh"
 
@@ -55,7 +57,8 @@ struct Buffer {
 		__builtin_memset(pages.data(), 0xee, pages.size());
 		__builtin_memset(tail.data(), 0xee, tail.size());
 	}
-	/** What an RDMA Write through a chunk over head | pages | tail does, or over two of them. */
+	/** What an RDMA Write through a chunk over head | pages | tail does, or over two of them.
+	 */
 	void write(Bytes bytes, bool head_too, bool pages_too)
 	{
 		usize at = 0;
@@ -82,13 +85,15 @@ struct Buffer {
 	{
 		u32 at = 0;
 
-		ASSERT_LE(u64(landing.head_copy) + landing.page_copy + landing.tail_copy, inline_bytes.size());
+		ASSERT_LE(u64(landing.head_copy) + landing.page_copy + landing.tail_copy,
+			  inline_bytes.size());
 		copy(head, 0, inline_bytes, at, landing.head_copy);
 		at += landing.head_copy;
 		copy(pages, 0, inline_bytes, at, landing.page_copy);
 		at += landing.page_copy;
 		if (landing.tail_move)
-			__builtin_memmove(tail.data() + landing.tail_pad, tail.data(), landing.tail_move);
+			__builtin_memmove(tail.data() + landing.tail_pad, tail.data(),
+					  landing.tail_move);
 		copy(tail, landing.tail_pad, inline_bytes, at, landing.tail_copy);
 		for (u32 i = 0; i < landing.tail_pad; i++)
 			tail[i] = 0;
@@ -142,7 +147,8 @@ void expect_within(const Landing &landing, const BufferShape &receive, u32 inlin
 	EXPECT_GT(landing.length, 0);
 	EXPECT_LT(landing.tail_pad, 4);
 	EXPECT_EQ(landing.buflen_reduction,
-		  receive.length() - (u64(landing.head_length) + landing.page_length + receive.tail_length));
+		  receive.length() -
+			  (u64(landing.head_length) + landing.page_length + receive.tail_length));
 	/* At most one kind of work on the tail. */
 	EXPECT_TRUE(!landing.tail_move || !landing.tail_copy);
 }
@@ -165,7 +171,8 @@ RPCORDMA_TEST(chunk_reply, all_inline)
 
 			TEST_NOTE("variant", variant);
 			TEST_NOTE("length", length);
-			set_plan(plan, variant ? ReceiveMode::write_chunk : ReceiveMode::inline_only,
+			set_plan(plan,
+				 variant ? ReceiveMode::write_chunk : ReceiveMode::inline_only,
 				 variant ? Span<const u32>(one) : Span<const u32>(), {});
 			if (variant == 2) {
 				facts.write_chunks = 1;
@@ -204,7 +211,8 @@ RPCORDMA_TEST(chunk_reply, write_chunk)
 	set_plan(plan, ReceiveMode::write_chunk, segments, {});
 	for (u32 head = 1; head <= kHead; head++)
 		for (u32 payload = 1; payload <= kPages; payload++)
-			/* Bytes behind the payload are only told apart from a head of the size foreseen. */
+			/* Bytes behind the payload are only told apart from a head of the size
+			 * foreseen. */
 			for (u32 rest = 0; rest <= (head == kHead ? kTail + 4 : 0); rest++) {
 				const u32 lengths[] = {min(payload, segments[0]),
 						       payload - min(payload, segments[0])};
@@ -230,7 +238,8 @@ RPCORDMA_TEST(chunk_reply, write_chunk)
 				EXPECT_EQ(landing.length, head + payload + pad + kept);
 				EXPECT_EQ(landing.truncated, kept < rest);
 
-				/* Wire order: head, rest inline; the stream has the payload between them. */
+				/* Wire order: head, rest inline; the stream has the payload between
+				 * them. */
 				u8 wire[kHead + kTail + 4];
 				for (u32 i = 0; i < head; i++)
 					wire[i] = stream.bytes[i];
@@ -246,7 +255,8 @@ RPCORDMA_TEST(chunk_reply, write_chunk)
 					ASSERT_EQ(buffer.byte(landing, i), stream.bytes[i]);
 				if (rest)
 					for (u32 i = 0; i < pad; i++)
-						ASSERT_EQ(buffer.byte(landing, head + payload + i), 0);
+						ASSERT_EQ(buffer.byte(landing, head + payload + i),
+							  0);
 			}
 }
 
@@ -292,7 +302,8 @@ RPCORDMA_TEST(chunk_reply, reply_chunk)
 	}
 }
 
-/* The reply may come inline although a Reply chunk was offered (4.3.3), which is then unused or left out. */
+/* The reply may come inline although a Reply chunk was offered (4.3.3), which is then unused or
+ * left out. */
 RPCORDMA_TEST(chunk_reply, reply_chunk_unused)
 {
 	Plan &plan = test_zeroed<Plan>();
@@ -417,60 +428,60 @@ RPCORDMA_TEST(chunk_reply, short_tail)
 RPCORDMA_TEST(chunk_reply, hostile_lengths)
 {
 	static constexpr u32 segments[] = {8, 1, 24}; /* over the page data, or the first bytes */
-	static constexpr u32 values[] = {0,  1,	 7,	     8,		 9,	     23,	24,
-					 25, 33, 0x7fffffff, 0x80000000, 0xfffffff8, 0xfffffffe, 0xffffffff};
+	static constexpr u32 values[] = {0,          1,          7,          8,         9,
+					 23,         24,         25,         33,        0x7fffffff,
+					 0x80000000, 0xfffffff8, 0xfffffffe, 0xffffffff};
 	Plan &plan = test_zeroed<Plan>();
 	const BufferShape receive = offered();
 	u32 accepted = 0, refused = 0;
 
-	for (const bool by_reply_chunk : {false, true}) {
-		set_plan(plan, by_reply_chunk ? ReceiveMode::reply_chunk : ReceiveMode::write_chunk,
-			 by_reply_chunk ? Span<const u32>() : Span<const u32>(segments),
-			 by_reply_chunk ? Span<const u32>(segments) : Span<const u32>());
-		for (u32 count = 0; count <= 4; count++)
-			for (const u32 a : values)
-				for (const u32 b : values)
-					for (const u32 c : values) {
-						const u32 all[] = {a, b, c, 0};
-						const ExactCopy lengths(
-							Bytes(reinterpret_cast<const u8 *>(all), 4 * count));
-						const Span<const u32> returned(
-							reinterpret_cast<const u32 *>(lengths.bytes().data()), count);
-						ReplyFacts facts;
+	for (u32 n = 0;; n++) {
+		Choices pick(n);
+		const bool by_reply_chunk = pick.flag();
+		const u32 count = pick.below(5);
+		const u32 a = pick.of(values), b = pick.of(values), c = pick.of(values);
 
-						/* Few of the values matter when they are not sent. */
-						if ((count < 3 && c) || (count < 2 && b) || (count < 1 && a))
-							continue;
-						TEST_NOTE("reply chunk", by_reply_chunk);
-						TEST_NOTE("count", count);
-						TEST_NOTE("first", a);
-						TEST_NOTE("second", b);
-						TEST_NOTE("third", c);
-						bool right = count == 3 && a <= 8 && b <= 1 && c <= 24 &&
-							     (!b || a == 8) && (!c || (a == 8 && b == 1));
-						if (by_reply_chunk) {
-							facts.nomsg = true;
-							facts.reply_chunk = true;
-							facts.reply_lengths = returned;
-							right = right && a; /* it has to hold something */
-						} else {
-							facts.write_chunks = 1;
-							facts.write_lengths = returned;
-							facts.inline_length = 20;
-						}
-						const Result<Landing> result = land_reply(facts, receive, plan);
-						if (!right) {
-							ASSERT_ERROR(result, Error::bad_message);
-							refused++;
-							continue;
-						}
-						ASSERT_OK(result);
-						accepted++;
-						expect_within(result.value(), receive, facts.inline_length);
-						EXPECT_EQ(by_reply_chunk ? result.value().replied :
-									   result.value().written,
-							  a + b + c);
-					}
+		if (pick.done())
+			break;
+		/* Values that are not sent make no difference. */
+		if ((count < 3 && c) || (count < 2 && b) || (count < 1 && a))
+			continue;
+		const u32 all[] = {a, b, c, 0};
+		const ExactCopy lengths(Bytes(reinterpret_cast<const u8 *>(all), 4 * count));
+		const Span<const u32> returned(
+			reinterpret_cast<const u32 *>(lengths.bytes().data()), count);
+		ReplyFacts facts;
+		bool right = count == 3 && a <= 8 && b <= 1 && c <= 24 && (!b || a == 8) &&
+			     (!c || (a == 8 && b == 1));
+
+		TEST_NOTE("reply chunk", by_reply_chunk);
+		TEST_NOTE("count", count);
+		TEST_NOTE("first", a);
+		TEST_NOTE("second", b);
+		TEST_NOTE("third", c);
+		if (by_reply_chunk) {
+			set_plan(plan, ReceiveMode::reply_chunk, {}, segments);
+			facts.nomsg = true;
+			facts.reply_chunk = true;
+			facts.reply_lengths = returned;
+			right = right && a; /* it has to hold something */
+		} else {
+			set_plan(plan, ReceiveMode::write_chunk, segments, {});
+			facts.write_chunks = 1;
+			facts.write_lengths = returned;
+			facts.inline_length = 20;
+		}
+		const Result<Landing> result = land_reply(facts, receive, plan);
+		if (!right) {
+			ASSERT_ERROR(result, Error::bad_message);
+			refused++;
+			continue;
+		}
+		ASSERT_OK(result);
+		accepted++;
+		expect_within(result.value(), receive, facts.inline_length);
+		EXPECT_EQ(by_reply_chunk ? result.value().replied : result.value().written,
+			  a + b + c);
 	}
 	EXPECT_GT(accepted, 10);
 	EXPECT_GT(refused, 5000);
@@ -479,67 +490,68 @@ RPCORDMA_TEST(chunk_reply, hostile_lengths)
 /* What was not offered cannot come back; what contradicts itself is refused. */
 RPCORDMA_TEST(chunk_reply, hostile_lists)
 {
-	static constexpr u32 write[] = {kPages}, reply[] = {kHead, kPages, kTail}, rest[] = {kHead, kTail};
-	static constexpr u32 some1[] = {4}, some2[] = {4, 0}, some3[] = {4, 0, 0}, none1[] = {0}, none2[] = {0, 0},
-			     none3[] = {0, 0, 0};
+	static constexpr u32 write[] = {kPages}, reply[] = {kHead, kPages, kTail},
+			     rest[] = {kHead, kTail};
+	static constexpr u32 some1[] = {4}, some2[] = {4, 0}, some3[] = {4, 0, 0}, none1[] = {0},
+			     none2[] = {0, 0}, none3[] = {0, 0, 0};
 	static constexpr ReceiveMode modes[] = {ReceiveMode::inline_only, ReceiveMode::write_chunk,
-						ReceiveMode::reply_chunk, ReceiveMode::write_and_reply};
-	const Span<const u32> lists[] = {{}, some1, some2, some3, none1, none2, none3};
+						ReceiveMode::reply_chunk,
+						ReceiveMode::write_and_reply};
+	const Span<const u32> nothing, lists[] = {{}, some1, some2, some3, none1, none2, none3};
 	Plan &plan = test_zeroed<Plan>();
 	const BufferShape receive = offered();
 	u32 accepted = 0, refused = 0;
 
-	for (const ReceiveMode mode : modes) {
-		const bool writes = mode == ReceiveMode::write_chunk || mode == ReceiveMode::write_and_reply;
-		const bool replies = mode == ReceiveMode::reply_chunk || mode == ReceiveMode::write_and_reply;
-		const u32 offered_reply = mode == ReceiveMode::reply_chunk ? 3 : replies ? 2 : 0;
+	for (u32 n = 0;; n++) {
+		static constexpr u32 inlines[] = {0, 1, 24, 1000, 0xffffffff};
+		Choices pick(n);
+		ReplyFacts facts;
+		const ReceiveMode mode = pick.of(modes);
 
-		set_plan(plan, mode, writes ? Span<const u32>(write) : Span<const u32>(),
-			 mode == ReceiveMode::reply_chunk	? Span<const u32>(reply) :
-			 mode == ReceiveMode::write_and_reply ? Span<const u32>(rest) :
-								Span<const u32>());
-		for (u32 write_chunks = 0; write_chunks < 4; write_chunks++)
-			for (const Span<const u32> &w : lists)
-				for (const bool reply_present : {false, true})
-					for (const Span<const u32> &r : lists)
-						for (u32 bits = 0; bits < 4; bits++)
-							for (const u32 length : {0u, 1u, 24u, 1000u, 0xffffffffu}) {
-								ReplyFacts facts;
+		facts.write_chunks = pick.below(4);
+		facts.write_lengths = pick.of(lists);
+		facts.reply_chunk = pick.flag();
+		facts.reply_lengths = pick.of(lists);
+		facts.nomsg = pick.flag();
+		facts.read_list = pick.flag();
+		facts.inline_length = pick.of(inlines);
+		if (pick.done())
+			break;
+		const bool writes =
+			mode == ReceiveMode::write_chunk || mode == ReceiveMode::write_and_reply;
+		const Span<const u32> replies = mode == ReceiveMode::reply_chunk     ? reply :
+						mode == ReceiveMode::write_and_reply ? rest :
+										       nothing;
+		set_plan(plan, mode, writes ? Span<const u32>(write) : nothing, replies);
 
-								facts.write_chunks = write_chunks;
-								facts.write_lengths = w;
-								facts.reply_chunk = reply_present;
-								facts.reply_lengths = r;
-								facts.nomsg = bits & 1;
-								facts.read_list = bits & 2;
-								facts.inline_length = length;
-								const bool w_good =
-									!write_chunks ||
-									(write_chunks == 1 && writes && w.size() == 1);
-								const bool r_good = !reply_present ||
-										    (replies && r.size() == offered_reply);
-								const bool used = reply_present && r_good && r[0];
-								const bool right = w_good && r_good && !facts.read_list &&
-										   (facts.nomsg ? used : !used && length);
-								const Result<Landing> result =
-									land_reply(facts, receive, plan);
+		const bool write_right =
+			!facts.write_chunks ||
+			(facts.write_chunks == 1 && writes && facts.write_lengths.size() == 1);
+		const bool reply_right =
+			!facts.reply_chunk ||
+			(!replies.empty() && facts.reply_lengths.size() == replies.size());
+		const bool used = facts.reply_chunk && reply_right && facts.reply_lengths[0];
+		const bool right = write_right && reply_right && !facts.read_list &&
+				   (facts.nomsg ? used : !used && facts.inline_length);
+		const Result<Landing> result = land_reply(facts, receive, plan);
 
-								TEST_NOTE("mode", mode);
-								TEST_NOTE("write chunks", write_chunks);
-								TEST_NOTE("write segments", w.size());
-								TEST_NOTE("reply chunk", reply_present);
-								TEST_NOTE("reply segments", r.size());
-								TEST_NOTE("bits", bits);
-								TEST_NOTE("inline", length);
-								if (!right) {
-									ASSERT_ERROR(result, Error::bad_message);
-									refused++;
-									continue;
-								}
-								ASSERT_OK(result);
-								accepted++;
-								expect_within(result.value(), receive, length);
-							}
+		TEST_NOTE("turn", n);
+		TEST_NOTE("mode", mode);
+		TEST_NOTE("write chunks", facts.write_chunks);
+		TEST_NOTE("write segments", facts.write_lengths.size());
+		TEST_NOTE("reply chunk", facts.reply_chunk);
+		TEST_NOTE("reply segments", facts.reply_lengths.size());
+		TEST_NOTE("nomsg", facts.nomsg);
+		TEST_NOTE("read list", facts.read_list);
+		TEST_NOTE("inline", facts.inline_length);
+		if (!right) {
+			ASSERT_ERROR(result, Error::bad_message);
+			refused++;
+			continue;
+		}
+		ASSERT_OK(result);
+		accepted++;
+		expect_within(result.value(), receive, facts.inline_length);
 	}
 	EXPECT_GT(accepted, 100);
 	EXPECT_GT(refused, 10000);
@@ -549,7 +561,8 @@ RPCORDMA_TEST(chunk_reply, hostile_lists)
 RPCORDMA_TEST(chunk_reply, largest)
 {
 	Plan &plan = test_zeroed<Plan>();
-	static constexpr u32 write[] = {kMaxMessage - 101, 100}, lengths[] = {kMaxMessage - 101, 98};
+	static constexpr u32 write[] = {kMaxMessage - 101, 100},
+			     lengths[] = {kMaxMessage - 101, 98};
 	BufferShape receive;
 	ReplyFacts facts;
 
@@ -568,5 +581,5 @@ RPCORDMA_TEST(chunk_reply, largest)
 	EXPECT_TRUE(result.value().truncated);
 }
 
-RPCORDMA_SUITE(chunk_reply, all_inline, write_chunk, reply_chunk, reply_chunk_unused, write_and_reply, short_tail,
-	       hostile_lengths, hostile_lists, largest);
+RPCORDMA_SUITE(chunk_reply, all_inline, write_chunk, reply_chunk, reply_chunk_unused,
+	       write_and_reply, short_tail, hostile_lengths, hostile_lists, largest);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * module/chunk/segments: buffers are modelled as one memory address for each byte, and layouts are
- * judged against that model: covered once and in order, each segment a possible memory region, and no
- * fewer segments possible. The pages of the model are tiny, so that every alignment can be tried.
+ * judged against that model: covered once and in order, each segment a possible memory region, and
+ * no fewer segments possible. The pages of the model are tiny, so that every alignment can be
+ * tried.
  */
+#include "kunit/test_chunk_choices.hh"
 #include "kunit/testing.hh"
 #include "module/chunk/reduce.hh"
 
@@ -84,30 +86,29 @@ template <typename F> void for_each_small(F &&f)
 	Limits limits;
 
 	limits.page_size = limits.mr_page_size = 4;
-	for (const u32 head : heads)
-		for (u32 head_at = 0; head_at < 4; head_at++)
-			for (const u32 length : pages)
-				for (u32 base = 0; base < (length ? 6 : 1); base++)
-					for (const u32 tail : tails)
-						for (u32 tail_at = 0; tail_at < (tail ? 5 : 1); tail_at++) {
-							BufferShape shape;
+	for (u32 n = 0;; n++) {
+		Choices pick(n);
+		BufferShape shape;
 
-							shape.head_address = kHead + head_at;
-							shape.head_length = head;
-							shape.page_base = base;
-							shape.page_length = length;
-							/* The last turn: behind the head, as sunrpc has it. */
-							shape.tail_address = tail_at == 4 ?
-										     kHead + head_at + head :
-										     kTail + tail_at;
-							shape.tail_length = tail;
-							for (const u32 depth : depths)
-								for (const bool gaps : {false, true}) {
-									limits.mr_pages = depth;
-									limits.sg_gaps = gaps;
-									f(shape, limits);
-								}
-						}
+		limits.sg_gaps = pick.flag();
+		limits.mr_pages = pick.of(depths);
+		shape.head_length = pick.of(heads);
+		shape.page_length = pick.of(pages);
+		shape.tail_length = pick.of(tails);
+		shape.head_address = kHead + pick.below(4);
+		shape.page_base = pick.below(6);
+		const u32 tail_at = pick.below(5);
+
+		if (pick.done())
+			break;
+		/* The last choice is where sunrpc has it: behind the head. */
+		shape.tail_address =
+			tail_at == 4 ? shape.head_address + shape.head_length : kTail + tail_at;
+		/* Where a part is empty, its place makes no difference. */
+		if ((!shape.page_length && shape.page_base) || (!shape.tail_length && tail_at))
+			continue;
+		f(shape, limits);
+	}
 }
 
 /** The notes that tell one case of the family from the others. */
@@ -130,7 +131,8 @@ private:
 };
 
 /** @list covers @range once and in order, with memory regions, as few as possible. */
-void expect_layout(const Memory &memory, ByteRange range, const Limits &limits, const SegmentList &list)
+void expect_layout(const Memory &memory, ByteRange range, const Limits &limits,
+		   const SegmentList &list)
 {
 	u32 at = range.offset;
 
@@ -208,17 +210,20 @@ RPCORDMA_TEST(chunk_segments, pieces)
 		for (u32 from = 0; from <= length; from += 1 + length / 5) {
 			const u32 to = length - (length - from) / 3;
 			u32 at = from;
-			u64 behind = ~0ull; /* the address behind the last piece, when that was a kvec */
+			u64 behind =
+				~0ull; /* the address behind the last piece, when that was a kvec */
 
 			const bool finished = for_each_piece(
 				shape, {from, to - from}, 4, [&](const Piece &piece) {
-					const u64 base = piece.part == Part::head ? shape.head_address :
-							 piece.part == Part::tail ? shape.tail_address :
-										    0;
+					const u64 base =
+						piece.part == Part::head ? shape.head_address :
+						piece.part == Part::tail ? shape.tail_address :
+									   0;
 					u64 first = base + piece.offset;
 
 					if (piece.part == Part::pages)
-						first = 0x100000 + piece.offset / 4 * 64 + piece.offset % 4;
+						first = 0x100000 + piece.offset / 4 * 64 +
+							piece.offset % 4;
 					EXPECT_GT(piece.length, 0);
 					EXPECT_LE(piece.length, to - at);
 					for (u32 i = 0; i < piece.length && at < to; i++)
@@ -245,7 +250,8 @@ RPCORDMA_TEST(chunk_segments, pieces_stop)
 	u32 seen = 0;
 
 	shape.page_length = 3 * 4096;
-	EXPECT_FALSE(for_each_piece(shape, {0, 3 * 4096}, 4096, [&](const Piece &) { return ++seen < 2; }));
+	EXPECT_FALSE(for_each_piece(shape, {0, 3 * 4096}, 4096,
+				    [&](const Piece &) { return ++seen < 2; }));
 	EXPECT_EQ(seen, 2);
 }
 
@@ -265,7 +271,8 @@ RPCORDMA_TEST(chunk_segments, bad_ranges)
 	EXPECT_ERROR(layout_segments(shape, {4216, 1}, limits, list), Error::invalid);
 	EXPECT_ERROR(layout_segments(shape, {4217, 0}, limits, list), Error::invalid);
 	EXPECT_ERROR(layout_segments(shape, {1, 0xffffffff}, limits, list), Error::invalid);
-	EXPECT_ERROR(layout_segments(shape, {0xffffffff, 0xffffffff}, limits, list), Error::invalid);
+	EXPECT_ERROR(layout_segments(shape, {0xffffffff, 0xffffffff}, limits, list),
+		     Error::invalid);
 }
 
 /* Exactly max_segments fit, one more does not. */
@@ -286,7 +293,8 @@ RPCORDMA_TEST(chunk_segments, too_many)
 			ASSERT_OK(layout_segments(shape, {0, shape.page_length}, limits, list));
 			EXPECT_EQ(list.size(), most);
 			for (const ByteRange &segment : list)
-				EXPECT_EQ(segment.length, segment.offset ? depth * 4096 : (depth - 1) * 4096 + 1);
+				EXPECT_EQ(segment.length,
+					  segment.offset ? depth * 4096 : (depth - 1) * 4096 + 1);
 			shape.page_length++;
 			EXPECT_ERROR(layout_segments(shape, {0, shape.page_length}, limits, list),
 				     Error::message_size);
@@ -385,60 +393,59 @@ RPCORDMA_TEST(chunk_segments, limits_valid)
 /* What max_payload() says fits at the worst alignment, and a page more does not. */
 RPCORDMA_TEST(chunk_segments, max_payload)
 {
+	static constexpr u32 depths[] = {1, 2, 3, 16, 17, 32, 256, 257, 0xffffffff};
 	u32 below = 0, full = 0;
 
-	for (const u32 page : {4096u, 65536u})
-		for (const u32 mr_page : {4096u, page})
-			for (const u32 depth : {1u, 2u, 3u, 16u, 17u, 32u, 256u, 257u, 0xffffffffu})
-				for (u32 most = 1; most <= kMaxSegments; most++)
-					for (const bool gaps : {false, true}) {
-						SegmentList list;
-						BufferShape shape;
-						Limits limits;
+	for (u32 n = 0;; n++) {
+		Choices pick(n);
+		SegmentList list;
+		BufferShape shape;
+		Limits limits;
 
-						TEST_NOTE("page", page);
-						TEST_NOTE("region page", mr_page);
-						TEST_NOTE("depth", depth);
-						TEST_NOTE("max_segments", most);
-						TEST_NOTE("gaps", gaps);
-						limits.page_size = page;
-						limits.mr_page_size = mr_page;
-						limits.mr_pages = depth;
-						limits.max_segments = most;
-						limits.sg_gaps = gaps;
-						const u32 payload = max_payload(limits);
+		limits.page_size = pick.flag() ? 65536 : 4096;
+		limits.mr_page_size = pick.flag() ? limits.page_size : 4096;
+		limits.mr_pages = pick.of(depths);
+		limits.max_segments = 1 + pick.below(kMaxSegments);
+		limits.sg_gaps = pick.flag();
+		if (pick.done())
+			break;
+		const u32 payload = max_payload(limits), page = limits.page_size;
 
-						ASSERT_LE(payload, kMaxPayload);
-						ASSERT_EQ(payload & (page - 1), 0);
-						shape.head_length = shape.tail_length = kMaxKvecLength;
-						shape.page_length = payload;
-						for (const u32 in_page : {0u, 1u, 2048u, page - 1}) {
-							if (!payload)
-								break;
-							shape.head_address = 0x200000 + in_page;
-							shape.tail_address = 0x300000 + in_page;
-							for (const u32 base : {0u, 1u, 4000u, page - 1}) {
-								shape.page_base = base;
-								ASSERT_OK(layout_segments(
-									shape,
-									{0, static_cast<u32>(shape.length())},
-									limits, list));
-							}
-						}
-						if (payload == kMaxPayload) {
-							full++;
-							continue;
-						}
-						below++;
-						shape.head_address = 0x200000 + page - 1;
-						shape.tail_address = 0x300000 + page - 1;
-						shape.page_base = page - 1;
-						shape.page_length = payload + page;
-						EXPECT_ERROR(layout_segments(shape,
-									     {0, static_cast<u32>(shape.length())},
-									     limits, list),
-							     Error::message_size);
-					}
+		TEST_NOTE("page", page);
+		TEST_NOTE("region page", limits.mr_page_size);
+		TEST_NOTE("depth", limits.mr_pages);
+		TEST_NOTE("max_segments", limits.max_segments);
+		TEST_NOTE("gaps", limits.sg_gaps);
+		ASSERT_LE(payload, kMaxPayload);
+		ASSERT_EQ(payload & (page - 1), 0);
+		shape.head_length = shape.tail_length = kMaxKvecLength;
+		shape.page_length = payload;
+		for (u32 m = 0; payload; m++) {
+			const u32 places[] = {0, 1, 2048, page - 1};
+			Choices place(m);
+			const u32 kvecs = place.of(places);
+
+			shape.page_base = place.of(places);
+			if (place.done())
+				break;
+			shape.head_address = 0x200000 + kvecs;
+			shape.tail_address = 0x300000 + kvecs;
+			ASSERT_OK(layout_segments(shape, {0, static_cast<u32>(shape.length())},
+						  limits, list));
+		}
+		if (payload == kMaxPayload) {
+			full++;
+			continue;
+		}
+		below++;
+		shape.head_address = 0x200000 + page - 1;
+		shape.tail_address = 0x300000 + page - 1;
+		shape.page_base = page - 1;
+		shape.page_length = payload + page;
+		EXPECT_ERROR(
+			layout_segments(shape, {0, static_cast<u32>(shape.length())}, limits, list),
+			Error::message_size);
+	}
 	EXPECT_GT(below, 100);
 	EXPECT_GT(full, 100);
 
@@ -450,5 +457,5 @@ RPCORDMA_TEST(chunk_segments, max_payload)
 	}
 }
 
-RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, pieces, pieces_stop, bad_ranges, too_many,
-	       one_region_per_mebibyte, small_region_pages, limits_valid, max_payload);
+RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, pieces, pieces_stop, bad_ranges,
+	       too_many, one_region_per_mebibyte, small_region_pages, limits_valid, max_payload);

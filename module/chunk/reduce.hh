@@ -184,8 +184,8 @@ struct Plan {
  *
  * Errors: EINVAL, @limits are not valid() (a fault of the caller);
  *         EMSGSIZE, the message cannot be sent over this connection: a buffer over kMaxMessage,
- * more segments than limits.max_segments, or a header over an inline threshold. Not to be retried.
- *         It does not happen with payloads up to max_payload(), kvecs up to kMaxKvecLength, and
+ *         more segments than limits.max_segments, or a header over an inline threshold. Not to be
+ *         retried. It does not happen with payloads up to max_payload(), kvecs up to kMaxKvecLength, and
  *         thresholds of 1024 or more.
  */
 [[nodiscard]] Status reduce(const CallShape &call, const Limits &limits,

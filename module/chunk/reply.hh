@@ -21,8 +21,7 @@ struct ReplyFacts {
 	bool reply_chunk = false;
 	/** Chunks in the Write list. */
 	u32 write_chunks = 0;
-	/** The segments' lengths of the first of them; as many as the header says, not as offered.
-	 */
+	/** The segments' lengths of the first; as many as the header says, not as offered. */
 	Span<const u32> write_lengths;
 	/** The segments' lengths of the Reply chunk, likewise. */
 	Span<const u32> reply_lengths;
@@ -35,8 +34,7 @@ struct ReplyFacts {
  *
  * Set rq_rcv_buf's (and rq_private_buf's, they have to stay equal) head iov_len and page_len to the
  * lengths here, take buflen_reduction off buflen, leave the tail's iov_len, and complete the RPC
- * with
- * @length. Then copy, all three from the inline bytes:
+ * with @length. Then copy, all three from the inline bytes:
  *   head_copy bytes from their first to the head's first byte;
  *   page_copy bytes from head_copy to the first byte of page data;
  *   tail_copy bytes from head_copy + page_copy to the tail, tail_pad bytes behind its first.
@@ -58,8 +56,7 @@ struct Landing {
 	/** Bytes that came by Write chunk and by Reply chunk, for the statistics. */
 	u32 written = 0;
 	u32 replied = 0;
-	/** The reply was longer than the buffer. What did not fit is dropped, as on other
-	 * transports. */
+	/** The reply was longer than the buffer; the rest is dropped, as on other transports. */
 	bool truncated = false;
 };
 

@@ -67,8 +67,7 @@ public:
 	}
 
 private:
-	/* Left unset on purpose: a Plan is made for every call, and zeroing its lists would be
-	 * waste. */
+	/* Left unset: a Plan is made for every call, and zeroing its lists would be waste. */
 	T items_[N];
 	u32 count_ = 0;
 };
@@ -140,8 +139,7 @@ struct ByteRange {
 
 /** What the device and the connection allow. */
 struct Limits {
-	/** The kernel's PAGE_SIZE, in bytes: page data lie in pages of this size. A power of two.
-	 */
+	/** The kernel's PAGE_SIZE in bytes, a power of two: page data lie in such pages. */
 	u32 page_size = 4096;
 	/** The page size of a memory region: page_size, or a power of two below it. */
 	u32 mr_page_size = 4096;

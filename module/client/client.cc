@@ -13,6 +13,12 @@ using namespace rpcordma;
 /* Buffers start with what a small NFS call takes, and grow to what their slot's calls need. */
 static constexpr usize kFirstBuffer = 1024;
 
+/*
+ * How long a cancelled call may wait for its reply while others want its slot: as long as sunrpc lets a
+ * live one wait before it drops the connection.
+ */
+static constexpr u64 kReplyLimitMs = 60000;
+
 Status rpcordma_client::create(rpc_xprt *transport, u32 slot_count)
 {
 	xprt = transport;
@@ -92,12 +98,17 @@ void rpcordma_client::put_free(Call *call)
 rpc_rqst *rpcordma_client::alloc_slot()
 {
 	rpcordma_lock_acquire(lock);
+	/* Replies that are owed for too long keep slots and credits from those who come now. */
+	const Call *oldest = zombies.front();
+	const bool overdue = oldest && rpcordma_now_ms() - oldest->cancelled_at > kReplyLimitMs;
 	Call *call = free_.pop_front();
 	/* Most chunked calls need one region: take it here, where the lock is held anyway. */
 	if (call)
 		if (Region *region = pool.pop_front())
 			call->spare.push_back(region);
 	rpcordma_lock_release(lock);
+	if (overdue)
+		rpcordma_xprt_force_disconnect(xprt);
 	return call ? call->rqst : nullptr;
 }
 
@@ -109,6 +120,7 @@ void rpcordma_client::free_slot(Call *call)
 	if (call->state.load(std::memory_order_acquire) == CallState::cancelled) {
 		if (!call->late_reply) {
 			call->zombie = true;
+			call->cancelled_at = rpcordma_now_ms();
 			zombies.push_back(call);
 			rpcordma_lock_release(lock);
 			return;

@@ -82,6 +82,7 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	rpcordma::u32 xid = 0; /* of the last transmission */
 	bool backward = false;
 	bool zombie = false; /* on the zombie list; client lock */
+	rpcordma::u64 cancelled_at = 0; /* when it became a zombie, ms */
 	bool late_reply = false; /* the reply to a cancelled call has come; client lock */
 	std::atomic<rpcordma::u32> owners{0}; /* of a backward call: the service, and its reply's Send */
 

@@ -50,7 +50,7 @@ void expect_built(Encoder &encoder, MutableBytes room, Bytes bytes)
 /* 4.7: "after the four fixed fields [...] simply three 32-bit fields that contain zero". */
 RPCORDMA_TEST(xdr_v1, rfc_no_chunks)
 {
-	const u32 words[] = {0x12345678, 1, 32, 0, 0, 0, 0, 0x12345678, 1, 0xabad1dea};
+	static const u32 words[] = {0x12345678, 1, 32, 0, 0, 0, 0, 0x12345678, 1, 0xabad1dea};
 	MutableBytes message = wire(words);
 	auto header = decode(message);
 
@@ -79,7 +79,7 @@ RPCORDMA_TEST(xdr_v1, rfc_no_chunks)
 /* 4.7: "1 PHLOO 1 PHLOO 1 PHLOO 0", one Read chunk and a Position that varies. */
 RPCORDMA_TEST(xdr_v1, rfc_read_list)
 {
-	const u32 words[] = {0x12345678, 1, 32, 0, 1, 64, S1, 1, 64, S2, 1, 128, S3, 0, 0, 0};
+	static const u32 words[] = {0x12345678, 1, 32, 0, 1, 64, S1, 1, 64, S2, 1, 128, S3, 0, 0, 0};
 	MutableBytes message = wire(words);
 	auto header = decode(message);
 
@@ -112,7 +112,7 @@ RPCORDMA_TEST(xdr_v1, rfc_read_list)
 /* 4.7: "1 3 HLOO HLOO HLOO 1 2 HLOO HLOO 0". */
 RPCORDMA_TEST(xdr_v1, rfc_write_list)
 {
-	const u32 words[] = {0x12345678, 1, 32, 0, 0, 1, 3, S1, S2, S3, 1, 2, S3, S1, 0, 0};
+	static const u32 words[] = {0x12345678, 1, 32, 0, 0, 1, 3, S1, S2, S3, 1, 2, S3, S1, 0, 0};
 	MutableBytes message = wire(words);
 	auto header = decode(message);
 
@@ -153,7 +153,7 @@ RPCORDMA_TEST(xdr_v1, rfc_write_list)
 /* 4.7: "1 2 HLOO HLOO", here of a Long Reply. */
 RPCORDMA_TEST(xdr_v1, rfc_reply_chunk)
 {
-	const u32 words[] = {0x12345678, 1, 32, 1, 0, 0, 1, 2, S1, S2};
+	static const u32 words[] = {0x12345678, 1, 32, 1, 0, 0, 1, 2, S1, S2};
 	MutableBytes message = wire(words);
 	auto header = decode(message);
 
@@ -179,7 +179,7 @@ RPCORDMA_TEST(xdr_v1, rfc_reply_chunk)
 /* The three lists at once, as 3.5.3 has a Long Call with results to place and a Long Reply. */
 RPCORDMA_TEST(xdr_v1, all_lists)
 {
-	const u32 words[] = {0x12345678, 1, 32, 1,	   1, 0, S2, 1, 8, S3, 0,
+	static const u32 words[] = {0x12345678, 1, 32, 1,	   1, 0, S2, 1, 8, S3, 0,
 			     1,		 1, S1, 1 /* empty */, 0, 0, 1,	 1, S3};
 	MutableBytes message = wire(words);
 	auto header = decode(message);
@@ -241,7 +241,7 @@ RPCORDMA_TEST(xdr_v1, versions)
 
 RPCORDMA_TEST(xdr_v1, peek)
 {
-	const u32 words[] = {0x12345678, 0xfedcba98, 0x01020304, 0x80000005};
+	static const u32 words[] = {0x12345678, 0xfedcba98, 0x01020304, 0x80000005};
 	MutableBytes message = wire(words);
 	auto fixed = peek(message);
 
@@ -304,8 +304,8 @@ RPCORDMA_TEST(xdr_v1, error_bodies)
 
 RPCORDMA_TEST(xdr_v1, encode_errors)
 {
-	const u32 vers_words[] = {0x12345678, 7, 32, 4, 1, 1, 2};
-	const u32 chunk_words[] = {0x12345678, 7, 32, 4, 2};
+	static const u32 vers_words[] = {0x12345678, 7, 32, 4, 1, 1, 2};
+	static const u32 chunk_words[] = {0x12345678, 7, 32, 4, 2};
 
 	for (usize n = 0; n <= 32; n++) {
 		TEST_NOTE("room", n);
@@ -333,23 +333,23 @@ RPCORDMA_TEST(xdr_v1, encode_errors)
 /* The Payload stream has one place, 4.2.4. */
 RPCORDMA_TEST(xdr_v1, payload_place)
 {
-	const u32 msg_zero[] = {1, 1, 1, 0, 1, 0, S1, 0, 0, 0};
-	const u32 msg_zero_last[] = {1, 1, 1, 0, 1, 4, S1, 1, 0, S1, 0, 0, 0};
-	const u32 msg_zero_reply[] = {1, 1, 1, 0, 1, 0, S1, 0, 0, 1, 0};
+	static const u32 msg_zero[] = {1, 1, 1, 0, 1, 0, S1, 0, 0, 0};
+	static const u32 msg_zero_last[] = {1, 1, 1, 0, 1, 4, S1, 1, 0, S1, 0, 0, 0};
+	static const u32 msg_zero_reply[] = {1, 1, 1, 0, 1, 0, S1, 0, 0, 1, 0};
 	EXPECT_ERROR(decode(wire(msg_zero)), Error::protocol);
 	EXPECT_ERROR(decode(wire(msg_zero_last)), Error::protocol);
 	EXPECT_ERROR(decode(wire(msg_zero_reply)), Error::protocol);
 
-	const u32 nomsg_nothing[] = {1, 1, 1, 1, 0, 0, 0};
-	const u32 nomsg_read[] = {1, 1, 1, 1, 1, 4, S1, 0, 0, 0};
-	const u32 nomsg_write[] = {1, 1, 1, 1, 0, 1, 1, S1, 0, 0};
+	static const u32 nomsg_nothing[] = {1, 1, 1, 1, 0, 0, 0};
+	static const u32 nomsg_read[] = {1, 1, 1, 1, 1, 4, S1, 0, 0, 0};
+	static const u32 nomsg_write[] = {1, 1, 1, 1, 0, 1, 1, S1, 0, 0};
 	EXPECT_ERROR(decode(wire(nomsg_nothing)), Error::protocol);
 	EXPECT_ERROR(decode(wire(nomsg_read)), Error::protocol);
 	EXPECT_ERROR(decode(wire(nomsg_write)), Error::protocol);
 
-	const u32 nomsg_zero[] = {1, 1, 1, 1, 1, 0, S1, 0, 0, 0};
-	const u32 nomsg_zero_last[] = {1, 1, 1, 1, 1, 4, S1, 1, 0, S1, 0, 0, 0};
-	const u32 nomsg_reply[] = {1, 1, 1, 1, 0, 0, 1, 1, S1};
+	static const u32 nomsg_zero[] = {1, 1, 1, 1, 1, 0, S1, 0, 0, 0};
+	static const u32 nomsg_zero_last[] = {1, 1, 1, 1, 1, 4, S1, 1, 0, S1, 0, 0, 0};
+	static const u32 nomsg_reply[] = {1, 1, 1, 1, 0, 0, 1, 1, S1};
 	EXPECT_OK(decode(wire(nomsg_zero)));
 	EXPECT_OK(decode(wire(nomsg_zero_last)));
 	EXPECT_OK(decode(wire(nomsg_reply)));
@@ -448,8 +448,8 @@ RPCORDMA_TEST(xdr_v1, span_beyond_32_bits)
 /* A chunk view reads its counts again; changed ones must not lead it out of the message. */
 RPCORDMA_TEST(xdr_v1, message_changes_under_views)
 {
-	const u32 words[] = {1, 1, 1, 0, 0, 1, 1, S1, 1, 2, S2, S3, 1, 0, 0, 0};
-	const u32 count_words[] = {6, 12, 22};
+	static const u32 words[] = {1, 1, 1, 0, 0, 1, 1, S1, 1, 2, S2, S3, 1, 0, 0, 0};
+	static const u32 count_words[] = {6, 12, 22};
 
 	for (u32 changed : count_words) {
 		for (u32 value : {0u, 1u, 2u, 3u, 4u, 0x10000000u, 0xffffffffu}) {
@@ -515,9 +515,9 @@ RPCORDMA_TEST(xdr_v1, direction)
 	}
 
 	/* A Read list is a Call's, whatever the payload says and wherever it is. */
-	const u32 msg_read[] = {7, 1, 1, 0, 1, 4, S1, 0, 0, 0, 7, 1};
-	const u32 nomsg_zero[] = {7, 1, 1, 1, 1, 0, S1, 0, 0, 0};
-	const u32 nomsg_both[] = {7, 1, 1, 1, 1, 0, S1, 0, 0, 1, 1, S2};
+	static const u32 msg_read[] = {7, 1, 1, 0, 1, 4, S1, 0, 0, 0, 7, 1};
+	static const u32 nomsg_zero[] = {7, 1, 1, 1, 1, 0, S1, 0, 0, 0};
+	static const u32 nomsg_both[] = {7, 1, 1, 1, 1, 0, S1, 0, 0, 1, 1, S2};
 	for (MutableBytes message : {wire(msg_read), wire(nomsg_zero), wire(nomsg_both)}) {
 		auto header = decode(message);
 		ASSERT_OK(header);
@@ -531,7 +531,7 @@ RPCORDMA_TEST(xdr_v1, direction)
 RPCORDMA_TEST(xdr_v1, returned_chunks)
 {
 	const Segment offered[] = {s1, s3, s2};
-	const u32 lengths[] = {0x1000, 7, 0x2000};
+	static const u32 lengths[] = {0x1000, 7, 0x2000};
 	MutableBytes call = test_alloc(encoded_length(0, 2, 3, true, 3));
 	Encoder requester(call, xid, credits, Proc::msg);
 	requester.write_chunk(Span<const Segment>(offered));

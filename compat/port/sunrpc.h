@@ -178,9 +178,12 @@ void rpcordma_rqst_unpin(struct rpc_rqst *rqst);
  * becomes the task's status. The request may be gone on return.
  */
 void rpcordma_rqst_complete(struct rpc_rqst *rqst, int result);
-/** Copy a reply's place into rq_rcv_buf and rq_private_buf alike: lengths of the three parts, and buflen. */
+/**
+ * Set, in rq_rcv_buf and rq_private_buf alike, the head's iov_len and page_len, and take
+ * @buflen_reduction off buflen.
+ */
 void rpcordma_rqst_set_reply(struct rpc_rqst *rqst, rpcordma_u32 head, rpcordma_u32 pages,
-			     rpcordma_u32 tail, rpcordma_u32 buflen_reduction);
+			     rpcordma_u32 buflen_reduction);
 /** Copy @length bytes to page data of @buf, from @offset bytes behind its first. Any context. */
 void rpcordma_copy_to_pages(struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, const void *from,
 			    rpcordma_u32 length);

@@ -240,6 +240,12 @@ int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xd
 			rpcordma_u32 offset, rpcordma_u32 length, rpcordma_bool writable,
 			rpcordma_u32 tag, struct rpcordma_reg_wr *wr,
 			struct rpcordma_mapping *mapping);
+/**
+ * Put scratch memory behind the key, the address and the length that the region had when it was mapped last;
+ * it must be invalidated and unmapped. What the peer writes there is lost. Fills in @wr anew.
+ * Errors: EIO. Any context that may not sleep too.
+ */
+int rpcordma_region_map_scratch(struct rpcordma_region *region, struct rpcordma_reg_wr *wr);
 /** Undo the DMA mapping, if there is one. The peer must be unable to reach the memory. Any context. */
 void rpcordma_region_unmap(struct rpcordma_region *region);
 

@@ -27,10 +27,11 @@ enum class Error : int {
 	no_protocol = 93,       /* EPROTONOSUPPORT */
 	not_supported = 95,     /* EOPNOTSUPP */
 	network_unreachable = 101, /* ENETUNREACH */
-	no_buffers = 105,       /* ENOBUFS */
+	no_buffers = 105,          /* ENOBUFS */       /* ENOBUFS */
 	not_connected = 107,    /* ENOTCONN */
-	timed_out = 110,        /* ETIMEDOUT */
+	timed_out = 110,         /* ETIMEDOUT */
 	connection_refused = 111, /* ECONNREFUSED */
+	host_unreachable = 113,  /* EHOSTUNREACH */
 };
 
 /** The negative errno that kernel interfaces expect. */

@@ -125,6 +125,14 @@ void rpcordma_client::free_slot(Call *call)
 			rpcordma_lock_release(lock);
 			return;
 		}
+		if (call->parked) {
+			/* The reply came just before: its regions go with the connection's next drain. */
+			call->zombie = true;
+			call->cancelled_at = rpcordma_now_ms();
+			zombies.push_back(call);
+			rpcordma_lock_release(lock);
+			return;
+		}
 		call->state.store(CallState::idle, std::memory_order_release);
 		owed = true;
 	}

@@ -83,6 +83,8 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	bool backward = false;
 	bool zombie = false; /* on the zombie list; client lock */
 	rpcordma::u64 cancelled_at = 0; /* when it became a zombie, ms */
+	bool parked = false; /* its regions have scratch memory behind them; fence mutex, then the reply */
+	bool unparking = false; /* parked, and nobody's until its LOCAL_INVs are done; client lock */
 	bool late_reply = false; /* the reply to a cancelled call has come; client lock */
 	std::atomic<rpcordma::u32> owners{0}; /* of a backward call: the service, and its reply's Send */
 
@@ -211,7 +213,9 @@ struct rpcordma_client {
 	void unmap_all(Connection &c, Call *call);
 	void invalidated(Connection &c, Call *call, bool success);
 	void cancel(Call *call);
-	[[nodiscard]] bool reply_to_cancelled(u32 xid);
+	void park(Connection &c, Call *call);
+	void believe_invalidation(Connection &c, Call *call, const Receive &receive);
+	[[nodiscard]] bool reply_to_cancelled(Connection &c, u32 xid, const Receive &receive);
 
 	/* backchannel.cc */
 	[[nodiscard]] rpcordma::Status backchannel_setup();

@@ -240,11 +240,11 @@ static void teardown_(Client &client, Connection *c)
 		}
 		rpcordma_rqst_forget_credit(call->rqst);
 		call->state.store(CallState::idle, std::memory_order_release);
-		if (call->zombie) {
-			call->zombie = false;
+		if (call->zombie)
 			decltype(client.zombies)::remove(call);
+		if (call->zombie || call->unparking)
 			revived.push_back(call);
-		}
+		call->zombie = call->parked = call->unparking = call->late_reply = false;
 		if (call->waiting) {
 			call->waiting = false;
 			rpcordma_event_raise(call->fenced);
@@ -319,6 +319,7 @@ void rpcordma_client::close()
 	case Error::none:
 	case Error::protocol:
 	case Error::connection_refused:
+	case Error::host_unreachable:
 	case Error::network_unreachable:
 	case Error::not_connected:
 	case Error::timed_out:

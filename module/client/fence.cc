@@ -61,6 +61,16 @@ void rpcordma_client::invalidated(Connection &c, Call *call, bool success)
 {
 	Receive *receive = call->held;
 
+	if (call->parked) {
+		/* The reply to a cancelled call has come, and its scratch memory is not needed any more. */
+		if (!success)
+			return; /* the drain does it */
+		call->parked = call->unparking = false;
+		unmap_all(c, call);
+		space_came();
+		free_slot(call);
+		return;
+	}
 	if (!receive) {
 		/* buf_free() waits. */
 		call->fence_failed = !success;
@@ -112,6 +122,8 @@ void rpcordma_client::cancel(Call *call)
 	}
 	if (fenced) {
 		unmap_all(*c, call);
+		if (state == CallState::sent && rpcordma_tunables.scratch_remap)
+			park(*c, call);
 		call->state.store(state == CallState::sent ? CallState::cancelled : CallState::idle,
 				  std::memory_order_release);
 		rpcordma_mutex_unlock(fence);
@@ -126,11 +138,54 @@ void rpcordma_client::cancel(Call *call)
 }
 
 /*
+ * A cancelled call's late RDMA Writes would cost the connection: put scratch memory behind the keys that
+ * the peer may still write to. Read chunks stay invalidated: a server must not execute scratch bytes. All
+ * of it is best effort; a late access before this is posted costs the connection as it does without it.
+ * With the fence mutex; the memory is fenced and unmapped.
+ */
+void rpcordma_client::park(Connection &c, Call *call)
+{
+	RegionList others;
+	rpcordma_send_wr *first = nullptr, **link = &first;
+	const rpcordma_send_wr *bad;
+	u32 count = 0;
+
+	while (Region *region = call->spare.pop_front()) {
+		/* A spare region that this call did not use has no mapping of this call. */
+		if (!region->writable || u32(region->mapping.iova >> 32) != call->xid ||
+		    !c.send_queue.take_aside(1, 1)) {
+			others.push_back(region);
+			continue;
+		}
+		if (rpcordma_region_map_scratch(region->device, &region->register_wr)) {
+			c.send_queue.return_invalidations(1);
+			others.push_back(region);
+			continue;
+		}
+		region->register_wr.wr.next = nullptr;
+		*link = &region->register_wr.wr;
+		link = &region->register_wr.wr.next;
+		call->mapped.push_back(region);
+		call->mapped_count++;
+		count++;
+		trace::region(xprt, "scratch", call->xid, region->mapping);
+	}
+	call->spare.splice_back(others);
+	if (!count)
+		return;
+	call->parked = true;
+	int rc = rpcordma_post_send(c.endpoint, first, &bad);
+	trace::post(xprt, "scratch", call->xid, count, false, rc);
+	if (rc)
+		c.request_close("scratch memory could not be registered", rc);
+}
+
+/*
  * A reply that nobody in sunrpc waits for. When it is the one that a cancelled call still owes, its slot
  * and its credit are free now; or will be in a moment, when sunrpc is just giving it up. Returns false
  * when no call owes a reply to @xid.
  */
-bool rpcordma_client::reply_to_cancelled(u32 xid)
+bool rpcordma_client::reply_to_cancelled(Connection &c, u32 xid, const Receive &receive)
 {
 	Call *call;
 
@@ -138,7 +193,7 @@ bool rpcordma_client::reply_to_cancelled(u32 xid)
 	for (call = all.front(); call; call = all.next(call)) {
 		CallState state = call->state.load(std::memory_order_acquire);
 
-		if (call->xid == xid && !call->backward &&
+		if (call->xid == xid && !call->backward && !call->late_reply &&
 		    (state == CallState::sent || state == CallState::cancelled))
 			break;
 	}
@@ -154,8 +209,19 @@ bool rpcordma_client::reply_to_cancelled(u32 xid)
 		decltype(zombies)::remove(call);
 	}
 	rpcordma_lock_release(lock);
-	if (zombie)
-		free_slot(call);
+	if (!zombie)
+		return true;
+	/* Nobody else knows the call now. */
+	if (call->parked) {
+		believe_invalidation(c, call, receive);
+		if (!call->mapped.empty()) {
+			call->unparking = true;
+			(void)post_invalidations(c, call);
+			return true;
+		}
+		call->parked = false;
+	}
+	free_slot(call);
 	return true;
 }
 

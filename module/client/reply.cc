@@ -65,7 +65,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	grant(c, header.credits);
 	rpc_rqst *rqst = rpcordma_rqst_find_pin(xprt, xid);
 	if (!rqst) {
-		if (!reply_to_cancelled(xid)) {
+		if (!reply_to_cancelled(c, xid, *receive)) {
 			rpcordma_xprt_count_bad_xid(xprt);
 			trace::error(xprt, "reply to nobody", xid, 0);
 		}
@@ -102,6 +102,29 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	c.receive_queue.recycle(receive);
 }
 
+/* Send With Invalidate: one of the call's regions is out of the peer's reach already. */
+void rpcordma_client::believe_invalidation(Connection &c, Call *call, const Receive &receive)
+{
+	/* Whatever the peer's R bit said (RFC 8797 4.1): the device has done it. */
+	if (!(receive.flags & RPCORDMA_WC_WITH_INVALIDATE))
+		return;
+	Region *region = call->mapped.front();
+	while (region && region->mapping.rkey != receive.invalidated_rkey)
+		region = call->mapped.next(region);
+	if (!region) {
+		trace::error(xprt, "the peer invalidated an R_key that is not the call's", call->xid,
+			     static_cast<int>(receive.invalidated_rkey));
+		return;
+	}
+	decltype(call->mapped)::remove(region);
+	call->mapped_count--;
+	rpcordma_region_unmap(region->device);
+	trace::region(xprt, "remote-inv", call->xid, region->mapping);
+	call->spare.push_front(region);
+	c.send_queue.return_invalidations(1);
+	space_came();
+}
+
 /*
  * @call's reply is in @receive. Take the memory back from the peer, then complete the call.
  * @header  in the receive completion: the decoded header; elsewhere null
@@ -109,25 +132,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 void rpcordma_client::process_reply(Connection &c, Call *call, Receive *receive,
 				    const v1::Header *header)
 {
-	/* Believed whatever the peer's R bit said (RFC 8797 4.1): the device has done it. */
-	if (receive->flags & RPCORDMA_WC_WITH_INVALIDATE) {
-		Region *region = call->mapped.front();
-
-		while (region && region->mapping.rkey != receive->invalidated_rkey)
-			region = call->mapped.next(region);
-		if (region) {
-			decltype(call->mapped)::remove(region);
-			call->mapped_count--;
-			rpcordma_region_unmap(region->device);
-			trace::region(xprt, "remote-inv", call->xid, region->mapping);
-			call->spare.push_front(region);
-			c.send_queue.return_invalidations(1);
-			space_came();
-		} else {
-			trace::error(xprt, "the peer invalidated an R_key that is not the call's",
-				     call->xid, static_cast<int>(receive->invalidated_rkey));
-		}
-	}
+	believe_invalidation(c, call, *receive);
 	if (call->mapped.empty()) {
 		finish(c, call, receive, header);
 		return;

@@ -76,6 +76,7 @@ Status rpcordma_client::map_segments(const chunk::SegmentList &segments, const r
 			call->spare.push_front(region);
 			return from_errno(rc);
 		}
+		region->writable = writable;
 		call->mapped.push_back(region);
 		call->mapped_count++;
 		trace::region(xprt, "map", call->xid, region->mapping);

@@ -23,6 +23,7 @@ struct Region : ListLink<RegionTag> {
 	rpcordma_reg_wr register_wr = {};
 	rpcordma_send_wr invalidate_wr = {};
 	rpcordma_mapping mapping = {};
+	bool writable = false; /* by the peer: part of a Write or Reply chunk */
 };
 
 using RegionList = List<Region, RegionTag>;

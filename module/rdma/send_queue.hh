@@ -87,12 +87,21 @@ public:
 		return marker;
 	}
 
+	/** As take(), for somebody who is not the sender. */
+	[[nodiscard]] bool take_aside(u32 requests, u32 invalidations)
+	{
+		if (!has_room(requests, invalidations))
+			return false;
+		counted_.fetch_add(requests, std::memory_order_relaxed);
+		reserved_.fetch_add(invalidations, std::memory_order_relaxed);
+		return true;
+	}
+
 	/** A marker, with room for its Send, for somebody who is not the sender; null without. */
 	[[nodiscard]] Marker *signal_aside(void *context)
 	{
-		if (!has_room(1, 0))
+		if (!take_aside(1, 0))
 			return nullptr;
-		counted_.fetch_add(1, std::memory_order_relaxed);
 		Marker *marker = claim_(context);
 		if (!marker)
 			counted_.fetch_sub(1, std::memory_order_relaxed);

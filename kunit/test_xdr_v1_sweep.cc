@@ -15,7 +15,15 @@ namespace {
 using namespace xdr_reference;
 
 /** Which Positions the read segments of a header have, and so which Read chunks they make. */
-enum class Positions : u32 { zero, one_chunk, rising, zero_then_rising, falling_to_zero, mixed, end };
+enum class Positions : u32 {
+	zero,
+	one_chunk,
+	rising,
+	zero_then_rising,
+	falling_to_zero,
+	mixed,
+	end
+};
 
 Position position(Positions kind, u32 i, u32 count)
 {
@@ -189,10 +197,33 @@ u32 write_with_trailer(const Model &m, MutableBytes room)
 bool replacement(u32 i, u32 original, u32 size, u32 &value)
 {
 	const u32 constants[] = {
-		0,	    1,		2,	    3,	    4,	      5,	     8,
-		16,	    0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffc,  0x0fffffff, 0x10000000,
-		0x10000001, 0x10000002, 0x01000000, original + 1, original - 1, size, size / 4,
-		size / 16,  size / 16 + 1, (size - 28) / 16, (size - 28) / 24, size - 28, size - 16,
+		0,
+		1,
+		2,
+		3,
+		4,
+		5,
+		8,
+		16,
+		0x7fffffff,
+		0x80000000,
+		0xffffffff,
+		0xfffffffc,
+		0x0fffffff,
+		0x10000000,
+		0x10000001,
+		0x10000002,
+		0x01000000,
+		original + 1,
+		original - 1,
+		size,
+		size / 4,
+		size / 16,
+		size / 16 + 1,
+		(size - 28) / 16,
+		(size - 28) / 24,
+		size - 28,
+		size - 16,
 	};
 	constexpr u32 count = sizeof(constants) / sizeof(constants[0]);
 
@@ -400,7 +431,8 @@ RPCORDMA_TEST(xdr_v1_sweep, rooms)
 			}
 			ASSERT_OK(encoded);
 			EXPECT_EQ(encoded.value(), length);
-			EXPECT_BYTES(Bytes(room.bytes().first(length)), Bytes(message.first(length)));
+			EXPECT_BYTES(Bytes(room.bytes().first(length)),
+				     Bytes(message.first(length)));
 			for (u8 byte : room.bytes().from(length))
 				EXPECT_EQ(byte, 0xa5);
 		}

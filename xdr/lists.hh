@@ -188,7 +188,10 @@ class WriteList {
 public:
 	class Iterator {
 	public:
-		Iterator(const u8 *at, usize left, u32 chunks) : at_(at), left_(left), chunks_(chunks)
+		Iterator(const u8 *at, usize left, u32 chunks)
+			: at_(at),
+			  left_(left),
+			  chunks_(chunks)
 		{
 		}
 		[[nodiscard]] WriteChunk operator*() const
@@ -221,8 +224,8 @@ public:
 			return u32(min<usize>(load_be32(at_ + word_size), room));
 		}
 		const u8 *at_; /* the chunk's leading one */
-		usize left_; /* validated bytes from at_ on */
-		u32 chunks_; /* this one and those behind it */
+		usize left_;   /* validated bytes from at_ on */
+		u32 chunks_;   /* this one and those behind it */
 	};
 
 	WriteList()
@@ -286,7 +289,10 @@ public:
 
 private:
 	friend class ListDecoder;
-	ReplyChunk(WriteChunk chunk, u64 length) : WriteChunk(chunk), length_(length), present_(true)
+	ReplyChunk(WriteChunk chunk, u64 length)
+		: WriteChunk(chunk),
+		  length_(length),
+		  present_(true)
 	{
 	}
 	u64 length_ = 0;
@@ -321,8 +327,8 @@ struct ChunkLists {
 
 /** Wire bytes of the three lists; the counts are those of a header that is to be built. */
 [[nodiscard]] constexpr u64 encoded_lists_length(u32 read_segments, u32 write_chunks,
-						  u32 write_segments, bool reply_chunk,
-						  u32 reply_segments)
+						 u32 write_segments, bool reply_chunk,
+						 u32 reply_segments)
 {
 	return 3 * word_size + u64(read_segments) * read_item_size +
 	       u64(write_chunks) * write_item_size + u64(write_segments) * segment_size +

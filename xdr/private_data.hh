@@ -24,8 +24,8 @@ constexpr u32 max_size = 256 * size_unit;
 
 /** What a peer says of itself; by default, what holds for a peer that says nothing (RFC 8797 5.1). */
 struct Properties {
-	u32 send_size = size_unit; /* bytes it will send at most in one RDMA Send */
-	u32 receive_size = size_unit; /* bytes it can take in one RDMA Receive */
+	u32 send_size = size_unit;	  /* bytes it will send at most in one RDMA Send */
+	u32 receive_size = size_unit;	  /* bytes it can take in one RDMA Receive */
 	bool remote_invalidation = false; /* the R bit (4.1) */
 };
 

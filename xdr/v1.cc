@@ -106,7 +106,8 @@ Result<Direction> direction(const Header &header, Bytes message)
 }
 
 Encoder::Encoder(MutableBytes room, Xid xid, Credits credits, Proc proc)
-    : ListEncoder(room), proc_(proc)
+	: ListEncoder(room),
+	  proc_(proc)
 {
 	if (proc != Proc::msg && proc != Proc::nomsg) {
 		writer_.fail(Error::invalid);

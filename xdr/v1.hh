@@ -37,7 +37,7 @@ enum class Proc : u32 {
 
 /** rdma_err (RFC 8166 4.5). */
 enum class ErrorCode : u32 {
-	vers = 1, /* ERR_VERS */
+	vers = 1,  /* ERR_VERS */
 	chunk = 2, /* ERR_CHUNK */
 };
 
@@ -63,7 +63,7 @@ struct Header : ChunkLists {
 	Credits credits; /* requested in a Call, granted in a Reply (4.2.3); zero is not refused here */
 	Proc proc = Proc::msg; /* msg, nomsg or error: the others are errors */
 	u32 header_length = 0; /* bytes; the offset of the Payload stream in an RDMA_MSG */
-	ErrorBody error; /* for Proc::error, whose lists are empty */
+	ErrorBody error;       /* for Proc::error, whose lists are empty */
 
 	/**
 	 * The inline part of the Payload stream of @message, which this header was decoded from:

@@ -150,7 +150,8 @@ class Writer {
 public:
 	/** At most the first 2^32 - 1 bytes of @room are used: no message is longer. */
 	explicit constexpr Writer(MutableBytes room)
-	    : at_(room.data()), left_(u32(min<usize>(room.size(), ~u32(0))))
+		: at_(room.data()),
+		  left_(u32(min<usize>(room.size(), ~u32(0))))
 	{
 	}
 	[[nodiscard]] constexpr Error error() const

@@ -5,8 +5,9 @@
  *
  *	gen DIR SEED		make the standard tree of files, contents from SEED
  *	check DIR SEED		verify that DIR holds exactly that tree
- *	copy FROM TO		copy a tree, with reads and writes of many lengths
- *	compare A B		verify that two trees are equal: names, kinds, sizes, every byte
+ *	copy FROM TO [N]	copy a tree, with reads and writes of many lengths
+ *	compare A B [N]		verify that two trees are equal: names, kinds, sizes, every byte
+ *				(both by N processes side by side, a directory each; default 1)
  *	names DIR		create, rename, link, symlink, truncate, append, unlink, rmdir
  *	dirmake DIR N		make N entries
  *	dirlist DIR N		verify that a listing has each of them once and nothing else
@@ -193,7 +194,56 @@ static void do_check(const char *dir, uint64_t seed)
 
 /* Copy and compare */
 
-static uint64_t n_files, n_bytes;
+/*
+ * Work is divided by directory, since the kernel lets one process at a time change a directory.
+ * Every worker walks the whole tree in the same order and does its own directories' files.
+ */
+static struct tally {
+	uint64_t files, bytes;
+} *tally;
+
+static unsigned int worker, workers = 1, directories;
+
+static bool mine(unsigned int directory)
+{
+	return directory % workers == worker;
+}
+
+static void print_in_parallel(const char *what, void (*work)(const char *, const char *),
+			      const char *a, const char *b, unsigned int n)
+{
+	struct tally *all = mmap(NULL, n * sizeof(*all), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0), sum = { 0, 0 };
+	bool bad = false;
+
+	MUST(n > 0 && all != MAP_FAILED, what);
+	workers = n;
+	fflush(stdout);
+	for (worker = 0; worker < n; worker++) {
+		pid_t pid = fork();
+
+		MUST(pid >= 0, what);
+		if (pid == 0) {
+			tally = &all[worker];
+			work(a, b);
+			exit(0);
+		}
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		int status;
+
+		MUST(wait(&status) > 0, what);
+		bad = bad || status != 0;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		sum.files += all[i].files;
+		sum.bytes += all[i].bytes;
+	}
+	if (bad)
+		fail("%s: a worker failed", what);
+	printf("%s files=%llu bytes=%llu\n", what, (unsigned long long)sum.files,
+	       (unsigned long long)sum.bytes);
+}
 
 /* Sorted names of a directory, without . and .. */
 static char **list(const char *dir, size_t *count)
@@ -244,21 +294,22 @@ static void copy_file(const char *from, const char *to, mode_t mode)
 			MUST(m > 0, to);
 			done += m;
 		}
-		n_bytes += n;
+		tally->bytes += n;
 		turn++;
 	}
 	MUST(n == 0, from);
 	close(in);
 	MUST(close(out) == 0, to);
-	n_files++;
+	tally->files++;
 }
 
-static void copy_tree(const char *from, const char *to)
+static void copy_entry(const char *from, const char *to, bool ours)
 {
 	struct stat st;
 
 	MUST(lstat(from, &st) == 0, from);
 	if (S_ISDIR(st.st_mode)) {
+		bool inside = mine(directories++);
 		size_t count;
 		char **names = list(from, &count);
 
@@ -266,22 +317,27 @@ static void copy_tree(const char *from, const char *to)
 		for (size_t i = 0; i < count; i++) {
 			char *a = join(from, names[i]), *b = join(to, names[i]);
 
-			copy_tree(a, b);
+			copy_entry(a, b, inside);
 			free(a);
 			free(b);
 			free(names[i]);
 		}
 		free(names);
-	} else if (S_ISLNK(st.st_mode)) {
+	} else if (S_ISLNK(st.st_mode) && ours) {
 		char target[4096];
 		ssize_t n = readlink(from, target, sizeof(target) - 1);
 
 		MUST(n > 0, from);
 		target[n] = '\0';
 		MUST(symlink(target, to) == 0, to);
-	} else if (S_ISREG(st.st_mode)) {
+	} else if (S_ISREG(st.st_mode) && ours) {
 		copy_file(from, to, st.st_mode);
 	}
+}
+
+static void copy_tree(const char *from, const char *to)
+{
+	copy_entry(from, to, mine(0));
 }
 
 static void compare_files(const char *a, const char *b)
@@ -321,11 +377,11 @@ static void compare_files(const char *a, const char *b)
 	}
 	close(fa);
 	close(fb);
-	n_files++;
-	n_bytes += at;
+	tally->files++;
+	tally->bytes += at;
 }
 
-static void compare_trees(const char *a, const char *b)
+static void compare_entries(const char *a, const char *b, bool ours)
 {
 	struct stat sa, sb;
 
@@ -334,6 +390,7 @@ static void compare_trees(const char *a, const char *b)
 	if ((sa.st_mode & S_IFMT) != (sb.st_mode & S_IFMT))
 		fail("%s and %s are of different kinds", a, b);
 	if (S_ISDIR(sa.st_mode)) {
+		bool inside = mine(directories++);
 		size_t na, nb;
 		char **la = list(a, &na), **lb = list(b, &nb);
 
@@ -345,7 +402,7 @@ static void compare_trees(const char *a, const char *b)
 				     i < na ? la[i] : lb[i]);
 			pa = join(a, la[i]);
 			pb = join(b, lb[i]);
-			compare_trees(pa, pb);
+			compare_entries(pa, pb, inside);
 			free(pa);
 			free(pb);
 			free(la[i]);
@@ -353,6 +410,8 @@ static void compare_trees(const char *a, const char *b)
 		}
 		free(la);
 		free(lb);
+	} else if (!ours) {
+		return;
 	} else if (S_ISLNK(sa.st_mode)) {
 		char ta[4096], tb[4096];
 		ssize_t n = readlink(a, ta, sizeof(ta)), m = readlink(b, tb, sizeof(tb));
@@ -365,6 +424,11 @@ static void compare_trees(const char *a, const char *b)
 			     (long long)sb.st_size);
 		compare_files(a, b);
 	}
+}
+
+static void compare_trees(const char *a, const char *b)
+{
+	compare_entries(a, b, mine(0));
 }
 
 /* Names and directories */
@@ -787,13 +851,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(op, "check")) {
 		do_check(first, strtoull(OPERAND, NULL, 0));
 	} else if (!strcmp(op, "copy")) {
-		copy_tree(first, OPERAND);
-		printf("copy files=%llu bytes=%llu\n", (unsigned long long)n_files,
-		       (unsigned long long)n_bytes);
+		print_in_parallel("copy", copy_tree, first, OPERAND, argc > 4 ? atoi(argv[4]) : 1);
 	} else if (!strcmp(op, "compare")) {
-		compare_trees(first, OPERAND);
-		printf("compare files=%llu bytes=%llu\n", (unsigned long long)n_files,
-		       (unsigned long long)n_bytes);
+		print_in_parallel("compare", compare_trees, first, OPERAND,
+				  argc > 4 ? atoi(argv[4]) : 1);
 	} else if (!strcmp(op, "names")) {
 		do_names(first);
 	} else if (!strcmp(op, "dirmake")) {

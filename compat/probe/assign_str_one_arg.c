@@ -12,7 +12,7 @@
 #undef __get_str
 #define __get_str(field) field
 #undef __get_dynamic_array_len
-#define __get_dynamic_array_len(field) 1
+#define __get_dynamic_array_len(field) ((int)sizeof(#field))
 
 struct probe_offsets {
 	const char *text_ptr_;

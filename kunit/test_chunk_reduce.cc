@@ -131,9 +131,8 @@ void expect_sound(const CallShape &call, const Limits &limits, const Thresholds 
 		break;
 	}
 	EXPECT_EQ(plan.position_zero_shape(call).length(),
-		  plan.send_mode == SendMode::position_zero_read ?
-			  pages_at + send.tail_length - pad :
-			  end);
+		  plan.send_mode == SendMode::position_zero_read ? pages_at + send.tail_length - pad :
+								   end);
 	if (plan.read_chunk.empty()) {
 		EXPECT_EQ(plan.read_position, 0);
 	} else {
@@ -199,8 +198,7 @@ u32 segments(const BufferShape &s, u64 from, u64 length, const Limits &limits)
 }
 
 /** The mode that the table in reduce.hh asks for, worked out from the lengths alone. */
-ReceiveMode wanted_receive(const CallShape &call, const Limits &limits,
-			   const Thresholds &thresholds)
+ReceiveMode wanted_receive(const CallShape &call, const Limits &limits, const Thresholds &thresholds)
 {
 	const BufferShape &r = call.receive;
 
@@ -527,6 +525,28 @@ RPCORDMA_TEST(chunk_reduce, pad)
 	}
 }
 
+/* The rest of a call beside its Read chunk: the tail starts behind the pad, in memory too. */
+RPCORDMA_TEST(chunk_reduce, pad_moves_tail)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+	Limits limits;
+	CallShape call;
+
+	limits.combine_chunks = true;
+	call.send = shape(8000, 8193, 3 + 16);
+	call.send.head_address = 0x202000 - 8000;
+	call.send.tail_address = 0x300000 - 3;
+	call.send_ddp = true;
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	ASSERT_EQ(plan.send_mode, SendMode::position_zero_read);
+	EXPECT_EQ(plan.position_zero_shape(call).tail_address, 0x300000);
+	EXPECT_EQ(plan.position_zero_shape(call).tail_length, 16);
+	/* Head and tail meet at page boundaries, so they are one segment. */
+	EXPECT_EQ(plan.position_zero.size(), 1);
+	expect_sound(call, limits, thresholds, plan);
+}
+
 /* 3.4.5: a Position is a multiple of four, and zero means a long call. */
 RPCORDMA_TEST(chunk_reduce, position)
 {
@@ -742,8 +762,7 @@ RPCORDMA_TEST(chunk_reduce, families)
 {
 	static constexpr u32 heads[] = {0, 4, 99, 300, 1008, 4076},
 			     pages[] = {0, 1, 900, 4096, 8195, 70000}, tails[] = {0, 3, 20, 4000};
-	static constexpr Thresholds all[] = {
-		{1024, 1024}, {4096, 1024}, {1024, 4096}, {8192, 8192}};
+	static constexpr Thresholds all[] = {{1024, 1024}, {4096, 1024}, {1024, 4096}, {8192, 8192}};
 	struct Device {
 		u32 mr_pages, max_send_sge, copy_limit;
 		bool gaps, combine;
@@ -805,5 +824,5 @@ RPCORDMA_TEST(chunk_reduce, families)
 
 RPCORDMA_SUITE(chunk_reduce, header_lengths, all_combinations, no_combination_by_default,
 	       security_forbids_placement, one_rkey, thresholds_are_exact, small_payload_is_inline,
-	       pad, position, copy_or_gather, combination_too_large, errors, max_payload_is_sent,
-	       families);
+	       pad, pad_moves_tail, position, copy_or_gather, combination_too_large, errors,
+	       max_payload_is_sent, families);

@@ -171,8 +171,7 @@ RPCORDMA_TEST(chunk_reply, all_inline)
 
 			TEST_NOTE("variant", variant);
 			TEST_NOTE("length", length);
-			set_plan(plan,
-				 variant ? ReceiveMode::write_chunk : ReceiveMode::inline_only,
+			set_plan(plan, variant ? ReceiveMode::write_chunk : ReceiveMode::inline_only,
 				 variant ? Span<const u32>(one) : Span<const u32>(), {});
 			if (variant == 2) {
 				facts.write_chunks = 1;
@@ -428,8 +427,8 @@ RPCORDMA_TEST(chunk_reply, short_tail)
 RPCORDMA_TEST(chunk_reply, hostile_lengths)
 {
 	static constexpr u32 segments[] = {8, 1, 24}; /* over the page data, or the first bytes */
-	static constexpr u32 values[] = {0,          1,          7,          8,         9,
-					 23,         24,         25,         33,        0x7fffffff,
+	static constexpr u32 values[] = {0,	     1,		 7,	     8,		9,
+					 23,	     24,	 25,	     33,	0x7fffffff,
 					 0x80000000, 0xfffffff8, 0xfffffffe, 0xffffffff};
 	Plan &plan = test_zeroed<Plan>();
 	const BufferShape receive = offered();
@@ -448,8 +447,8 @@ RPCORDMA_TEST(chunk_reply, hostile_lengths)
 			continue;
 		const u32 all[] = {a, b, c, 0};
 		const ExactCopy lengths(Bytes(reinterpret_cast<const u8 *>(all), 4 * count));
-		const Span<const u32> returned(
-			reinterpret_cast<const u32 *>(lengths.bytes().data()), count);
+		const Span<const u32> returned(reinterpret_cast<const u32 *>(lengths.bytes().data()),
+					       count);
 		ReplyFacts facts;
 		bool right = count == 3 && a <= 8 && b <= 1 && c <= 24 && (!b || a == 8) &&
 			     (!c || (a == 8 && b == 1));
@@ -517,16 +516,15 @@ RPCORDMA_TEST(chunk_reply, hostile_lists)
 		facts.inline_length = pick.of(inlines);
 		if (pick.done())
 			break;
-		const bool writes =
-			mode == ReceiveMode::write_chunk || mode == ReceiveMode::write_and_reply;
+		const bool writes = mode == ReceiveMode::write_chunk ||
+				    mode == ReceiveMode::write_and_reply;
 		const Span<const u32> replies = mode == ReceiveMode::reply_chunk     ? reply :
 						mode == ReceiveMode::write_and_reply ? rest :
 										       nothing;
 		set_plan(plan, mode, writes ? Span<const u32>(write) : nothing, replies);
 
-		const bool write_right =
-			!facts.write_chunks ||
-			(facts.write_chunks == 1 && writes && facts.write_lengths.size() == 1);
+		const bool write_right = !facts.write_chunks || (facts.write_chunks == 1 && writes &&
+								 facts.write_lengths.size() == 1);
 		const bool reply_right =
 			!facts.reply_chunk ||
 			(!replies.empty() && facts.reply_lengths.size() == replies.size());
@@ -561,8 +559,7 @@ RPCORDMA_TEST(chunk_reply, hostile_lists)
 RPCORDMA_TEST(chunk_reply, largest)
 {
 	Plan &plan = test_zeroed<Plan>();
-	static constexpr u32 write[] = {kMaxMessage - 101, 100},
-			     lengths[] = {kMaxMessage - 101, 98};
+	static constexpr u32 write[] = {kMaxMessage - 101, 100}, lengths[] = {kMaxMessage - 101, 98};
 	BufferShape receive;
 	ReplyFacts facts;
 

@@ -102,8 +102,8 @@ template <typename F> void for_each_small(F &&f)
 		if (pick.done())
 			break;
 		/* The last choice is where sunrpc has it: behind the head. */
-		shape.tail_address =
-			tail_at == 4 ? shape.head_address + shape.head_length : kTail + tail_at;
+		shape.tail_address = tail_at == 4 ? shape.head_address + shape.head_length :
+						    kTail + tail_at;
 		/* Where a part is empty, its place makes no difference. */
 		if ((!shape.page_length && shape.page_base) || (!shape.tail_length && tail_at))
 			continue;
@@ -115,14 +115,14 @@ template <typename F> void for_each_small(F &&f)
 class ShapeNotes {
 public:
 	ShapeNotes(const BufferShape &s, const Limits &l)
-	    : head_at_("head address", test::shown(s.head_address)),
-	      head_("head length", test::shown(s.head_length)),
-	      base_("page base", test::shown(s.page_base)),
-	      pages_("page length", test::shown(s.page_length)),
-	      tail_at_("tail address", test::shown(s.tail_address)),
-	      tail_("tail length", test::shown(s.tail_length)),
-	      depth_("pages of a region", test::shown(l.mr_pages)),
-	      gaps_("gaps", test::shown(l.sg_gaps))
+		: head_at_("head address", test::shown(s.head_address)),
+		  head_("head length", test::shown(s.head_length)),
+		  base_("page base", test::shown(s.page_base)),
+		  pages_("page length", test::shown(s.page_length)),
+		  tail_at_("tail address", test::shown(s.tail_address)),
+		  tail_("tail length", test::shown(s.tail_length)),
+		  depth_("pages of a region", test::shown(l.mr_pages)),
+		  gaps_("gaps", test::shown(l.sg_gaps))
 	{
 	}
 
@@ -213,8 +213,8 @@ RPCORDMA_TEST(chunk_segments, pieces)
 			u64 behind =
 				~0ull; /* the address behind the last piece, when that was a kvec */
 
-			const bool finished = for_each_piece(
-				shape, {from, to - from}, 4, [&](const Piece &piece) {
+			const bool finished =
+				for_each_piece(shape, {from, to - from}, 4, [&](const Piece &piece) {
 					const u64 base =
 						piece.part == Part::head ? shape.head_address :
 						piece.part == Part::tail ? shape.tail_address :
@@ -271,8 +271,7 @@ RPCORDMA_TEST(chunk_segments, bad_ranges)
 	EXPECT_ERROR(layout_segments(shape, {4216, 1}, limits, list), Error::invalid);
 	EXPECT_ERROR(layout_segments(shape, {4217, 0}, limits, list), Error::invalid);
 	EXPECT_ERROR(layout_segments(shape, {1, 0xffffffff}, limits, list), Error::invalid);
-	EXPECT_ERROR(layout_segments(shape, {0xffffffff, 0xffffffff}, limits, list),
-		     Error::invalid);
+	EXPECT_ERROR(layout_segments(shape, {0xffffffff, 0xffffffff}, limits, list), Error::invalid);
 }
 
 /* Exactly max_segments fit, one more does not. */
@@ -442,9 +441,9 @@ RPCORDMA_TEST(chunk_segments, max_payload)
 		shape.tail_address = 0x300000 + page - 1;
 		shape.page_base = page - 1;
 		shape.page_length = payload + page;
-		EXPECT_ERROR(
-			layout_segments(shape, {0, static_cast<u32>(shape.length())}, limits, list),
-			Error::message_size);
+		EXPECT_ERROR(layout_segments(shape, {0, static_cast<u32>(shape.length())}, limits,
+					     list),
+			     Error::message_size);
 	}
 	EXPECT_GT(below, 100);
 	EXPECT_GT(full, 100);

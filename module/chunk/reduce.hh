@@ -74,16 +74,16 @@ enum class SendMode : u8 {
 
 /** How the bytes of the call that are inline get behind the transport header. */
 enum class InlineMethod : u8 {
-	none,     /* there are none (RDMA_NOMSG) */
-	copied,   /* copy the ranges, in order, behind the header in the send buffer: one SGE */
+	none,	  /* there are none (RDMA_NOMSG) */
+	copied,	  /* copy the ranges, in order, behind the header in the send buffer: one SGE */
 	gathered, /* one SGE for the header, then one for each range */
 };
 
 /** How the reply may come back. A responder may answer inline whatever was offered, if it fits. */
 enum class ReceiveMode : u8 {
-	inline_only,     /* no Write list, no Reply chunk */
-	write_chunk,     /* page data by Write chunk, the rest inline */
-	reply_chunk,     /* all by Reply chunk */
+	inline_only,	 /* no Write list, no Reply chunk */
+	write_chunk,	 /* page data by Write chunk, the rest inline */
+	reply_chunk,	 /* all by Reply chunk */
 	write_and_reply, /* page data by Write chunk, the rest inline or by Reply chunk */
 };
 

@@ -13,7 +13,10 @@ namespace {
 class Cutter {
 public:
 	Cutter(u32 start, const Limits &limits, SegmentList &out)
-	    : limits_(limits), out_(out), start_(start), end_(start)
+		: limits_(limits),
+		  out_(out),
+		  start_(start),
+		  end_(start)
 	{
 	}
 
@@ -67,7 +70,7 @@ private:
 	SegmentList &out_;
 	u32 start_; /* the open segment is [start_, end_) of the buffer */
 	u32 end_;
-	u64 pages_ = 0;       /* that it touches */
+	u64 pages_ = 0;	      /* that it touches */
 	u64 end_in_page_ = 0; /* where in a page it ends */
 };
 

@@ -18,8 +18,8 @@ SHELL := /bin/bash
 
 # One folder for each kernel and compiler: two builds never share a product.
 out = build/$(if $(KDIR),$(subst /,_,$(patsubst /%,%,$(abspath $(KDIR)))),$(KVER))-$(notdir $(KCXX))
-kdir = $(if $(KDIR),$(KDIR),$$(scripts/kernels headers $(KVER)))
-build = scripts/build-module . "$(kdir)" $(out) KCXX=$(KCXX) $(if $(V),V=$(V))
+build = kdir=$(if $(KDIR),$(KDIR),$$(scripts/kernels headers $(KVER))) && \
+	scripts/build-module . "$$kdir" $(out) KCXX=$(KCXX) $(if $(V),V=$(V))
 
 .PHONY: help
 help: ## this list

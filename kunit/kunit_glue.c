@@ -22,7 +22,7 @@
 
 static char *filter = "*";
 module_param(filter, charp, 0444);
-MODULE_PARM_DESC(filter, "run only the suites whose name matches this glob (default *)");
+MODULE_PARM_DESC(filter, "run only the cases whose SUITE.NAME matches this glob (default *)");
 
 struct our_suite {
 	struct kunit_suite suite;
@@ -139,10 +139,20 @@ static void free_suites(void)
 	kfree(selected);
 }
 
+/* The filter sees SUITE.NAME, as GoogleTest's does on the host. */
+static bool __init wanted(unsigned int suite, unsigned int index)
+{
+	char name[256];
+
+	snprintf(name, sizeof(name), "%s.%s", rpcordma_test_suite_name(suite),
+		 rpcordma_test_case_name(suite, index));
+	return glob_match(filter, name);
+}
+
 static int __init make_suite(unsigned int number)
 {
 	struct our_suite *ours = &all_suites[number];
-	unsigned int i, n = rpcordma_test_case_count(number);
+	unsigned int i, chosen = 0, n = rpcordma_test_case_count(number);
 
 	ours->number = number;
 	ours->suite.suite_init = enter_suite;
@@ -154,11 +164,16 @@ static int __init make_suite(unsigned int number)
 	if (!ours->suite.test_cases)
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {
-		ours->suite.test_cases[i].run_case = run_case;
-		ours->suite.test_cases[i].name = rpcordma_test_case_name(number, i);
-		ours->suite.test_cases[i].module_name = KBUILD_MODNAME;
+		struct kunit_case *c = &ours->suite.test_cases[chosen];
+
+		if (!wanted(number, i))
+			continue;
+		c->run_case = run_case;
+		c->name = rpcordma_test_case_name(number, i);
+		c->module_name = KBUILD_MODNAME;
+		chosen++;
 	}
-	if (glob_match(filter, ours->suite.name))
+	if (chosen)
 		selected[selected_count++] = &ours->suite;
 	return 0;
 }
@@ -179,7 +194,7 @@ static int __init rpcordma_kunit_init(void)
 	}
 	rc = -ENOENT;
 	if (!selected_count) {
-		pr_err("no suite matches '%s'\n", filter);
+		pr_err("no test matches '%s'\n", filter);
 		goto failed;
 	}
 	rc = __kunit_test_suites_init(selected, selected_count);

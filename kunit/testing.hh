@@ -29,6 +29,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "kunit/port.h"
 #include "module/base/result.hh"
@@ -63,7 +64,7 @@ template <typename T> [[nodiscard]] rpcordma_test_value shown(T v);
 template <typename T, typename = void> struct HasGet : std::false_type {
 };
 template <typename T>
-struct HasGet<T, std::void_t<decltype(static_cast<const T *>(nullptr)->get())>> : std::true_type {
+struct HasGet<T, std::void_t<decltype(std::declval<const T &>().get())>> : std::true_type {
 };
 
 template <typename T> rpcordma_test_value shown(T v)

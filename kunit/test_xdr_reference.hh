@@ -79,6 +79,16 @@ inline void set_word(MutableBytes message, u32 i, u32 word)
 		message[i * 4 + k] = u8(word >> (24 - 8 * k));
 }
 
+/** The bytes of a list of words, on the heap to the byte. */
+template <usize N> [[nodiscard]] MutableBytes wire(const u32 (&words)[N])
+{
+	MutableBytes bytes = test_alloc(N * 4);
+
+	for (u32 i = 0; i < N; i++)
+		set_word(bytes, i, words[i]);
+	return bytes;
+}
+
 /** Write @m; returns the length. */
 [[nodiscard]] inline u32 write(const Model &m, MutableBytes room)
 {

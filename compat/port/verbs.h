@@ -44,7 +44,7 @@ void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind);
 /* ib_verbs' values, asserted in layout.c */
 enum {
 	RPCORDMA_WR_SEND = 2,
-	RPCORDMA_WR_LOCAL_INV = 10,
+	RPCORDMA_WR_LOCAL_INV = 7,
 	RPCORDMA_WR_REG_MR = 32,
 
 	RPCORDMA_SEND_SIGNALED = 2,
@@ -234,7 +234,7 @@ void rpcordma_region_destroy(struct rpcordma_region *region);
  * key, with the upper half of the address set to @tag. Fills in @wr's mr, key and access, and @mapping.
  * The buffer's content must not be touched by the CPU until rpcordma_region_unmap().
  * @writable  the peer may write, else it may read
- * Errors: EIO. Any context that may not sleep too.
+ * Errors: ENOMEM, no room for the mapping now; EIO, it can never be mapped. Any context that may not sleep too.
  */
 int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xdr_buf *buf,
 			rpcordma_u32 offset, rpcordma_u32 length, rpcordma_bool writable,
@@ -243,7 +243,7 @@ int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xd
 /**
  * Put scratch memory behind the key, the address and the length that the region had when it was mapped last;
  * it must be invalidated and unmapped. What the peer writes there is lost. Fills in @wr anew.
- * Errors: EIO. Any context that may not sleep too.
+ * Errors: ENOMEM, EIO. Any context that may not sleep too.
  */
 int rpcordma_region_map_scratch(struct rpcordma_region *region, struct rpcordma_reg_wr *wr);
 /** Undo the DMA mapping, if there is one. The peer must be unable to reach the memory. Any context. */

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The client's backchannel (RFC 8167): backward calls are handed to the callback service, as requests
+ * that it answers. The operations that sunrpc calls, and what the core calls. Which buffers carry what is the
+ * core's business.
+ */
+
+#include <linux/atomic.h>
+#include <linux/bitops.h>
+#include <linux/string.h>
+#include <linux/sunrpc/svc.h>
+#include <linux/sunrpc/xdr.h>
+#include <linux/sunrpc/xprt.h>
+
+#include "compat/linux/transport.h"
+#include "compat/port/port.h"
+
+#ifdef CONFIG_SUNRPC_BACKCHANNEL
+
+int rpcordma_bc_setup(struct rpc_xprt *xprt, unsigned int requests)
+{
+	return rpcordma_core_bc_setup(to_client(xprt), requests);
+}
+
+size_t rpcordma_bc_maxpayload(struct rpc_xprt *xprt)
+{
+	return rpcordma_core_bc_max_payload(to_client(xprt));
+}
+
+unsigned int rpcordma_bc_num_slots(struct rpc_xprt *xprt)
+{
+	return rpcordma_core_bc_slots(to_client(xprt));
+}
+
+void rpcordma_bc_free_rqst(struct rpc_rqst *rqst)
+{
+	rpcordma_core_bc_free(to_client(rqst->rq_xprt), to_call(rqst));
+}
+
+void rpcordma_bc_destroy(struct rpc_xprt *xprt, unsigned int requests)
+{
+	rpcordma_core_bc_destroy(to_client(xprt));
+}
+
+rpcordma_bool rpcordma_xprt_has_bc_service(struct rpc_xprt *xprt)
+{
+	return READ_ONCE(xprt->bc_serv);
+}
+
+void rpcordma_bc_rqst_init(struct rpc_rqst *rqst, struct rpc_xprt *xprt, void *reply_buffer,
+			   rpcordma_u32 reply_size)
+{
+	rqst->rq_xprt = xprt;
+	/* Tells sunrpc to give it back by way of bc_free_rqst(). */
+	__set_bit(RPC_BC_PA_IN_USE, &rqst->rq_bc_pa_state);
+	xdr_buf_init(&rqst->rq_snd_buf, reply_buffer, reply_size);
+}
+
+static void enqueue(struct svc_serv *serv, struct rpc_rqst *rqst)
+{
+#ifdef HAVE_BC_LIST_LWQ
+	lwq_enqueue(&rqst->rq_bc_list, &serv->sv_cb_list);
+#else
+	spin_lock(&serv->sv_cb_lock);
+	list_add_tail(&rqst->rq_bc_list, &serv->sv_cb_list);
+	spin_unlock(&serv->sv_cb_lock);
+#endif
+#ifdef HAVE_SVC_POOL_WAKE_IDLE_THREAD
+	svc_pool_wake_idle_thread(&serv->sv_pools[0]);
+#else
+	wake_up(&serv->sv_cb_waitq);
+#endif
+}
+
+rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, void *message,
+				      rpcordma_u32 length)
+{
+	struct rpc_xprt *xprt = rqst->rq_xprt;
+	struct svc_serv *serv = READ_ONCE(xprt->bc_serv);
+
+	if (!serv || !xprt_get(xprt))
+		return false;
+	rqst->rq_xid = cpu_to_be32(xid);
+	rqst->rq_reply_bytes_recvd = 0;
+	rqst->rq_bytes_sent = 0;
+	rqst->rq_private_buf.len = length;
+	xdr_buf_init(&rqst->rq_rcv_buf, message, length);
+	rqst->rq_rcv_buf.len = length;
+	/* The service takes one off when it has handled the call. */
+	atomic_inc(&xprt->bc_slot_count);
+	enqueue(serv, rqst);
+	return true;
+}
+
+#else /* nobody can answer */
+
+rpcordma_bool rpcordma_xprt_has_bc_service(struct rpc_xprt *xprt)
+{
+	return false;
+}
+
+void rpcordma_bc_rqst_init(struct rpc_rqst *rqst, struct rpc_xprt *xprt, void *reply_buffer,
+			   rpcordma_u32 reply_size)
+{
+	rqst->rq_xprt = xprt;
+	xdr_buf_init(&rqst->rq_snd_buf, reply_buffer, reply_size);
+}
+
+rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, void *message,
+				      rpcordma_u32 length)
+{
+	return false;
+}
+
+#endif
+
+void rpcordma_bc_rqst_done(struct rpc_xprt *xprt)
+{
+	xprt_put(xprt);
+}

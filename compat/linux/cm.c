@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Endpoints, as far as the connection manager is concerned: resolve, connect, disconnect, and the events
+ * that come meanwhile and afterwards. Queue pairs and what is posted to them are in verbs.c.
+ *
+ * The event handler runs under a mutex of the rdma_cm_id, one event at a time. It never sleeps, never
+ * destroys anything and always returns 0; it ends the step that somebody waits for, or tells the core. So
+ * rdma_destroy_id(), which takes that mutex, waits for a handler under way and fences later ones, and
+ * the only thread that destroys is the one in rpcordma_endpoint_destroy().
+ *
+ * Device removal. The in-tree transport moved from the rdma_cm's DEVICE_REMOVAL event to an ib_client of
+ * its own, for these reasons:
+ *
+ *   - its handler destroyed the rdma_cm_id by its return value, which some other thread might be using;
+ *   - its endpoint was freed by whoever dropped a reference last, maybe long after the rdma_cm had let
+ *     go of the device, with protection domain and queues still there;
+ *   - a removal during address or route resolution was noticed only when the wait ran into its limit.
+ *
+ * None of this holds here, so the event is enough, and one place less can race. The rdma_cm delivers
+ * it to every identifier bound to the device, in every state but being destroyed, and does not let the
+ * device go before rdma_destroy_id() has returned for each. rpcordma_endpoint_destroy() calls that last, after
+ * queue pair, completion queues and protection domain are gone. An identifier that is not yet bound to the
+ * device has nothing of it. The event ends a step under way at once, and steps begun later fail at once.
+ */
+
+#define pr_fmt(fmt) "rpcordma: " fmt
+
+#include <linux/errno.h>
+#include <linux/jiffies.h>
+#include <linux/minmax.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/sunrpc/xprt.h>
+#include <rdma/ib_cm.h>
+#include <rdma/rdma_cm.h>
+
+#include "compat/linux/endpoint.h"
+#include "compat/linux/transport.h"
+#include "compat/port/port.h"
+
+/* A result that no step has. */
+#define STEP_PENDING 1
+
+/* The rdma_cm keeps the limit itself; this much later we stop believing that it does. */
+#define STEP_GRACE_MS 1000
+
+/* Returns 0, or -ENODEV when it is of no use to start. */
+static int begin_step(struct rpcordma_endpoint *ep)
+{
+	int rc = 0;
+
+	spin_lock(&ep->lock);
+	if (ep->removed) {
+		rc = -ENODEV;
+	} else {
+		ep->result = STEP_PENDING;
+		reinit_completion(&ep->ended);
+	}
+	spin_unlock(&ep->lock);
+	return rc;
+}
+
+/* The handler's side. Returns false when nobody waits for a step's end (any more). */
+static bool end_step(struct rpcordma_endpoint *ep, int result)
+{
+	bool pending;
+
+	spin_lock(&ep->lock);
+	pending = ep->result == STEP_PENDING;
+	if (pending) {
+		ep->result = result;
+		complete(&ep->ended);
+	}
+	spin_unlock(&ep->lock);
+	return pending;
+}
+
+/* The waiter's side: the step's result, at most @limit_ms from now. */
+static int await_step(struct rpcordma_endpoint *ep, u32 limit_ms)
+{
+	int result;
+
+	wait_for_completion_timeout(&ep->ended, msecs_to_jiffies(limit_ms) + 1);
+	spin_lock(&ep->lock);
+	/* Whatever comes from here on is too late: nobody waits, and nothing is established. */
+	if (ep->result == STEP_PENDING)
+		ep->result = -ETIMEDOUT;
+	result = ep->result;
+	spin_unlock(&ep->lock);
+	return result;
+}
+
+/* A step that could not even be started. */
+static int failed_step(struct rpcordma_endpoint *ep, int error)
+{
+	spin_lock(&ep->lock);
+	if (ep->removed)
+		error = -ENODEV;
+	ep->result = error;
+	spin_unlock(&ep->lock);
+	return error;
+}
+
+/* What the port promises of address resolution; sunrpc fails a task for good on an errno it does not know. */
+static int address_error(const struct rpcordma_endpoint *ep, int status)
+{
+	switch (status) {
+	case -ENOMEM:
+	case -ENETUNREACH:
+	case -EHOSTUNREACH:
+		return status;
+	case -ETIMEDOUT:
+		/* Neighbour discovery had no answer. */
+		return -EHOSTUNREACH;
+	default:
+		rpcordma_log_value(ep->xprt, RPCORDMA_LOG_ERROR,
+				   "no RDMA device leads to this address (`rdma link` lists what there is)",
+				   status);
+		return -EPROTO;
+	}
+}
+
+static int reject_error(const struct rdma_cm_id *id, int status)
+{
+	/* The peer remembers an older connection between the same queue pairs: try again. */
+	if (rdma_protocol_ib(id->device, id->port_num) || rdma_protocol_roce(id->device, id->port_num))
+		if (status == IB_CM_REJ_STALE_CONN)
+			return -ENOTCONN;
+	return -ECONNREFUSED;
+}
+
+static void handle_established(struct rpcordma_endpoint *ep, const struct rdma_conn_param *param)
+{
+	spin_lock(&ep->lock);
+	if (ep->result == STEP_PENDING) {
+		if (param->private_data) {
+			ep->private_data_length =
+				min_t(u32, param->private_data_len, sizeof(ep->private_data));
+			memcpy(ep->private_data, param->private_data, ep->private_data_length);
+		}
+		ep->established = true;
+		ep->result = 0;
+		complete(&ep->ended);
+	}
+	spin_unlock(&ep->lock);
+}
+
+/* Something happened to the connection: to the one being made, or to the one there is. */
+static void handle_loss(struct rpcordma_endpoint *ep, int result, enum rpcordma_endpoint_event event)
+{
+	bool established;
+
+	spin_lock(&ep->lock);
+	established = ep->established;
+	spin_unlock(&ep->lock);
+	if (established)
+		rpcordma_core_endpoint_event(ep->context, event);
+	else
+		end_step(ep, result);
+}
+
+static int handle_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct rpcordma_endpoint *ep = id->context;
+
+	if (READ_ONCE(rpcordma_trace_enabled) & RPCORDMA_TRACE_CONNECTION)
+		rpcordma_trace_connection(ep->xprt, rdma_event_msg(event->event), event->status);
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		end_step(ep, 0);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		end_step(ep, address_error(ep, event->status));
+		break;
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		end_step(ep, -ENETUNREACH);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		handle_established(ep, &event->param.conn);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		handle_loss(ep, reject_error(id, event->status), RPCORDMA_EVENT_DISCONNECTED);
+		break;
+	case RDMA_CM_EVENT_UNREACHABLE:
+		handle_loss(ep, -ENETUNREACH, RPCORDMA_EVENT_DISCONNECTED);
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_DISCONNECTED:
+		handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_DISCONNECTED);
+		break;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_ADDRESS_CHANGE);
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		spin_lock(&ep->lock);
+		ep->removed = true;
+		spin_unlock(&ep->lock);
+		handle_loss(ep, -ENODEV, RPCORDMA_EVENT_DEVICE_REMOVAL);
+		break;
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+	default:
+		break;
+	}
+	return 0;
+}
+
+static void fatal_worker(struct work_struct *work)
+{
+	struct rpcordma_endpoint *ep = container_of(work, struct rpcordma_endpoint, fatal);
+	bool established;
+
+	spin_lock(&ep->lock);
+	established = ep->established;
+	spin_unlock(&ep->lock);
+	if (established)
+		rpcordma_core_endpoint_event(ep->context, RPCORDMA_EVENT_QP_FATAL);
+}
+
+struct rpcordma_endpoint *rpcordma_endpoint_create(struct rpc_xprt *xprt, void *context, int *error)
+{
+	struct rpcordma_endpoint *ep = rpcordma_alloc(sizeof(*ep), RPCORDMA_ALLOC_NOIO);
+
+	if (!ep) {
+		*error = -ENOMEM;
+		return NULL;
+	}
+	ep->xprt = xprt;
+	ep->context = context;
+	spin_lock_init(&ep->lock);
+	init_completion(&ep->ended);
+	INIT_WORK(&ep->fatal, fatal_worker);
+	ep->id = rdma_create_id(xprt->xprt_net, handle_event, ep, RDMA_PS_TCP, IB_QPT_RC);
+	if (IS_ERR(ep->id)) {
+		*error = PTR_ERR(ep->id);
+		rpcordma_free(ep);
+		return NULL;
+	}
+	return ep;
+}
+
+int rpcordma_endpoint_resolve(struct rpcordma_endpoint *ep, rpcordma_u32 limit_ms)
+{
+	int rc;
+
+	rc = begin_step(ep);
+	if (rc)
+		return rc;
+	rc = rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&ep->xprt->addr, limit_ms);
+	if (rc)
+		return failed_step(ep, address_error(ep, rc));
+	rc = await_step(ep, limit_ms + STEP_GRACE_MS);
+	if (rc)
+		return rc;
+
+	rc = begin_step(ep);
+	if (rc)
+		return rc;
+	rc = rdma_resolve_route(ep->id, limit_ms);
+	if (rc)
+		return failed_step(ep, rc == -ENOMEM ? rc : -ENETUNREACH);
+	return await_step(ep, limit_ms + STEP_GRACE_MS);
+}
+
+int rpcordma_endpoint_connect(struct rpcordma_endpoint *ep,
+			      const struct rpcordma_connect_parameters *parameters,
+			      rpcordma_u32 limit_ms)
+{
+	struct rdma_conn_param param = {
+		.private_data = parameters->private_data,
+		.private_data_len = parameters->private_data_length,
+		.responder_resources = parameters->responder_resources,
+		.initiator_depth = parameters->initiator_depth,
+		.retry_count = parameters->retry_count,
+		.rnr_retry_count = parameters->rnr_retry_count,
+	};
+	int rc;
+
+	rc = begin_step(ep);
+	if (rc)
+		return rc;
+	rc = rdma_connect(ep->id, &param);
+	if (rc)
+		return failed_step(ep, rc == -ENOMEM ? rc : -ENOTCONN);
+	return await_step(ep, limit_ms);
+}
+
+const void *rpcordma_endpoint_private_data(const struct rpcordma_endpoint *ep, rpcordma_u32 *length)
+{
+	*length = ep->private_data_length;
+	return ep->private_data;
+}
+
+void rpcordma_endpoint_disconnect(struct rpcordma_endpoint *ep)
+{
+	/* Its error says that there was nothing to disconnect. */
+	rdma_disconnect(ep->id);
+}
+
+void rpcordma_endpoint_destroy(struct rpcordma_endpoint *ep)
+{
+	/*
+	 * The identifier goes last: it holds the device. Without a queue pair the rdma_cm's own handling
+	 * of late connection messages finds nothing to do.
+	 */
+	rpcordma_endpoint_destroy_qp(ep);
+	cancel_work_sync(&ep->fatal);
+	rdma_destroy_id(ep->id);
+	rpcordma_free(ep);
+}

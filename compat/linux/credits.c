@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the core asks of a transport: its congestion window, its state, its wake-ups. sunrpc's congestion
+ * window counts the calls that may be outstanding, in units of RPC_CWNDSCALE: it is where credits live.
+ * Requests are in request.c.
+ *
+ * Lock: the transport's transport_lock guards window, count and who is woken.
+ */
+
+#include <linux/jiffies.h>
+#include <linux/minmax.h>
+#include <linux/spinlock.h>
+#include <linux/sunrpc/xprt.h>
+#include <linux/workqueue.h>
+
+#include "compat/linux/transport.h"
+#include "compat/port/port.h"
+
+#define CONNECT_LIMIT_LEAST_MS 1000
+#define CONNECT_LIMIT_MOST_MS 60000
+
+/* @rqst gives its credit back, and the next sender is woken; transport_lock held. */
+static void put_credit_locked(struct rpc_rqst *rqst)
+{
+	/* All that is looked at is which request it is; the task that it was sent for may be long gone. */
+	struct rpc_task task = { .tk_rqstp = rqst };
+
+	rqst->rq_task = NULL;
+	xprt_release_rqst_cong(&task);
+}
+
+/*
+ * sunrpc looks for a sender to wake when a credit is given back, not when the window grows. So one that is in
+ * nobody's hands is given back.
+ */
+static void nudge_sender(struct rpcordma_transport *transport)
+{
+	transport->xprt.cong += RPC_CWNDSCALE;
+	transport->nudge.rq_cong = 1;
+	put_credit_locked(&transport->nudge);
+}
+
+void rpcordma_xprt_set_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
+{
+	const unsigned long window = (unsigned long)credits << RPC_CWNDSHIFT;
+	bool grew;
+
+	/* Most replies grant what the last one granted. */
+	if (READ_ONCE(xprt->cwnd) == window)
+		return;
+	spin_lock(&xprt->transport_lock);
+	grew = window > xprt->cwnd;
+	xprt->cwnd = window;
+	if (grew && test_bit(XPRT_CWND_WAIT, &xprt->state))
+		nudge_sender(to_transport(xprt));
+	spin_unlock(&xprt->transport_lock);
+}
+
+void rpcordma_xprt_reset_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
+{
+	spin_lock(&xprt->transport_lock);
+	xprt->cong = 0;
+	xprt->cwnd = (unsigned long)credits << RPC_CWNDSHIFT;
+	spin_unlock(&xprt->transport_lock);
+}
+
+void rpcordma_xprt_return_credit(struct rpc_xprt *xprt, struct rpc_rqst *rqst)
+{
+	spin_lock(&xprt->transport_lock);
+	/* The slot may have been given up by sunrpc, and have been zeroed since. */
+	rqst->rq_xprt = xprt;
+	put_credit_locked(rqst);
+	spin_unlock(&xprt->transport_lock);
+}
+
+void rpcordma_rqst_forget_credit(struct rpc_rqst *rqst)
+{
+	/* A slot that was never used has no transport, and no credit either. */
+	struct rpc_xprt *xprt = rqst->rq_xprt;
+
+	if (!xprt)
+		return;
+	spin_lock(&xprt->transport_lock);
+	rqst->rq_cong = 0;
+	spin_unlock(&xprt->transport_lock);
+}
+
+void rpcordma_xprt_conversed(struct rpc_xprt *xprt)
+{
+	if (xprt->reestablish_timeout)
+		xprt->reestablish_timeout = 0;
+}
+
+void rpcordma_xprt_count_bad_xid(struct rpc_xprt *xprt)
+{
+	spin_lock(&xprt->queue_lock);
+	xprt->stat.bad_xids++;
+	spin_unlock(&xprt->queue_lock);
+}
+
+void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt)
+{
+	xprt_force_disconnect(xprt);
+}
+
+void rpcordma_xprt_closed(struct rpc_xprt *xprt)
+{
+	xprt->reestablish_timeout = 0;
+	++xprt->connect_cookie;
+	xprt_disconnect_done(xprt);
+}
+
+void rpcordma_xprt_wait_for_space(struct rpc_xprt *xprt)
+{
+	xprt_wait_for_buffer_space(xprt);
+}
+
+void rpcordma_xprt_write_space(struct rpc_xprt *xprt)
+{
+	xprt_write_space(xprt);
+}
+
+rpcordma_bool rpcordma_xprt_wake_backlog(struct rpc_xprt *xprt, struct rpc_rqst *rqst)
+{
+	bool taken;
+
+	/*
+	 * The lock orders this with tasks that queue up because XPRT_CONGESTED is set: either they see it
+	 * cleared here, or they are found here.
+	 */
+	spin_lock(&xprt->reserve_lock);
+	taken = xprt_wake_up_backlog(xprt, rqst);
+	spin_unlock(&xprt->reserve_lock);
+	return taken;
+}
+
+void rpcordma_xprt_queue_refill(struct rpc_xprt *xprt)
+{
+	queue_work(rpcordma_workqueue, &to_transport(xprt)->refill);
+}
+
+void rpcordma_xprt_cancel_refill(struct rpc_xprt *xprt)
+{
+	cancel_work_sync(&to_transport(xprt)->refill);
+}
+
+rpcordma_u32 rpcordma_xprt_connect_limit_ms(struct rpc_xprt *xprt)
+{
+	return clamp_t(unsigned long, jiffies_to_msecs(READ_ONCE(xprt->connect_timeout)),
+		       CONNECT_LIMIT_LEAST_MS, CONNECT_LIMIT_MOST_MS);
+}
+
+void rpcordma_xprt_set_max_payload(struct rpc_xprt *xprt, rpcordma_u32 bytes)
+{
+	xprt->max_payload = bytes;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The port's locks, mutexes and events. C++ holds them by pointer, since their sizes depend on the
+ * kernel's configuration. Every class has a key of its own: with one initialiser for all, lockdep would
+ * take all for one class, and could neither see nor believe an order between them.
+ */
+
+#include <linux/completion.h>
+#include <linux/lockdep.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "compat/port/base.h"
+
+struct rpcordma_lock {
+	spinlock_t lock;
+};
+
+struct rpcordma_mutex {
+	struct mutex mutex;
+};
+
+struct rpcordma_event {
+	struct completion raised;
+};
+
+static struct lock_class_key lock_keys[RPCORDMA_LOCK_CLASSES];
+static const char *const lock_names[RPCORDMA_LOCK_CLASSES] = {
+	[RPCORDMA_LOCK_CLIENT] = "rpcordma_client",
+};
+
+static struct lock_class_key mutex_keys[RPCORDMA_MUTEX_CLASSES];
+static const char *const mutex_names[RPCORDMA_MUTEX_CLASSES] = {
+	[RPCORDMA_MUTEX_FENCE] = "rpcordma_fence",
+};
+
+struct rpcordma_lock *rpcordma_lock_create(enum rpcordma_lock_class which)
+{
+	struct rpcordma_lock *lock = kmalloc(sizeof(*lock), GFP_KERNEL);
+
+	if (lock) {
+		spin_lock_init(&lock->lock);
+		lockdep_set_class_and_name(&lock->lock, &lock_keys[which], lock_names[which]);
+	}
+	return lock;
+}
+
+void rpcordma_lock_destroy(struct rpcordma_lock *lock)
+{
+	kfree(lock);
+}
+
+void rpcordma_lock_acquire(struct rpcordma_lock *lock)
+	__acquires(&lock->lock)
+{
+	spin_lock(&lock->lock);
+}
+
+void rpcordma_lock_release(struct rpcordma_lock *lock)
+	__releases(&lock->lock)
+{
+	spin_unlock(&lock->lock);
+}
+
+struct rpcordma_mutex *rpcordma_mutex_create(enum rpcordma_mutex_class which)
+{
+	struct rpcordma_mutex *mutex = kmalloc(sizeof(*mutex), GFP_KERNEL);
+
+	if (mutex) {
+		mutex_init(&mutex->mutex);
+		lockdep_set_class_and_name(&mutex->mutex, &mutex_keys[which], mutex_names[which]);
+	}
+	return mutex;
+}
+
+void rpcordma_mutex_destroy(struct rpcordma_mutex *mutex)
+{
+	if (mutex)
+		mutex_destroy(&mutex->mutex);
+	kfree(mutex);
+}
+
+void rpcordma_mutex_lock(struct rpcordma_mutex *mutex)
+{
+	mutex_lock(&mutex->mutex);
+}
+
+void rpcordma_mutex_unlock(struct rpcordma_mutex *mutex)
+{
+	mutex_unlock(&mutex->mutex);
+}
+
+struct rpcordma_event *rpcordma_event_create(void)
+{
+	struct rpcordma_event *event = kmalloc(sizeof(*event), GFP_KERNEL);
+
+	if (event)
+		init_completion(&event->raised);
+	return event;
+}
+
+void rpcordma_event_destroy(struct rpcordma_event *event)
+{
+	kfree(event);
+}
+
+void rpcordma_event_reset(struct rpcordma_event *event)
+{
+	reinit_completion(&event->raised);
+}
+
+void rpcordma_event_raise(struct rpcordma_event *event)
+{
+	complete(&event->raised);
+}
+
+void rpcordma_event_raise_all(struct rpcordma_event *event)
+{
+	complete_all(&event->raised);
+}
+
+void rpcordma_event_wait(struct rpcordma_event *event)
+{
+	wait_for_completion(&event->raised);
+}

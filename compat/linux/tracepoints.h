@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The trace events of system rpcordma, one for each function of compat/port/trace.h. Kernel code reads this
+ * several times over, with its macros meaning something else each time; only trace.c includes it.
+ *
+ * While somebody listens to an event its bit is set in rpcordma_trace_enabled, by the hooks that the kernel calls
+ * before the first listener comes and after the last one has gone.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM rpcordma
+
+#if !defined(RPCORDMA_LINUX_TRACEPOINTS_H) || defined(TRACE_HEADER_MULTI_READ)
+#define RPCORDMA_LINUX_TRACEPOINTS_H
+
+#include <linux/in6.h>
+#include <linux/string.h>
+#include <linux/sunrpc/xprt.h>
+#include <linux/tracepoint.h>
+#include <linux/types.h>
+
+#ifndef RPCORDMA_TRACE_ONCE
+#define RPCORDMA_TRACE_ONCE
+
+#define RPCORDMA_TRACE_HOOKS(name)                                                                 \
+	int rpcordma_trace_##name##_on(void);                                                      \
+	void rpcordma_trace_##name##_off(void)
+
+RPCORDMA_TRACE_HOOKS(connection);
+RPCORDMA_TRACE_HOOKS(marshal);
+RPCORDMA_TRACE_HOOKS(post);
+RPCORDMA_TRACE_HOOKS(completion);
+RPCORDMA_TRACE_HOOKS(region);
+RPCORDMA_TRACE_HOOKS(credits);
+RPCORDMA_TRACE_HOOKS(reply);
+RPCORDMA_TRACE_HOOKS(error);
+
+/* The peer, by value: the event outlives the transport. */
+#define RPCORDMA_TRACE_PEER __array(unsigned char, peer, sizeof(struct sockaddr_in6))
+#define RPCORDMA_TRACE_SET_PEER(xprt)                                                              \
+	do {                                                                                       \
+		if (xprt)                                                                          \
+			memcpy(__entry->peer, &(xprt)->addr, sizeof(struct sockaddr_in6));         \
+		else                                                                               \
+			memset(__entry->peer, 0, sizeof(struct sockaddr_in6));                     \
+	} while (0)
+
+#ifdef HAVE_ASSIGN_STR_ONE_ARG
+#define RPCORDMA_TRACE_ASSIGN(field) __assign_str(field)
+#else
+#define RPCORDMA_TRACE_ASSIGN(field) __assign_str(field, field)
+#endif
+
+#endif /* RPCORDMA_TRACE_ONCE */
+
+/* clang-format off */
+
+TRACE_EVENT_FN(rpcordma_connection,
+	TP_PROTO(const struct rpc_xprt *xprt, const char *what, int value),
+	TP_ARGS(xprt, what, value),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(what, what)
+		__field(int, value)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_ASSIGN(what);
+		__entry->value = value;
+	),
+	TP_printk("peer=%pISpc %s: %d", __entry->peer, __get_str(what), __entry->value),
+	rpcordma_trace_connection_on, rpcordma_trace_connection_off
+);
+
+TRACE_EVENT_FN(rpcordma_marshal,
+	TP_PROTO(const struct rpc_xprt *xprt, u32 xid, u32 credits, u32 proc, u32 header_length,
+		 u32 inline_length, u32 send_mode, u32 receive_mode),
+	TP_ARGS(xprt, xid, credits, proc, header_length, inline_length, send_mode, receive_mode),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__field(u32, xid)
+		__field(u32, credits)
+		__field(u32, proc)
+		__field(u32, header_length)
+		__field(u32, inline_length)
+		__field(u32, send_mode)
+		__field(u32, receive_mode)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(xprt);
+		__entry->xid = xid;
+		__entry->credits = credits;
+		__entry->proc = proc;
+		__entry->header_length = header_length;
+		__entry->inline_length = inline_length;
+		__entry->send_mode = send_mode;
+		__entry->receive_mode = receive_mode;
+	),
+	TP_printk("peer=%pISpc xid=0x%08x credits=%u proc=%u header=%u inline=%u send_mode=%u receive_mode=%u",
+		  __entry->peer, __entry->xid, __entry->credits, __entry->proc,
+		  __entry->header_length, __entry->inline_length, __entry->send_mode,
+		  __entry->receive_mode),
+	rpcordma_trace_marshal_on, rpcordma_trace_marshal_off
+);
+
+TRACE_EVENT_FN(rpcordma_post,
+	TP_PROTO(const struct rpc_xprt *xprt, const char *what, u32 xid, u32 work_requests,
+		 bool signaled, int result),
+	TP_ARGS(xprt, what, xid, work_requests, signaled, result),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(what, what)
+		__field(u32, xid)
+		__field(u32, work_requests)
+		__field(bool, signaled)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_ASSIGN(what);
+		__entry->xid = xid;
+		__entry->work_requests = work_requests;
+		__entry->signaled = signaled;
+		__entry->result = result;
+	),
+	TP_printk("peer=%pISpc %s xid=0x%08x work_requests=%u signaled=%d result=%d",
+		  __entry->peer, __get_str(what), __entry->xid, __entry->work_requests,
+		  __entry->signaled, __entry->result),
+	rpcordma_trace_post_on, rpcordma_trace_post_off
+);
+
+TRACE_EVENT_FN(rpcordma_completion,
+	TP_PROTO(const struct rpc_xprt *xprt, const char *what, int status, u32 byte_len,
+		 u32 invalidated_rkey),
+	TP_ARGS(xprt, what, status, byte_len, invalidated_rkey),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(what, what)
+		__field(int, status)
+		__field(u32, byte_len)
+		__field(u32, invalidated_rkey)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_ASSIGN(what);
+		__entry->status = status;
+		__entry->byte_len = byte_len;
+		__entry->invalidated_rkey = invalidated_rkey;
+	),
+	TP_printk("peer=%pISpc %s status=%d bytes=%u invalidated=0x%08x", __entry->peer,
+		  __get_str(what), __entry->status, __entry->byte_len, __entry->invalidated_rkey),
+	rpcordma_trace_completion_on, rpcordma_trace_completion_off
+);
+
+TRACE_EVENT_FN(rpcordma_region,
+	TP_PROTO(const struct rpc_xprt *xprt, const char *what, u32 xid, u32 rkey, u32 length,
+		 u64 iova),
+	TP_ARGS(xprt, what, xid, rkey, length, iova),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(what, what)
+		__field(u32, xid)
+		__field(u32, rkey)
+		__field(u32, length)
+		__field(u64, iova)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_ASSIGN(what);
+		__entry->xid = xid;
+		__entry->rkey = rkey;
+		__entry->length = length;
+		__entry->iova = iova;
+	),
+	TP_printk("peer=%pISpc %s xid=0x%08x rkey=0x%08x length=%u iova=0x%016llx", __entry->peer,
+		  __get_str(what), __entry->xid, __entry->rkey, __entry->length, __entry->iova),
+	rpcordma_trace_region_on, rpcordma_trace_region_off
+);
+
+TRACE_EVENT_FN(rpcordma_credits,
+	TP_PROTO(const struct rpc_xprt *xprt, u32 from, u32 to),
+	TP_ARGS(xprt, from, to),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__field(u32, from)
+		__field(u32, to)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(xprt);
+		__entry->from = from;
+		__entry->to = to;
+	),
+	TP_printk("peer=%pISpc from=%u to=%u", __entry->peer, __entry->from, __entry->to),
+	rpcordma_trace_credits_on, rpcordma_trace_credits_off
+);
+
+TRACE_EVENT_FN(rpcordma_reply,
+	TP_PROTO(const struct rpc_xprt *xprt, const char *what, u32 xid, u32 credits, u32 proc,
+		 int result),
+	TP_ARGS(xprt, what, xid, credits, proc, result),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(what, what)
+		__field(u32, xid)
+		__field(u32, credits)
+		__field(u32, proc)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_ASSIGN(what);
+		__entry->xid = xid;
+		__entry->credits = credits;
+		__entry->proc = proc;
+		__entry->result = result;
+	),
+	TP_printk("peer=%pISpc %s xid=0x%08x credits=%u proc=%u result=%d", __entry->peer,
+		  __get_str(what), __entry->xid, __entry->credits, __entry->proc, __entry->result),
+	rpcordma_trace_reply_on, rpcordma_trace_reply_off
+);
+
+TRACE_EVENT_FN(rpcordma_error,
+	TP_PROTO(const struct rpc_xprt *xprt, const char *what, u32 xid, int value),
+	TP_ARGS(xprt, what, xid, value),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(what, what)
+		__field(u32, xid)
+		__field(int, value)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_ASSIGN(what);
+		__entry->xid = xid;
+		__entry->value = value;
+	),
+	TP_printk("peer=%pISpc %s xid=0x%08x value=%d", __entry->peer, __get_str(what),
+		  __entry->xid, __entry->value),
+	rpcordma_trace_error_on, rpcordma_trace_error_off
+);
+
+/* clang-format on */
+
+#endif
+
+/* Found from the top of the mirrored tree, which is on the include path. */
+#undef TRACE_INCLUDE_PATH
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_PATH compat/linux
+#define TRACE_INCLUDE_FILE tracepoints
+#include <trace/define_trace.h>

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of the Linux side share: the layout of a transport and of a request, and what init and
+ * exit of the module call. The port itself is in compat/port/.
+ */
+#ifndef RPCORDMA_LINUX_TRANSPORT_H
+#define RPCORDMA_LINUX_TRANSPORT_H
+
+#include <linux/kernel.h>
+#include <linux/list.h>
+#include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/xprt.h>
+#include <linux/workqueue.h>
+
+#include "compat/port/sunrpc.h"
+
+/* The core's halves begin on a cache line of their own. */
+#define RPCORDMA_CORE_ALIGN 64
+
+/** A client transport, up to the core's half, which follows. sunrpc frees it, by the pointer to xprt. */
+struct rpcordma_transport {
+	struct rpc_xprt xprt;
+	struct delayed_work connect;
+	struct work_struct refill;
+	struct rpc_timeout timeout; /* xprt->timeout, once set_connect_timeout() changed it */
+	struct list_head link; /* debugfs.c's list */
+	struct rpc_rqst nudge; /* see nudge_sender() in credits.c; transport_lock */
+};
+
+static inline struct rpcordma_transport *to_transport(struct rpc_xprt *xprt)
+{
+	return container_of(xprt, struct rpcordma_transport, xprt);
+}
+
+static inline struct rpcordma_client *to_client(struct rpc_xprt *xprt)
+{
+	return (struct rpcordma_client *)PTR_ALIGN((char *)(to_transport(xprt) + 1),
+						   RPCORDMA_CORE_ALIGN);
+}
+
+static inline struct rpcordma_call *to_call(struct rpc_rqst *rqst)
+{
+	return (struct rpcordma_call *)PTR_ALIGN((char *)(rqst + 1), RPCORDMA_CORE_ALIGN);
+}
+
+/** Connects, refills and what came in interrupt context; module.c. */
+extern struct workqueue_struct *rpcordma_workqueue;
+
+/** Where peers may write what nobody reads; module.c. */
+extern struct page *rpcordma_scratch_page;
+
+/* xprt.c */
+int rpcordma_xprt_register(void);
+void rpcordma_xprt_unregister(void);
+
+/* backchannel.c; the operations of struct rpc_xprt_ops */
+int rpcordma_bc_setup(struct rpc_xprt *xprt, unsigned int requests);
+size_t rpcordma_bc_maxpayload(struct rpc_xprt *xprt);
+unsigned int rpcordma_bc_num_slots(struct rpc_xprt *xprt);
+void rpcordma_bc_free_rqst(struct rpc_rqst *rqst);
+void rpcordma_bc_destroy(struct rpc_xprt *xprt, unsigned int requests);
+
+/* debugfs.c; process context */
+void rpcordma_debugfs_register(void);
+void rpcordma_debugfs_unregister(void);
+void rpcordma_debugfs_join(struct rpcordma_transport *transport);
+/** On return nobody uses the transport by way of debugfs. */
+void rpcordma_debugfs_leave(struct rpcordma_transport *transport);
+
+/* sysctl.c */
+int rpcordma_sysctl_register(void);
+void rpcordma_sysctl_unregister(void);
+
+#endif

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Queue pairs, work requests, completions, DMA and memory regions. How an endpoint gets connected is in
+ * cm.c. What is posted when, and what a completion means, is the core's business.
+ */
+
+#include <linux/dma-mapping.h>
+#include <linux/errno.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/sunrpc/xdr.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
+
+#include "compat/linux/endpoint.h"
+#include "compat/linux/transport.h"
+#include "compat/port/port.h"
+
+/* Each queue, and its completion queue, has room for the marker that ib_drain_*() posts. */
+#define DRAIN_WRS 1
+
+/* --- completions ------------------------------------------------------------------------------- */
+
+static struct rpcordma_completion translate(const struct ib_wc *wc)
+{
+	struct rpcordma_completion completion = { .status = wc->status };
+
+	/* The device fills in the rest only if all went well. */
+	if (likely(wc->status == IB_WC_SUCCESS)) {
+		completion.byte_len = wc->byte_len;
+		completion.flags = wc->wc_flags & IB_WC_WITH_INVALIDATE;
+		if (completion.flags)
+			completion.invalidated_rkey = wc->ex.invalidate_rkey;
+	}
+	return completion;
+}
+
+static void send_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	const struct rpcordma_completion completion = translate(wc);
+
+	rpcordma_core_send_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe, &completion);
+}
+
+static void receive_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	const struct rpcordma_completion completion = translate(wc);
+
+	rpcordma_core_receive_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe, &completion);
+}
+
+static void register_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	const struct rpcordma_completion completion = translate(wc);
+
+	rpcordma_core_register_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe, &completion);
+}
+
+static void invalidate_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	const struct rpcordma_completion completion = translate(wc);
+
+	rpcordma_core_invalidate_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe, &completion);
+}
+
+void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind)
+{
+	struct ib_cqe *entry = (struct ib_cqe *)cqe;
+
+	switch (kind) {
+	case RPCORDMA_CQE_SEND:
+		entry->done = send_done;
+		break;
+	case RPCORDMA_CQE_RECEIVE:
+		entry->done = receive_done;
+		break;
+	case RPCORDMA_CQE_REGISTER:
+		entry->done = register_done;
+		break;
+	case RPCORDMA_CQE_INVALIDATE:
+		entry->done = invalidate_done;
+		break;
+	}
+}
+
+/* --- device and queue pair --------------------------------------------------------------------- */
+
+static u32 region_page_size(const struct ib_device *device)
+{
+	return device->attrs.page_size_cap & PAGE_SIZE ? PAGE_SIZE : 4096;
+}
+
+void rpcordma_endpoint_device(const struct rpcordma_endpoint *ep, struct rpcordma_device *device)
+{
+	const struct ib_device *ib = ep->id->device;
+	const struct ib_device_attr *attrs = &ib->attrs;
+
+	memset(device, 0, sizeof(*device));
+	strscpy(device->name, dev_name(&ib->dev), sizeof(device->name));
+	device->fast_registration = (attrs->device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS) &&
+				    attrs->max_fast_reg_page_list_len > 0;
+	device->sg_gaps = attrs->kernel_cap_flags & IBK_SG_GAPS_REG;
+	device->max_fast_reg_pages = attrs->max_fast_reg_page_list_len;
+	device->max_send_sge = max(attrs->max_send_sge, 0);
+	device->max_qp_wr = max(attrs->max_qp_wr, 0);
+	device->max_cqe = max(attrs->max_cqe, 0);
+	device->max_qp_rd_atom = max(attrs->max_qp_rd_atom, 0);
+	device->page_size = PAGE_SIZE;
+	device->mr_page_size = region_page_size(ib);
+}
+
+/* The device's driver calls this in any context, also in interrupts. */
+static void handle_qp_event(struct ib_event *event, void *context)
+{
+	struct rpcordma_endpoint *ep = context;
+
+	switch (event->event) {
+	case IB_EVENT_QP_FATAL:
+	case IB_EVENT_QP_REQ_ERR:
+	case IB_EVENT_QP_ACCESS_ERR:
+		queue_work(rpcordma_workqueue, &ep->fatal);
+		break;
+	default:
+		break;
+	}
+}
+
+static struct ib_cq *create_cq(struct rpcordma_endpoint *ep, u32 entries)
+{
+	return ib_alloc_cq_any(ep->id->device, ep->context, entries, IB_POLL_WORKQUEUE);
+}
+
+int rpcordma_endpoint_create_qp(struct rpcordma_endpoint *ep, const struct rpcordma_queue_sizes *sizes)
+{
+	struct ib_qp_init_attr attributes = {
+		.event_handler = handle_qp_event,
+		.qp_context = ep,
+		.cap.max_send_wr = sizes->send_wrs + DRAIN_WRS,
+		.cap.max_recv_wr = sizes->receive_wrs + DRAIN_WRS,
+		.cap.max_send_sge = sizes->send_sges,
+		.cap.max_recv_sge = 1,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+	};
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+
+	/* What was made before a failure is destroyed with the endpoint. */
+	pd = ib_alloc_pd(ep->id->device, 0);
+	if (IS_ERR(pd))
+		return PTR_ERR(pd);
+	ep->pd = pd;
+
+	cq = create_cq(ep, attributes.cap.max_send_wr);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	ep->send_cq = cq;
+
+	cq = create_cq(ep, attributes.cap.max_recv_wr);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	ep->receive_cq = cq;
+
+	attributes.send_cq = ep->send_cq;
+	attributes.recv_cq = ep->receive_cq;
+	return rdma_create_qp(ep->id, ep->pd, &attributes);
+}
+
+void rpcordma_endpoint_destroy_qp(struct rpcordma_endpoint *ep)
+{
+	if (ep->id->qp)
+		rdma_destroy_qp(ep->id);
+	if (ep->receive_cq)
+		ib_free_cq(ep->receive_cq);
+	if (ep->send_cq)
+		ib_free_cq(ep->send_cq);
+	if (ep->pd)
+		ib_dealloc_pd(ep->pd);
+}
+
+void rpcordma_endpoint_drain(struct rpcordma_endpoint *ep)
+{
+	struct ib_qp *qp = ep->id->qp;
+
+	if (!qp)
+		return;
+	/*
+	 * Both bring the queue pair into the error state, which rdma_create_qp() left in INIT and from
+	 * which, as from every later state, that is a legal step. Receives first: the handling of replies may
+	 * post LOCAL_INVs, and these must be ahead of the send queue's marker.
+	 */
+	ib_drain_rq(qp);
+	ib_drain_sq(qp);
+}
+
+int rpcordma_post_send(struct rpcordma_endpoint *ep, const struct rpcordma_send_wr *first,
+		       const struct rpcordma_send_wr **bad)
+{
+	/* Drivers need not set it where nothing was posted. */
+	*bad = first;
+	return ib_post_send(ep->id->qp, (const struct ib_send_wr *)first,
+			    (const struct ib_send_wr **)bad);
+}
+
+int rpcordma_post_receive(struct rpcordma_endpoint *ep, const struct rpcordma_recv_wr *first,
+			  const struct rpcordma_recv_wr **bad)
+{
+	*bad = first;
+	return ib_post_recv(ep->id->qp, (const struct ib_recv_wr *)first,
+			    (const struct ib_recv_wr **)bad);
+}
+
+/* --- message buffers --------------------------------------------------------------------------- */
+
+static enum dma_data_direction dma_direction(enum rpcordma_dma direction)
+{
+	return direction == RPCORDMA_DMA_TO_DEVICE ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
+}
+
+int rpcordma_dma_map(struct rpcordma_endpoint *ep, void *memory, rpcordma_u32 length,
+		     enum rpcordma_dma direction, struct rpcordma_sge *sge)
+{
+	u64 address = ib_dma_map_single(ep->id->device, memory, length, dma_direction(direction));
+
+	if (ib_dma_mapping_error(ep->id->device, address))
+		return -EIO;
+	sge->addr = address;
+	sge->length = length;
+	sge->lkey = ep->pd->local_dma_lkey;
+	return 0;
+}
+
+void rpcordma_dma_unmap(struct rpcordma_endpoint *ep, const struct rpcordma_sge *sge,
+			rpcordma_u32 length, enum rpcordma_dma direction)
+{
+	ib_dma_unmap_single(ep->id->device, sge->addr, length, dma_direction(direction));
+}
+
+void rpcordma_dma_sync_for_device(struct rpcordma_endpoint *ep, const struct rpcordma_sge *sge,
+				  rpcordma_u32 length)
+{
+	ib_dma_sync_single_for_device(ep->id->device, sge->addr, length, DMA_TO_DEVICE);
+}
+
+void rpcordma_dma_sync_for_cpu(struct rpcordma_endpoint *ep, const struct rpcordma_sge *sge,
+			       rpcordma_u32 length)
+{
+	ib_dma_sync_single_for_cpu(ep->id->device, sge->addr, length, DMA_FROM_DEVICE);
+}
+
+/* --- memory regions ---------------------------------------------------------------------------- */
+
+struct rpcordma_region {
+	struct ib_device *device;
+	struct ib_mr *mr;
+	u32 page_size;
+	enum dma_data_direction direction;
+	unsigned int mapped; /* entries that are DMA-mapped; 0, none */
+	unsigned int used; /* entries that are filled in */
+	unsigned int room; /* entries there are */
+	struct scatterlist entries[];
+};
+
+struct rpcordma_region *rpcordma_region_create(struct rpcordma_endpoint *ep, rpcordma_u32 pages,
+					       rpcordma_bool sg_gaps, int *error)
+{
+	struct rpcordma_region *region;
+
+	region = rpcordma_alloc(struct_size(region, entries, pages), RPCORDMA_ALLOC_NOIO);
+	if (!region) {
+		*error = -ENOMEM;
+		return NULL;
+	}
+	region->device = ep->id->device;
+	region->page_size = region_page_size(region->device);
+	region->room = pages;
+	sg_init_table(region->entries, pages);
+	region->mr = ib_alloc_mr(ep->pd, sg_gaps ? IB_MR_TYPE_SG_GAPS : IB_MR_TYPE_MEM_REG, pages);
+	if (IS_ERR(region->mr)) {
+		*error = PTR_ERR(region->mr);
+		rpcordma_free(region);
+		return NULL;
+	}
+	return region;
+}
+
+void rpcordma_region_destroy(struct rpcordma_region *region)
+{
+	int rc;
+
+	rpcordma_region_unmap(region);
+	rc = ib_dereg_mr(region->mr);
+	if (rc)
+		rpcordma_log_value(NULL, RPCORDMA_LOG_ERROR,
+				   "the device does not give back a memory region", rc);
+	rpcordma_free(region);
+}
+
+static bool add_entry(struct rpcordma_region *region, struct page *page, u32 length, u32 offset)
+{
+	if (unlikely(region->used == region->room))
+		return false;
+	sg_set_page(&region->entries[region->used++], page, length, offset);
+	return true;
+}
+
+/* The part of @kvec that lies in the range; moves the range's start and shortens it by that. */
+static bool add_kvec(struct rpcordma_region *region, const struct kvec *kvec, u32 *offset, u32 *length)
+{
+	const void *base;
+	u32 take;
+
+	if (*offset >= kvec->iov_len) {
+		*offset -= kvec->iov_len;
+		return true;
+	}
+	take = min_t(size_t, kvec->iov_len - *offset, *length);
+	base = kvec->iov_base + *offset;
+	*offset = 0;
+	*length -= take;
+	if (!take)
+		return true;
+	/* Memory from kmalloc() is contiguous: one entry, however many pages. */
+	if (unlikely(!virt_addr_valid(base))) {
+		rpcordma_warn("a message's head and tail lie in the kernel's linear mapping");
+		return false;
+	}
+	return add_entry(region, virt_to_page(base), take, offset_in_page(base));
+}
+
+static bool add_page_data(struct rpcordma_region *region, const struct xdr_buf *buf, u32 *offset,
+		      u32 *length)
+{
+	struct page **page;
+	u32 left, in_page;
+
+	if (*offset >= buf->page_len) {
+		*offset -= buf->page_len;
+		return true;
+	}
+	left = min(buf->page_len - *offset, *length);
+	*length -= left;
+	in_page = offset_in_page(buf->page_base + *offset);
+	page = buf->pages + ((buf->page_base + *offset) >> PAGE_SHIFT);
+	*offset = 0;
+	while (left) {
+		u32 take = min_t(u32, left, PAGE_SIZE - in_page);
+
+		if (unlikely(!*page)) {
+			rpcordma_warn("sparse pages are filled before they are registered");
+			return false;
+		}
+		if (!add_entry(region, *page, take, in_page))
+			return false;
+		left -= take;
+		in_page = 0;
+		page++;
+	}
+	return true;
+}
+
+/* DMA-map the entries that are filled in, and make them the region's page list. */
+static int map_entries(struct rpcordma_region *region, u32 length, enum dma_data_direction direction)
+{
+	int entries;
+
+	region->direction = direction;
+	entries = ib_dma_map_sg(region->device, region->entries, region->used, direction);
+	/* The IOMMU or the bounce buffers are full: that passes. */
+	if (entries <= 0)
+		return -ENOMEM;
+	region->mapped = region->used;
+
+	/* It takes as much as fits; less than all breaks the rules of segment layout. */
+	if (ib_map_mr_sg(region->mr, region->entries, entries, NULL, region->page_size) != entries ||
+	    region->mr->length != length) {
+		rpcordma_region_unmap(region);
+		return -EIO;
+	}
+	return 0;
+}
+
+int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xdr_buf *buf,
+			rpcordma_u32 offset, rpcordma_u32 length, rpcordma_bool writable,
+			rpcordma_u32 tag, struct rpcordma_reg_wr *wr,
+			struct rpcordma_mapping *mapping)
+{
+	const struct xdr_buf *xdr = (const struct xdr_buf *)buf;
+	struct ib_mr *mr = region->mr;
+	u32 left = length;
+	int rc;
+
+	if (region->mapped) {
+		rpcordma_warn("a region is unmapped before it is mapped again");
+		return -EIO;
+	}
+	region->used = 0;
+	if (!add_kvec(region, &xdr->head[0], &offset, &left) ||
+	    !add_page_data(region, xdr, &offset, &left) ||
+	    !add_kvec(region, &xdr->tail[0], &offset, &left) || left || !region->used)
+		return -EIO;
+
+	rc = map_entries(region, length, writable ? DMA_FROM_DEVICE : DMA_TO_DEVICE);
+	if (rc)
+		return rc;
+
+	/* Only the position within a page matters to the device: the upper half is ours to mark. */
+	mr->iova = lower_32_bits(mr->iova) | (u64)tag << 32;
+	ib_update_fast_reg_key(mr, (u8)mr->rkey + 1);
+
+	wr->mr = mr;
+	wr->key = mr->rkey;
+	wr->access = writable ? IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE : IB_ACCESS_REMOTE_READ;
+	mapping->rkey = mr->rkey;
+	mapping->length = mr->length;
+	mapping->iova = mr->iova;
+	return 0;
+}
+
+int rpcordma_region_map_scratch(struct rpcordma_region *region, struct rpcordma_reg_wr *wr)
+{
+	struct ib_mr *mr = region->mr;
+	const u64 iova = mr->iova;
+	const u32 length = mr->length;
+	u32 in_page = offset_in_page(iova), left = length;
+	int rc;
+
+	if (region->mapped) {
+		rpcordma_warn("a region is unmapped before it is mapped again");
+		return -EIO;
+	}
+	/* One page serves for all: whatever is written there is lost. */
+	region->used = 0;
+	while (left) {
+		const u32 take = min_t(u32, left, PAGE_SIZE - in_page);
+
+		if (!add_entry(region, rpcordma_scratch_page, take, in_page))
+			return -EIO;
+		left -= take;
+		in_page = 0;
+	}
+	rc = map_entries(region, length, DMA_FROM_DEVICE);
+	if (rc)
+		return rc;
+	mr->iova = iova;
+	wr->mr = mr;
+	wr->key = mr->rkey;
+	wr->access = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE;
+	return 0;
+}
+
+void rpcordma_region_unmap(struct rpcordma_region *region)
+{
+	if (!region->mapped)
+		return;
+	ib_dma_unmap_sg(region->device, region->entries, region->mapped, region->direction);
+	region->mapped = 0;
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The client's transport class: what sunrpc calls. Each operation translates, and hands on to the core;
+ * what the core calls in the other direction is in credits.c (the transport) and request.c (requests),
+ * the backchannel's operations are in backchannel.c.
+ *
+ * Life of a transport: setup() makes it whole or not at all. It is then on debugfs.c's list until destroy(),
+ * which comes when nobody can call the other operations any more; work of its own may still be queued, and
+ * goes first. Each transport holds a reference to the module.
+ *
+ * Memory: whatever runs here on behalf of a connection may be needed to clean dirty pages, or to swap.
+ * Nothing may start I/O to get memory then, hence the NOIO scopes; and when a swap file is behind the transport,
+ * the reserves may be used, hence PF_MEMALLOC. sunrpc does the same for the tasks themselves.
+ */
+
+#define pr_fmt(fmt) "rpcordma: " fmt
+
+#include <linux/atomic.h>
+#include <linux/err.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/jiffies.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/sunrpc/addr.h>
+#include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/msg_prot.h>
+#include <linux/sunrpc/xprt.h>
+#include <linux/workqueue.h>
+
+#include "compat/linux/transport.h"
+#include "compat/port/port.h"
+
+/* The in-tree transport's times, so that a change of transport changes nothing in how a mount behaves. */
+#define CALL_TIMEOUT (60 * HZ)
+#define BIND_TIMEOUT (60 * HZ)
+#define REESTABLISH_TIMEOUT (5 * HZ)
+#define IDLE_TIMEOUT (5 * 60 * HZ)
+
+static const struct rpc_xprt_ops client_ops;
+static struct xprt_class client_class;
+
+/* --- connecting and closing -------------------------------------------------------------------- */
+
+/*
+ * What tasks that wait for the connection are told. sunrpc retries after errors that it knows to pass, and
+ * fails a task for good, hard mounts included, after any other.
+ */
+static int connect_status(int rc)
+{
+	switch (rc) {
+	case 0:
+		return -EAGAIN; /* go on */
+	case -ENODEV:
+		return -ENOTCONN; /* a device went away; another may come */
+	case -ENOMEM:
+		return -ENOBUFS; /* again in a moment */
+	default:
+		return rc;
+	}
+}
+
+static void connect_worker(struct work_struct *work)
+{
+	struct rpcordma_transport *transport =
+		container_of(work, struct rpcordma_transport, connect.work);
+	struct rpc_xprt *xprt = &transport->xprt;
+	const unsigned int flags = current->flags;
+	const unsigned int noio = memalloc_noio_save();
+	int rc;
+
+	if (atomic_read(&xprt->swapper))
+		current->flags |= PF_MEMALLOC;
+	if (xprt->reestablish_timeout < REESTABLISH_TIMEOUT)
+		xprt->reestablish_timeout = REESTABLISH_TIMEOUT;
+
+	rc = rpcordma_core_client_connect(to_client(xprt));
+
+	xprt_clear_connecting(xprt);
+	if (!rc) {
+		xprt->connect_cookie++;
+		xprt->stat.connect_count++;
+		xprt->stat.connect_time += (long)jiffies - xprt->stat.connect_start;
+		xprt_set_connected(xprt);
+	}
+	xprt_unlock_connect(xprt, transport);
+	xprt_wake_pending_tasks(xprt, connect_status(rc));
+
+	memalloc_noio_restore(noio);
+	current_restore_flags(flags, PF_MEMALLOC);
+}
+
+/* The task holds the send lock, which passes to the worker. */
+static void client_connect(struct rpc_xprt *xprt, struct rpc_task *task)
+{
+	struct rpcordma_transport *transport = to_transport(xprt);
+	unsigned long delay = 0;
+
+	WARN_ON_ONCE(!xprt_lock_connect(xprt, task, transport));
+	if (rpcordma_core_client_should_back_off(to_client(xprt))) {
+		delay = xprt_reconnect_delay(xprt);
+		xprt_reconnect_backoff(xprt, REESTABLISH_TIMEOUT);
+	}
+	queue_delayed_work(rpcordma_workqueue, &transport->connect, delay);
+}
+
+static void client_close(struct rpc_xprt *xprt)
+{
+	const unsigned int noio = memalloc_noio_save();
+
+	rpcordma_core_client_close(to_client(xprt));
+	memalloc_noio_restore(noio);
+}
+
+static void refill_worker(struct work_struct *work)
+{
+	struct rpcordma_transport *transport =
+		container_of(work, struct rpcordma_transport, refill);
+	const unsigned int flags = current->flags;
+	const unsigned int noio = memalloc_noio_save();
+
+	if (atomic_read(&transport->xprt.swapper))
+		current->flags |= PF_MEMALLOC;
+	rpcordma_core_client_refill(to_client(&transport->xprt));
+	memalloc_noio_restore(noio);
+	current_restore_flags(flags, PF_MEMALLOC);
+}
+
+static void client_inject_disconnect(struct rpc_xprt *xprt)
+{
+	rpcordma_core_client_inject_disconnect(to_client(xprt));
+}
+
+/*
+ * A call ran into its retransmit timeout. There is no keep-alive that would tell a slow server from a dead
+ * path, so the connection is given up: the next one shows.
+ */
+static void client_timer(struct rpc_xprt *xprt, struct rpc_task *task)
+{
+	xprt_force_disconnect(xprt);
+}
+
+/* --- requests ---------------------------------------------------------------------------------- */
+
+static void client_alloc_slot(struct rpc_xprt *xprt, struct rpc_task *task)
+{
+	struct rpcordma_client *client = to_client(xprt);
+	struct rpc_rqst *rqst = rpcordma_core_alloc_slot(client);
+
+	if (rqst) {
+		task->tk_rqstp = rqst;
+		task->tk_status = 0;
+		return;
+	}
+	task->tk_status = -EAGAIN;
+	xprt_add_backlog(xprt, task);
+	/*
+	 * A slot that was freed before the task was on the queue found nobody to wake. Freeing this one
+	 * wakes the first in the queue, who may or may not be this task.
+	 */
+	rqst = rpcordma_core_alloc_slot(client);
+	if (rqst)
+		rpcordma_core_free_slot(client, to_call(rqst));
+}
+
+static void client_free_slot(struct rpc_xprt *xprt, struct rpc_rqst *rqst)
+{
+	rpcordma_core_free_slot(to_client(xprt), to_call(rqst));
+}
+
+static int client_buf_alloc(struct rpc_task *task)
+{
+	struct rpc_rqst *rqst = task->tk_rqstp;
+
+	return rpcordma_core_buf_alloc(to_client(rqst->rq_xprt), to_call(rqst), rqst->rq_callsize,
+				       rqst->rq_rcvsize, &rqst->rq_buffer, &rqst->rq_rbuffer);
+}
+
+static void client_buf_free(struct rpc_task *task)
+{
+	struct rpc_rqst *rqst = task->tk_rqstp;
+
+	rpcordma_core_buf_free(to_client(rqst->rq_xprt), to_call(rqst));
+}
+
+/* Under the transport lock. */
+static void client_release_request(struct rpc_task *task)
+{
+	struct rpc_rqst *rqst = task->tk_rqstp;
+
+	/* Backward requests take none of the forward direction's credits. */
+	if (bc_prealloc(rqst))
+		return;
+	if (rpcordma_core_release_credit(to_client(rqst->rq_xprt), to_call(rqst)))
+		xprt_release_rqst_cong(task);
+}
+
+/* The sender holds the send lock. */
+static int client_send_request(struct rpc_rqst *rqst)
+{
+	struct rpcordma_client *client = to_client(rqst->rq_xprt);
+	/* A connection that breaks here is closed here. */
+	const unsigned int noio = memalloc_noio_save();
+	int rc;
+
+	/* Only calls have had their buffers allocated: this is the reply to a backward call. */
+	if (unlikely(!rqst->rq_buffer))
+		rc = rpcordma_core_bc_send_reply(client, to_call(rqst));
+	else
+		rc = rpcordma_core_send_request(client, to_call(rqst));
+	memalloc_noio_restore(noio);
+	return rc;
+}
+
+/* --- administration ---------------------------------------------------------------------------- */
+
+static void client_set_connect_timeout(struct rpc_xprt *xprt, unsigned long connect_timeout,
+				       unsigned long reconnect_timeout)
+{
+	struct rpcordma_transport *transport = to_transport(xprt);
+
+	spin_lock(&xprt->transport_lock);
+	if (connect_timeout < xprt->connect_timeout) {
+		struct rpc_timeout timeout = *xprt->timeout;
+
+		timeout.to_initval = max_t(unsigned long, connect_timeout, 2 * REESTABLISH_TIMEOUT);
+		timeout.to_maxval = timeout.to_initval;
+		transport->timeout = timeout;
+		xprt->timeout = &transport->timeout;
+		xprt->connect_timeout = connect_timeout;
+	}
+	if (reconnect_timeout < xprt->max_reconnect_timeout)
+		xprt->max_reconnect_timeout = reconnect_timeout;
+	spin_unlock(&xprt->transport_lock);
+}
+
+/* A line of /proc/self/mountstats: tools take it apart by position, so the in-tree order is law. */
+static void client_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
+{
+	const struct rpcordma_client_stats *stats = rpcordma_core_client_stats(to_client(xprt));
+	long idle_time = 0;
+
+	if (xprt_connected(xprt))
+		idle_time = (long)(jiffies - xprt->last_used) / HZ;
+
+	seq_puts(seq, "\txprt:\trdma ");
+	seq_printf(seq, "%u %lu %lu %lu %ld %lu %lu %lu %llu %llu ", 0 /* no local port */,
+		   xprt->stat.bind_count, xprt->stat.connect_count, xprt->stat.connect_time / HZ,
+		   idle_time, xprt->stat.sends, xprt->stat.recvs, xprt->stat.bad_xids,
+		   xprt->stat.req_u, xprt->stat.bklog_u);
+	seq_printf(seq, "%lu %lu %lu %llu %llu %llu %llu %lu %lu %lu %lu ", stats->read_chunk_count,
+		   stats->write_chunk_count, stats->reply_chunk_count, stats->total_rdma_request,
+		   stats->total_rdma_reply, stats->pullup_copy_count, stats->fixup_copy_count,
+		   stats->hardway_register_count, stats->failed_marshal_count,
+		   stats->bad_reply_count, stats->nomsg_call_count);
+	seq_printf(seq, "%lu %lu %lu %lu %lu %u\n", stats->mrs_recycled, stats->mrs_orphaned,
+		   stats->mrs_allocated, stats->local_inv_needed, stats->empty_sendctx_q,
+		   0 /* was once a count of replies that waited for their Send */);
+}
+
+/*
+ * A swap file depends on this transport from now on. sunrpc and the workers above look at the count. It is
+ * not changed under the send lock, since who releases that in the usual way wakes nobody who waits
+ * for the bit: a connection attempt under way may be the last one without reserves.
+ */
+static int client_enable_swap(struct rpc_xprt *xprt)
+{
+	atomic_inc(&xprt->swapper);
+	return 0;
+}
+
+static void client_disable_swap(struct rpc_xprt *xprt)
+{
+	atomic_dec(&xprt->swapper);
+}
+
+/* --- addresses, as the side protocols and the user see them ------------------------------------- */
+
+static void free_addresses(struct rpc_xprt *xprt)
+{
+	/* The others are literals. */
+	kfree(xprt->address_strings[RPC_DISPLAY_ADDR]);
+	kfree(xprt->address_strings[RPC_DISPLAY_PORT]);
+	kfree(xprt->address_strings[RPC_DISPLAY_HEX_ADDR]);
+	kfree(xprt->address_strings[RPC_DISPLAY_HEX_PORT]);
+}
+
+static int format_port(struct rpc_xprt *xprt, unsigned int port)
+{
+	char *decimal = kasprintf(GFP_KERNEL, "%u", port);
+	char *hex = kasprintf(GFP_KERNEL, "%4hx", port);
+
+	kfree(xprt->address_strings[RPC_DISPLAY_PORT]);
+	kfree(xprt->address_strings[RPC_DISPLAY_HEX_PORT]);
+	xprt->address_strings[RPC_DISPLAY_PORT] = decimal;
+	xprt->address_strings[RPC_DISPLAY_HEX_PORT] = hex;
+	return decimal && hex ? 0 : -ENOMEM;
+}
+
+static int format_addresses(struct rpc_xprt *xprt)
+{
+	const struct sockaddr *address = (const struct sockaddr *)&xprt->addr;
+	char text[INET6_ADDRSTRLEN + IPV6_SCOPE_ID_LEN + 1];
+
+	switch (address->sa_family) {
+	case AF_INET:
+		xprt->address_strings[RPC_DISPLAY_HEX_ADDR] =
+			kasprintf(GFP_KERNEL, "%08x",
+				  ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr));
+		xprt->address_strings[RPC_DISPLAY_NETID] = RPCBIND_NETID_RDMA;
+		break;
+	case AF_INET6:
+		xprt->address_strings[RPC_DISPLAY_HEX_ADDR] =
+			kasprintf(GFP_KERNEL, "%pi6",
+				  &((const struct sockaddr_in6 *)address)->sin6_addr);
+		xprt->address_strings[RPC_DISPLAY_NETID] = RPCBIND_NETID_RDMA6;
+		break;
+	default:
+		pr_err("address family %u: RPC over RDMA knows IPv4 and IPv6 only\n",
+		       address->sa_family);
+		return -EAFNOSUPPORT;
+	}
+	xprt->address_strings[RPC_DISPLAY_PROTO] = "rdma";
+	if (!rpc_ntop(address, text, sizeof(text)))
+		return -EAFNOSUPPORT;
+	xprt->address_strings[RPC_DISPLAY_ADDR] = kstrdup(text, GFP_KERNEL);
+	if (!xprt->address_strings[RPC_DISPLAY_ADDR] ||
+	    !xprt->address_strings[RPC_DISPLAY_HEX_ADDR])
+		return -ENOMEM;
+	return format_port(xprt, rpc_get_port(address));
+}
+
+/* rpcbind knows the port now. */
+static void client_set_port(struct rpc_xprt *xprt, unsigned short port)
+{
+	rpc_set_port((struct sockaddr *)&xprt->addr, port);
+	/* Without memory there is nothing to show; the address itself is what counts. */
+	format_port(xprt, port);
+}
+
+/* --- life -------------------------------------------------------------------------------------- */
+
+static const struct rpc_timeout default_timeout = {
+	.to_initval = CALL_TIMEOUT,
+	.to_maxval = CALL_TIMEOUT,
+};
+
+static struct rpc_xprt *client_setup(struct xprt_create *args)
+{
+	const size_t size = sizeof(struct rpcordma_transport) + RPCORDMA_CORE_ALIGN - 1 +
+			    rpcordma_core_client_size();
+	struct rpcordma_transport *transport;
+	struct rpc_xprt *xprt;
+	u32 slots;
+	int rc;
+
+	if (args->addrlen > sizeof(xprt->addr))
+		return ERR_PTR(-EBADF);
+	if (!try_module_get(THIS_MODULE))
+		return ERR_PTR(-EIO);
+
+	slots = READ_ONCE(rpcordma_tunables.slot_table_entries);
+	/* Slots are the core's. */
+	xprt = xprt_alloc(args->net, size, 0, slots);
+	if (!xprt) {
+		rc = -ENOMEM;
+		goto out_module;
+	}
+	transport = to_transport(xprt);
+	INIT_DELAYED_WORK(&transport->connect, connect_worker);
+	INIT_WORK(&transport->refill, refill_worker);
+	INIT_LIST_HEAD(&transport->link);
+	transport->nudge.rq_xprt = xprt;
+
+	xprt->ops = &client_ops;
+	xprt->xprt_class = &client_class;
+	xprt->timeout = &default_timeout;
+	xprt->connect_timeout = xprt->timeout->to_initval;
+	xprt->max_reconnect_timeout = xprt->timeout->to_maxval;
+#ifdef HAVE_XPRT_CREATE_TIMEOUTS
+	if (args->reconnect_timeout)
+		xprt->max_reconnect_timeout = args->reconnect_timeout;
+#endif
+	xprt->bind_timeout = BIND_TIMEOUT;
+	xprt->reestablish_timeout = REESTABLISH_TIMEOUT;
+	xprt->idle_timeout = IDLE_TIMEOUT;
+	xprt->max_payload = rpcordma_core_max_payload();
+	/* No port number of ours is seen by the server, so none has to be a privileged one. */
+	xprt->resvport = 0;
+	/* Side protocols (mount, lock manager) look here, and they go over TCP. */
+	xprt->prot = IPPROTO_TCP;
+
+	xprt->addrlen = args->addrlen;
+	memcpy(&xprt->addr, args->dstaddr, args->addrlen);
+	rc = format_addresses(xprt);
+	if (rc)
+		goto out_xprt;
+	if (rpc_get_port(args->dstaddr))
+		xprt_set_bound(xprt);
+#ifdef HAVE_XPRT_CREATE_TIMEOUTS
+	if (args->connect_timeout)
+		client_set_connect_timeout(xprt, args->connect_timeout, xprt->max_reconnect_timeout);
+#endif
+
+	rc = rpcordma_core_client_create(to_client(xprt), xprt, slots);
+	if (rc)
+		goto out_xprt;
+	rpcordma_debugfs_join(transport);
+	return xprt;
+
+out_xprt:
+	free_addresses(xprt);
+	xprt_free(xprt);
+out_module:
+	module_put(THIS_MODULE);
+	return ERR_PTR(rc);
+}
+
+/* sunrpc holds the send lock for good, and no task is left. */
+static void client_destroy(struct rpc_xprt *xprt)
+{
+	struct rpcordma_transport *transport = to_transport(xprt);
+
+	rpcordma_debugfs_leave(transport);
+	cancel_delayed_work_sync(&transport->connect);
+	cancel_work_sync(&transport->refill);
+	rpcordma_core_client_destroy(to_client(xprt));
+	/* What the connection's end asked for. */
+	cancel_work_sync(&transport->refill);
+	free_addresses(xprt);
+	xprt_free(xprt);
+	/* Last, and as near to the return as can be: the module may go now. */
+	module_put(THIS_MODULE);
+}
+
+static const struct rpc_xprt_ops client_ops = {
+	.reserve_xprt = xprt_reserve_xprt_cong,
+	.release_xprt = xprt_release_xprt_cong,
+	.alloc_slot = client_alloc_slot,
+	.free_slot = client_free_slot,
+	.rpcbind = rpcb_getport_async,
+	.set_port = client_set_port,
+	.connect = client_connect,
+	.buf_alloc = client_buf_alloc,
+	.buf_free = client_buf_free,
+	.send_request = client_send_request,
+	.wait_for_reply_request = xprt_wait_for_reply_request_def,
+	.timer = client_timer,
+	.release_request = client_release_request,
+	.close = client_close,
+	.destroy = client_destroy,
+	.set_connect_timeout = client_set_connect_timeout,
+	.print_stats = client_print_stats,
+	.enable_swap = client_enable_swap,
+	.disable_swap = client_disable_swap,
+	.inject_disconnect = client_inject_disconnect,
+#ifdef CONFIG_SUNRPC_BACKCHANNEL
+	.bc_setup = rpcordma_bc_setup,
+	.bc_maxpayload = rpcordma_bc_maxpayload,
+	.bc_num_slots = rpcordma_bc_num_slots,
+	.bc_free_rqst = rpcordma_bc_free_rqst,
+	.bc_destroy = rpcordma_bc_destroy,
+#endif
+};
+
+static struct xprt_class client_class = {
+	.list = LIST_HEAD_INIT(client_class.list),
+	.name = "rdma",
+	.owner = THIS_MODULE,
+	.ident = XPRT_TRANSPORT_RDMA,
+	.setup = client_setup,
+	.netid = { "rdma", "rdma6", "" },
+};
+
+int rpcordma_xprt_register(void)
+{
+	int rc = xprt_register_transport(&client_class);
+
+	if (rc != -EEXIST)
+		return rc;
+	pr_err("another module serves the transport \"rdma\", most likely the in-tree rpcrdma; unload it first (rmmod rpcrdma)\n");
+	/* modprobe takes EEXIST for "is loaded already", and says nothing. */
+	return -EBUSY;
+}
+
+void rpcordma_xprt_unregister(void)
+{
+	xprt_unregister_transport(&client_class);
+}

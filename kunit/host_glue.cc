@@ -139,7 +139,8 @@ int main(int argc, char **argv)
 {
 	testing::InitGoogleTest(&argc, argv);
 	if (argc > 1) {
-		std::fprintf(stderr, "unknown argument '%s'; --gtest_filter=SUITE.NAME selects tests\n",
+		std::fprintf(stderr,
+			     "unknown argument '%s'; --gtest_filter=SUITE.NAME selects tests\n",
 			     argv[1]);
 		return 2;
 	}
@@ -154,8 +155,9 @@ int main(int argc, char **argv)
 		for (unsigned int c = 0; c < rpcordma_test_case_count(s); c++) {
 			testing::RegisterTest(rpcordma_test_suite_name(s),
 					      rpcordma_test_case_name(s, c), nullptr, nullptr,
-					      __FILE__, __LINE__,
-					      [=]() -> testing::Test * { return new OurCase(s, c); });
+					      __FILE__, __LINE__, [=]() -> testing::Test * {
+						      return new OurCase(s, c);
+					      });
 		}
 	}
 	int rc = RUN_ALL_TESTS();

@@ -74,7 +74,8 @@ template <typename T> rpcordma_test_value shown(T v)
 	else if constexpr (std::is_enum_v<T>)
 		return shown(static_cast<std::underlying_type_t<T>>(v));
 	else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
-		return {RPCORDMA_TEST_SIGNED, static_cast<unsigned long long>(static_cast<long long>(v))};
+		return {RPCORDMA_TEST_SIGNED,
+			static_cast<unsigned long long>(static_cast<long long>(v))};
 	else if constexpr (std::is_integral_v<T>)
 		return {RPCORDMA_TEST_UNSIGNED, v};
 	else if constexpr (std::is_null_pointer_v<T>)
@@ -185,59 +186,59 @@ private:
 #define RPCORDMA_TEST(suite, name) static void rpcordma_test_##suite##_##name()
 
 /** RPCORDMA_SUITE(suite, name, name, ...); ends the file, outside anonymous namespaces. */
-#define RPCORDMA_SUITE(suite, ...)                                                                 \
-	static constexpr ::rpcordma::test::Case rpcordma_cases_##suite[] = {                       \
-		RPCORDMA_EACH_(RPCORDMA_CASE_, suite, __VA_ARGS__)};                               \
-	static_assert(::rpcordma::test::all_different(rpcordma_cases_##suite),                     \
-		      "a test is listed twice");                                                   \
-	extern "C" const ::rpcordma::test::Suite rpcordma_suite_##suite;                           \
-	const ::rpcordma::test::Suite rpcordma_suite_##suite = {                                   \
-		#suite, rpcordma_cases_##suite,                                                    \
+#define RPCORDMA_SUITE(suite, ...)                                             \
+	static constexpr ::rpcordma::test::Case rpcordma_cases_##suite[] = {   \
+		RPCORDMA_EACH_(RPCORDMA_CASE_, suite, __VA_ARGS__)};           \
+	static_assert(::rpcordma::test::all_different(rpcordma_cases_##suite), \
+		      "a test is listed twice");                               \
+	extern "C" const ::rpcordma::test::Suite rpcordma_suite_##suite;       \
+	const ::rpcordma::test::Suite rpcordma_suite_##suite = {               \
+		#suite, rpcordma_cases_##suite,                                \
 		sizeof(rpcordma_cases_##suite) / sizeof(rpcordma_cases_##suite[0])}
 
 #define RPCORDMA_CASE_(suite, name) {#name, rpcordma_test_##suite##_##name},
 
 /* Apply a macro to up to 341 names: each scan expands one more step of the recursion. */
 #define RPCORDMA_PARENS_ ()
-#define RPCORDMA_SCAN_(...)                                                                        \
+#define RPCORDMA_SCAN_(...) \
 	RPCORDMA_SCAN4_(RPCORDMA_SCAN4_(RPCORDMA_SCAN4_(RPCORDMA_SCAN4_(__VA_ARGS__))))
-#define RPCORDMA_SCAN4_(...)                                                                       \
+#define RPCORDMA_SCAN4_(...) \
 	RPCORDMA_SCAN3_(RPCORDMA_SCAN3_(RPCORDMA_SCAN3_(RPCORDMA_SCAN3_(__VA_ARGS__))))
-#define RPCORDMA_SCAN3_(...)                                                                       \
+#define RPCORDMA_SCAN3_(...) \
 	RPCORDMA_SCAN2_(RPCORDMA_SCAN2_(RPCORDMA_SCAN2_(RPCORDMA_SCAN2_(__VA_ARGS__))))
-#define RPCORDMA_SCAN2_(...)                                                                       \
+#define RPCORDMA_SCAN2_(...) \
 	RPCORDMA_SCAN1_(RPCORDMA_SCAN1_(RPCORDMA_SCAN1_(RPCORDMA_SCAN1_(__VA_ARGS__))))
 #define RPCORDMA_SCAN1_(...) __VA_ARGS__
-#define RPCORDMA_EACH_(macro, fixed, ...)                                                          \
+#define RPCORDMA_EACH_(macro, fixed, ...) \
 	__VA_OPT__(RPCORDMA_SCAN_(RPCORDMA_STEP_(macro, fixed, __VA_ARGS__)))
-#define RPCORDMA_STEP_(macro, fixed, first, ...)                                                   \
+#define RPCORDMA_STEP_(macro, fixed, first, ...) \
 	macro(fixed, first) __VA_OPT__(RPCORDMA_AGAIN_ RPCORDMA_PARENS_(macro, fixed, __VA_ARGS__))
 #define RPCORDMA_AGAIN_() RPCORDMA_STEP_
 
 /** Until the end of the scope, each failure also shows @name and the value of now. */
-#define TEST_NOTE(name, value)                                                                     \
-	const ::rpcordma::test::Note RPCORDMA_JOIN_(rpcordma_note_, __LINE__)(                     \
-		name, ::rpcordma::test::shown(value))
+#define TEST_NOTE(name, value)                                      \
+	const ::rpcordma::test::Note RPCORDMA_JOIN_(rpcordma_note_, \
+						    __LINE__)(name, ::rpcordma::test::shown(value))
 #define RPCORDMA_JOIN_(a, b) RPCORDMA_JOIN2_(a, b)
 #define RPCORDMA_JOIN2_(a, b) a##b
 
 /** Leave the case (from a function that returns void); it is counted as skipped, with @reason. */
-#define TEST_SKIP(reason)                                                                          \
-	do {                                                                                       \
-		rpcordma_test_skip(reason);                                                        \
-		return;                                                                            \
+#define TEST_SKIP(reason)                   \
+	do {                                \
+		rpcordma_test_skip(reason); \
+		return;                     \
 	} while (0)
 
-#define RPCORDMA_COMPARE_(macro, a, b, holds, otherwise)                                           \
-	do {                                                                                       \
-		const auto rpcordma_l_ = (a);                                                      \
-		const auto rpcordma_r_ = (b);                                                      \
-		if (__builtin_expect(!(holds), 0)) {                                               \
-			::rpcordma::test::fail(__FILE__, __LINE__, macro, #a, #b,                  \
-					       ::rpcordma::test::shown(rpcordma_l_),               \
-					       ::rpcordma::test::shown(rpcordma_r_));              \
-			otherwise;                                                                 \
-		}                                                                                  \
+#define RPCORDMA_COMPARE_(macro, a, b, holds, otherwise)                              \
+	do {                                                                          \
+		const auto rpcordma_l_ = (a);                                         \
+		const auto rpcordma_r_ = (b);                                         \
+		if (__builtin_expect(!(holds), 0)) {                                  \
+			::rpcordma::test::fail(__FILE__, __LINE__, macro, #a, #b,     \
+					       ::rpcordma::test::shown(rpcordma_l_),  \
+					       ::rpcordma::test::shown(rpcordma_r_)); \
+			otherwise;                                                    \
+		}                                                                     \
 	} while (0)
 #define RPCORDMA_EQ_ ::rpcordma::test::equal(rpcordma_l_, rpcordma_r_)
 #define RPCORDMA_LT_ ::rpcordma::test::less(rpcordma_l_, rpcordma_r_)
@@ -250,48 +251,48 @@ private:
 #define EXPECT_GT(a, b) RPCORDMA_COMPARE_("EXPECT_GT", a, b, RPCORDMA_GT_, (void)0)
 #define EXPECT_GE(a, b) RPCORDMA_COMPARE_("EXPECT_GE", a, b, !RPCORDMA_LT_, (void)0)
 
-#define ASSERT_EQ(a, b) RPCORDMA_COMPARE_("ASSERT_EQ", a, b, RPCORDMA_EQ_, return)
-#define ASSERT_NE(a, b) RPCORDMA_COMPARE_("ASSERT_NE", a, b, !RPCORDMA_EQ_, return)
-#define ASSERT_LT(a, b) RPCORDMA_COMPARE_("ASSERT_LT", a, b, RPCORDMA_LT_, return)
-#define ASSERT_LE(a, b) RPCORDMA_COMPARE_("ASSERT_LE", a, b, !RPCORDMA_GT_, return)
-#define ASSERT_GT(a, b) RPCORDMA_COMPARE_("ASSERT_GT", a, b, RPCORDMA_GT_, return)
-#define ASSERT_GE(a, b) RPCORDMA_COMPARE_("ASSERT_GE", a, b, !RPCORDMA_LT_, return)
+#define ASSERT_EQ(a, b) RPCORDMA_COMPARE_("ASSERT_EQ", a, b, RPCORDMA_EQ_, return )
+#define ASSERT_NE(a, b) RPCORDMA_COMPARE_("ASSERT_NE", a, b, !RPCORDMA_EQ_, return )
+#define ASSERT_LT(a, b) RPCORDMA_COMPARE_("ASSERT_LT", a, b, RPCORDMA_LT_, return )
+#define ASSERT_LE(a, b) RPCORDMA_COMPARE_("ASSERT_LE", a, b, !RPCORDMA_GT_, return )
+#define ASSERT_GT(a, b) RPCORDMA_COMPARE_("ASSERT_GT", a, b, RPCORDMA_GT_, return )
+#define ASSERT_GE(a, b) RPCORDMA_COMPARE_("ASSERT_GE", a, b, !RPCORDMA_LT_, return )
 
-#define RPCORDMA_TRUTH_(macro, a, want, otherwise)                                                 \
-	do {                                                                                       \
-		if (__builtin_expect(static_cast<bool>(a) != (want), 0)) {                         \
-			::rpcordma::test::fail(__FILE__, __LINE__, macro, #a, nullptr,             \
-					       ::rpcordma::test::shown(!(want)), {});              \
-			otherwise;                                                                 \
-		}                                                                                  \
+#define RPCORDMA_TRUTH_(macro, a, want, otherwise)                                     \
+	do {                                                                           \
+		if (__builtin_expect(static_cast<bool>(a) != (want), 0)) {             \
+			::rpcordma::test::fail(__FILE__, __LINE__, macro, #a, nullptr, \
+					       ::rpcordma::test::shown(!(want)), {});  \
+			otherwise;                                                     \
+		}                                                                      \
 	} while (0)
 #define EXPECT_TRUE(a) RPCORDMA_TRUTH_("EXPECT_TRUE", a, true, (void)0)
 #define EXPECT_FALSE(a) RPCORDMA_TRUTH_("EXPECT_FALSE", a, false, (void)0)
-#define ASSERT_TRUE(a) RPCORDMA_TRUTH_("ASSERT_TRUE", a, true, return)
-#define ASSERT_FALSE(a) RPCORDMA_TRUTH_("ASSERT_FALSE", a, false, return)
+#define ASSERT_TRUE(a) RPCORDMA_TRUTH_("ASSERT_TRUE", a, true, return )
+#define ASSERT_FALSE(a) RPCORDMA_TRUTH_("ASSERT_FALSE", a, false, return )
 
 /* A Result or Status, by its error; a failure shows the positive errno (0: none). */
-#define RPCORDMA_ERROR_(macro, a, want, otherwise)                                                 \
-	do {                                                                                       \
-		const ::rpcordma::Error rpcordma_e_ = (a).error();                                 \
-		const ::rpcordma::Error rpcordma_w_ = (want);                                      \
-		if (__builtin_expect(rpcordma_e_ != rpcordma_w_, 0)) {                             \
-			::rpcordma::test::fail(__FILE__, __LINE__, macro, #a, #want,               \
-					       ::rpcordma::test::shown(rpcordma_e_),               \
-					       ::rpcordma::test::shown(rpcordma_w_));              \
-			otherwise;                                                                 \
-		}                                                                                  \
+#define RPCORDMA_ERROR_(macro, a, want, otherwise)                                    \
+	do {                                                                          \
+		const ::rpcordma::Error rpcordma_e_ = (a).error();                    \
+		const ::rpcordma::Error rpcordma_w_ = (want);                         \
+		if (__builtin_expect(rpcordma_e_ != rpcordma_w_, 0)) {                \
+			::rpcordma::test::fail(__FILE__, __LINE__, macro, #a, #want,  \
+					       ::rpcordma::test::shown(rpcordma_e_),  \
+					       ::rpcordma::test::shown(rpcordma_w_)); \
+			otherwise;                                                    \
+		}                                                                     \
 	} while (0)
 #define EXPECT_OK(a) RPCORDMA_ERROR_("EXPECT_OK", a, ::rpcordma::Error::none, (void)0)
-#define ASSERT_OK(a) RPCORDMA_ERROR_("ASSERT_OK", a, ::rpcordma::Error::none, return)
+#define ASSERT_OK(a) RPCORDMA_ERROR_("ASSERT_OK", a, ::rpcordma::Error::none, return )
 #define EXPECT_ERROR(a, e) RPCORDMA_ERROR_("EXPECT_ERROR", a, e, (void)0)
-#define ASSERT_ERROR(a, e) RPCORDMA_ERROR_("ASSERT_ERROR", a, e, return)
+#define ASSERT_ERROR(a, e) RPCORDMA_ERROR_("ASSERT_ERROR", a, e, return )
 
 /* Two spans of bytes: equal in length and content. */
-#define EXPECT_BYTES(a, b)                                                                         \
-	do {                                                                                       \
-		(void)::rpcordma::test::same_bytes(__FILE__, __LINE__, "EXPECT_BYTES", #a, #b,     \
-						   (a), (b));                                      \
+#define EXPECT_BYTES(a, b)                                                                     \
+	do {                                                                                   \
+		(void)::rpcordma::test::same_bytes(__FILE__, __LINE__, "EXPECT_BYTES", #a, #b, \
+						   (a), (b));                                  \
 	} while (0)
 #define ASSERT_BYTES(a, b)                                                                         \
 	do {                                                                                       \

@@ -55,8 +55,10 @@ class Lab:
                                f"run make module KVER={client_kernel}, or set RPCORDMA_KO")
             self._cable = machine.link()
             if server:
+                # One CPU: two machines of two CPUs on a host of two spend a third of their time
+                # on each other. The client, which is under test, keeps its two.
                 self.server = self._boot("server", *image.image("6.12"), self._cable[0],
-                                         server_memory)
+                                         server_memory, cpus=1)
             self.client = self._boot("client", kernel, initramfs, self._cable[1], client_memory,
                                      client_cmdline)
             for vm in self.vms:
@@ -65,13 +67,13 @@ class Lab:
             self.stop()
             raise
 
-    def _boot(self, role, kernel, initramfs, net, memory, cmdline=""):
+    def _boot(self, role, kernel, initramfs, net, memory, cmdline="", cpus=2):
         capture = None
         if os.environ.get("CAPTURE") and role == "client":
             os.makedirs(self.logs, exist_ok=True)
             capture = os.path.join(self.logs, f"{role}.pcap")
         vm = machine.VM(role, kernel, initramfs, os.path.join(self.logs, f"{role}.log"), [net],
-                        memory=memory, capture=capture, cmdline=cmdline)
+                        memory=memory, capture=capture, cmdline=cmdline, cpus=cpus)
         self.vms.append(vm)
         return vm
 
@@ -149,3 +151,17 @@ class Lab:
     def reset_verbs(self, vm=None, device="rxe0"):
         (vm or self.client).run(f"echo > /sys/kernel/debug/verbsmeter/{device}/reset", 10,
                                 "reset verbsmeter")
+
+    def rdma_resources(self, vm=None):
+        """{kind: number} of the RDMA objects that exist, over all devices (`rdma resource`)."""
+        total = {}
+        for line in (vm or self.client).run("rdma resource show", 10).splitlines():
+            words = line.split()[2:]
+            for kind, number in zip(words[::2], words[1::2]):
+                total[kind] = total.get(kind, 0) + int(number)
+        return total
+
+    def kernel_log(self, pattern, vm=None):
+        """Lines of the kernel log that match an extended regular expression."""
+        return (vm or self.client).run(f"dmesg | grep -E '{pattern}'", 10,
+                                       check=False).splitlines()

@@ -6,6 +6,7 @@ Every wait has a limit and says what it waited for. What the scripts do is the c
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import threading
@@ -248,6 +249,13 @@ class VM:
                          "dump of all tasks")
         if not job._ended.wait(20) or not self._dumped.wait(20):
             self._note("!", "the dump of all tasks did not end in 20 s")
+
+    def pause(self):
+        """Stops the whole machine in mid-air, like a peer that has hung; resume() goes on."""
+        os.kill(self._qemu.pid, signal.SIGSTOP)
+
+    def resume(self):
+        os.kill(self._qemu.pid, signal.SIGCONT)
 
     def stop(self):
         """Ends the machine at once and waits until its log is whole."""

@@ -39,7 +39,7 @@
 #include <unistd.h>
 
 #define MIB		(1u << 20)
-#define TREE_FILES	2400u
+#define TREE_FILES	1600u
 
 __attribute__((noreturn, format(printf, 1, 2)))
 static void fail(const char *fmt, ...)
@@ -120,7 +120,7 @@ static size_t tree_size(unsigned int i)
 		1025, 2047, 2048, 2049, 3000, 3500, 3900, 4000, 4093, 4095, 4096, 4097, 4100, 8191,
 		8192, 8193, 16385, 32767, 65535, 65536, 65537, 131071, 131072, 131073, 262141,
 		262144, 524287, 1048573, 1048575, 1048576, 1048577, 2097149, 2097152, 2097155,
-		3145729, 5 * MIB + 1, 13 * MIB + 3, 24 * MIB + 4091,
+		3145729, 5 * MIB + 1, 24 * MIB + 4091,
 	};
 	const unsigned int n = sizeof(edges) / sizeof(edges[0]);
 	struct stream s = stream_of(7, i);
@@ -474,7 +474,7 @@ static void do_names(const char *dir)
 	int fd;
 
 	mkdir(dir, 0755);
-	for (unsigned int i = 0; i < 20; i++) {
+	for (unsigned int i = 0; i < 8; i++) {
 		put(a, "one", O_EXCL);
 		if (open(a, O_WRONLY | O_CREAT | O_EXCL, 0644) >= 0 || errno != EEXIST)
 			fail("%s: exclusive create of an existing file", a);

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a VM test is: a named function, machines that are always stopped, and a verdict.
+
+The tests themselves are in selftests/vm/t/, scripts/vm-check runs them.
+"""
+
+import importlib.util
+import os
+import time
+import traceback
+
+from . import image, lab, machine
+
+TESTS = os.path.join(image.TOP, "selftests", "vm", "t")
+
+_registry = {}
+
+
+class Skip(Exception):
+    """The test cannot be run here; the text says why."""
+
+
+class Wrong(Exception):
+    """Something was not as it must be."""
+
+
+def test(name):
+    """Decorator: registers a function of one argument, a Test, under @name."""
+    def register(function):
+        if name in _registry:
+            raise ValueError(f"two tests are named {name}")
+        _registry[name] = function
+        return function
+    return register
+
+
+def load():
+    """{name: function} of all tests, in the order of their files."""
+    for name in sorted(os.listdir(TESTS)):
+        if name.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(name[:-3], os.path.join(TESTS, name))
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    return dict(_registry)
+
+
+class Test:
+    """What a test function works with."""
+
+    def __init__(self, name):
+        self.name = name
+        self.xprt = lab.default_xprt()
+        self.labs = []
+        self.expected = []
+
+    def lab(self, **options):
+        """Boots machines (see lab.Lab); they are stopped and their logs judged after the test."""
+        name = self.name if not self.labs else f"{self.name}.{len(self.labs) + 1}"
+        new = lab.Lab(name, xprt=self.xprt, **options)
+        self.labs.append(new)
+        return new
+
+    def check(self, condition, what):
+        if not condition:
+            raise Wrong(what)
+
+    def equal(self, got, want, what):
+        if got != want:
+            raise Wrong(f"{what}: {got!r}, expected {want!r}")
+
+    def within(self, seconds, began, what):
+        """Fails when more than @seconds have passed since @began (time.monotonic())."""
+        took = time.monotonic() - began
+        if took > seconds:
+            raise Wrong(f"{what}: took {took:.1f} s, limit {seconds} s")
+
+    def skip(self, why):
+        raise Skip(why)
+
+    def only_rpcordma(self, why):
+        if self.xprt != "rpcordma":
+            raise Skip(f"XPRT={self.xprt}: {why}")
+
+
+def run(name, function):
+    """Runs one test. Returns ("pass" | "fail" | "skip", detail, seconds)."""
+    began = time.monotonic()
+    verdict, detail = "pass", ""
+    t = None
+    try:
+        t = Test(name)
+        function(t)
+    except Skip as skip:
+        verdict, detail = "skip", str(skip)
+    except (Wrong, machine.VmError, lab.LabError, image.ImageError) as error:
+        verdict, detail = "fail", str(error)
+    except Exception:  # a fault of the test itself; the others are still worth running
+        verdict, detail = "fail", traceback.format_exc().rstrip()
+    finally:
+        for one in t.labs if t else ():
+            one.stop()
+    complaints = [line for one in (t.labs if t else ()) for line in one.complaints()]
+    if complaints:
+        verdict = "fail"
+        detail = "\n    ".join([detail or "the kernel complained:", *complaints[:6]])
+    return verdict, detail, time.monotonic() - began

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The shortest way through: mount, write, read, compare, umount, unload; on each kernel."""
+
+from vmlib.testing import test
+
+VERSIONS = ("3", "4.0", "4.1", "4.2")
+
+
+def smoke(t, kernel):
+    pair = t.lab(client_kernel=kernel)
+    pair.client_net()
+    before = pair.rdma_resources()
+    pair.server.run("net_up 1; rxe_up; export_up 600m; server_up rpcrdma", 60, "NFS server up")
+    pair.client_transport()
+    for version in VERSIONS:
+        pair.mount(version)
+        options = pair.client.run("grep ' /mnt nfs' /proc/mounts")
+        t.check("proto=rdma" in options, f"vers={version} is not mounted over rdma: {options}")
+        pair.client.run("dd if=/dev/urandom of=/tmp/file bs=1000003 count=5 2>/dev/null && "
+                        "cp /tmp/file /mnt/file && drop_caches && cmp /tmp/file /mnt/file && "
+                        "fsops names /mnt/names", 60, f"vers={version}: write, read, compare")
+        stats = pair.xprt_stats()
+        t.check(stats["read_chunks"] and stats["write_chunks"],
+                f"vers={version}: 5 MB went both ways without a chunk: {stats}")
+        t.equal(stats["bad_reply"], 0, f"vers={version}: bad replies")
+        pair.umount()
+    pair.unload()
+    t.check(not pair.client.ok(f"lsmod | grep '^{t.xprt} '"), f"{t.xprt} is still loaded")
+    t.equal(pair.rdma_resources(), before, "RDMA objects after rmmod")
+
+
+@test("smoke-6.12")
+def smoke_6_12(t):
+    """every NFS version on a stock 6.12 client"""
+    smoke(t, "6.12")
+
+
+@test("smoke-6.1")
+def smoke_6_1(t):
+    """every NFS version on a stock 6.1 client"""
+    smoke(t, "6.1")

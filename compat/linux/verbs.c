@@ -5,6 +5,7 @@
  */
 
 #include <linux/dma-mapping.h>
+#include <linux/io.h>
 #include <linux/errno.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
@@ -301,6 +302,13 @@ void rpcordma_region_destroy(struct rpcordma_region *region)
 
 static bool add_entry(struct rpcordma_region *region, struct page *page, u32 length, u32 offset)
 {
+	struct scatterlist *last = region->used ? &region->entries[region->used - 1] : NULL;
+
+	/* Memory that goes on where the last entry ends is one run: two entries would make a gap of it. */
+	if (last && page_to_phys(page) + offset == sg_phys(last) + last->length) {
+		last->length += length;
+		return true;
+	}
 	if (unlikely(region->used == region->room))
 		return false;
 	sg_set_page(&region->entries[region->used++], page, length, offset);

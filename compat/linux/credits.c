@@ -76,7 +76,7 @@ void rpcordma_xprt_return_credit(struct rpc_xprt *xprt, struct rpc_rqst *rqst)
 void rpcordma_rqst_forget_credit(struct rpc_rqst *rqst)
 {
 	/* A slot that was never used has no transport, and no credit either. */
-	struct rpc_xprt *xprt = rqst->rq_xprt;
+	struct rpc_xprt *xprt = READ_ONCE(rqst->rq_xprt);
 
 	if (!xprt)
 		return;
@@ -105,7 +105,12 @@ void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt)
 
 void rpcordma_xprt_closed(struct rpc_xprt *xprt)
 {
-	xprt->reestablish_timeout = 0;
+	/*
+	 * Who was connected may reconnect at once. What never was keeps its back-off: a close also comes
+	 * after an attempt that failed half-way.
+	 */
+	if (xprt_connected(xprt))
+		xprt->reestablish_timeout = 0;
 	++xprt->connect_cookie;
 	xprt_disconnect_done(xprt);
 }

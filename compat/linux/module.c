@@ -13,6 +13,7 @@
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
+#include <linux/string.h>
 #include <linux/workqueue.h>
 
 #include "compat/linux/transport.h"
@@ -21,15 +22,27 @@
 struct workqueue_struct *rpcordma_workqueue;
 struct page *rpcordma_scratch_page;
 
-/* A bool that says what it did not understand. */
+/* A bool that takes no word by its first letter, as the kernel's own does, and says what it did not take. */
 static int set_switch(const char *text, const struct kernel_param *parameter)
 {
-	int rc = param_set_bool(text, parameter);
+	static const char *const on[] = { "Y", "y", "1", "on" };
+	static const char *const off[] = { "N", "n", "0", "off" };
+	bool *value = parameter->arg;
+	unsigned int i;
 
-	if (rc)
-		pr_err("%s=\"%s\": neither on nor off; give Y or N\n", parameter->name,
-		       text ? text : "");
-	return rc;
+	for (i = 0; i < ARRAY_SIZE(on); i++) {
+		/* The name alone switches on. */
+		if (!text || sysfs_streq(text, on[i])) {
+			*value = true;
+			return 0;
+		}
+		if (sysfs_streq(text, off[i])) {
+			*value = false;
+			return 0;
+		}
+	}
+	pr_err("%s=\"%s\": neither on nor off; give Y or N\n", parameter->name, text);
+	return -EINVAL;
 }
 
 static const struct kernel_param_ops switch_ops = {

@@ -47,14 +47,12 @@ static struct xprt_class client_class;
 /* --- connecting and closing -------------------------------------------------------------------- */
 
 /*
- * What tasks that wait for the connection are told. sunrpc retries after errors that it knows to pass, and
+ * What tasks that wait for the connection are told when there is none. sunrpc retries after errors that it knows to pass, and
  * fails a task for good, hard mounts included, after any other.
  */
-static int connect_status(int rc)
+static int connect_error(int rc)
 {
 	switch (rc) {
-	case 0:
-		return -EAGAIN; /* go on */
 	case -ENODEV:
 		return -ENOTCONN; /* a device went away; another may come */
 	case -ENOMEM:
@@ -86,9 +84,16 @@ static void connect_worker(struct work_struct *work)
 		xprt->stat.connect_count++;
 		xprt->stat.connect_time += (long)jiffies - xprt->stat.connect_start;
 		xprt_set_connected(xprt);
+	} else {
+		/*
+		 * While nobody else can: a failed attempt may also have asked for a close, and that wakes
+		 * everybody to try once more, who then never hears why it failed.
+		 */
+		xprt_wake_pending_tasks(xprt, connect_error(rc));
 	}
 	xprt_unlock_connect(xprt, transport);
-	xprt_wake_pending_tasks(xprt, connect_status(rc));
+	if (!rc)
+		xprt_wake_pending_tasks(xprt, -EAGAIN);
 
 	memalloc_noio_restore(noio);
 	current_restore_flags(flags, PF_MEMALLOC);

@@ -102,7 +102,9 @@ class VM:
                 "-chardev", f"socket,id=agent,fd={theirs.fileno()}",
                 "-device", "virtserialport,chardev=agent,name=agent",
                 "-kernel", kernel.vmlinuz, "-initrd", initramfs, "-append",
-                f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on "
+                # tsc=reliable: on a busy host the clock watchdog finds fault with the emulated TSC
+                # and makes the kernel patch its text, which TCG's vCPUs do not always survive.
+                f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on tsc=reliable "
                 f"ipv6.autoconf=0 role={name} {cmdline}"]
         for i, net in enumerate(nets):
             pass_fds.append(net.fileno())

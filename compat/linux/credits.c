@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the core asks of a transport: its congestion window, its state, its wake-ups. sunrpc's congestion
- * window counts the calls that may be outstanding, in units of RPC_CWNDSCALE: it is where credits live.
- * Requests are in request.c.
+ * What the core asks of a transport: its congestion window, its state, its wake-ups. sunrpc's
+ * congestion window counts the calls that may be outstanding, in units of RPC_CWNDSCALE: it is
+ * where credits live. Requests are in request.c.
  *
  * Lock: the transport's transport_lock guards window, count and who is woken.
  */
@@ -22,7 +22,10 @@
 /* @rqst gives its credit back, and the next sender is woken; transport_lock held. */
 static void put_credit_locked(struct rpc_rqst *rqst)
 {
-	/* All that is looked at is which request it is; the task that it was sent for may be long gone. */
+	/*
+	 * All that is looked at is which request it is; the task that it was sent for may be long
+	 * gone.
+	 */
 	struct rpc_task task = { .tk_rqstp = rqst };
 
 	rqst->rq_task = NULL;
@@ -30,8 +33,8 @@ static void put_credit_locked(struct rpc_rqst *rqst)
 }
 
 /*
- * sunrpc looks for a sender to wake when a credit is given back, not when the window grows. So one that is in
- * nobody's hands is given back.
+ * sunrpc looks for a sender to wake when a credit is given back, not when the window grows. So one
+ * that is in nobody's hands is given back.
  */
 static void nudge_sender(struct rpcordma_transport *transport)
 {
@@ -106,8 +109,8 @@ void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt)
 void rpcordma_xprt_closed(struct rpc_xprt *xprt)
 {
 	/*
-	 * Who was connected may reconnect at once. What never was keeps its back-off: a close also comes
-	 * after an attempt that failed half-way.
+	 * Who was connected may reconnect at once. What never was keeps its back-off: a close also
+	 * comes after an attempt that failed half-way.
 	 */
 	if (xprt_connected(xprt))
 		xprt->reestablish_timeout = 0;
@@ -130,8 +133,8 @@ rpcordma_bool rpcordma_xprt_wake_backlog(struct rpc_xprt *xprt, struct rpc_rqst 
 	bool taken;
 
 	/*
-	 * The lock orders this with tasks that queue up because XPRT_CONGESTED is set: either they see it
-	 * cleared here, or they are found here.
+	 * The lock orders this with tasks that queue up because XPRT_CONGESTED is set: either they
+	 * see it cleared here, or they are found here.
 	 */
 	spin_lock(&xprt->reserve_lock);
 	taken = xprt_wake_up_backlog(xprt, rqst);

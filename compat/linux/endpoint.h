@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What cm.c, which connects an endpoint, and verbs.c, which works with its queue pair, both know of it.
- * Nobody else includes this.
+ * What cm.c, which connects an endpoint, and verbs.c, which works with its queue pair, both know of
+ * it. Nobody else includes this.
  */
 #ifndef RPCORDMA_LINUX_ENDPOINT_H
 #define RPCORDMA_LINUX_ENDPOINT_H

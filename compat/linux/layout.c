@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Proof, by the compiler, that what the port mirrors is what the kernel has: structs that are handed
- * over as they stand, values of enums, and errno numbers, of which C++ has a copy of its own. No code.
+ * Proof, by the compiler, that what the port mirrors is what the kernel has: structs that are
+ * handed over as they stand, values of enums, and errno numbers, of which C++ has a copy of its
+ * own. No code.
  */
 
 #include <linux/errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The port's locks, mutexes and events. C++ holds them by pointer, since their sizes depend on the
- * kernel's configuration. Every class has a key of its own: with one initialiser for all, lockdep would
- * take all for one class, and could neither see nor believe an order between them.
+ * kernel's configuration. Every class has a key of its own: with one initialiser for all, lockdep
+ * would take all for one class, and could neither see nor believe an order between them.
  */
 
 #include <linux/completion.h>

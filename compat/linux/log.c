@@ -20,7 +20,9 @@
 static __printf(3, 4) void emit(const struct rpc_xprt *xprt, enum rpcordma_level level,
 				const char *format, ...)
 {
-	/* One limit for all: a storm of one message may swallow another, but never fills the log. */
+	/*
+	 * One limit for all: a storm of one message may swallow another, but never fills the log.
+	 */
 	static DEFINE_RATELIMIT_STATE(limit, 5 * HZ, 20);
 	struct va_format text = { .fmt = format };
 	va_list arguments;

@@ -17,8 +17,8 @@ void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how)
 	switch (how) {
 	case RPCORDMA_ALLOC_NOIO:
 		/*
-		 * Without __GFP_NOMEMALLOC: who works for a swap file runs with PF_MEMALLOC, and then
-		 * the reserves are meant for just this.
+		 * Without __GFP_NOMEMALLOC: who works for a swap file runs with PF_MEMALLOC, and
+		 * then the reserves are meant for just this.
 		 */
 		gfp = GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN;
 		break;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Loading and unloading, and the module's parameters. What is visible to others comes in this order and goes in
- * reverse: transport class, debugfs, sysctls. A mount may use the class before we return, so what the class
- * itself needs, and nobody sees, is there before it.
+ * Loading and unloading, and the module's parameters. What is visible to others comes in this order
+ * and goes in reverse: transport class, debugfs, sysctls. A mount may use the class before we
+ * return, so what the class itself needs, and nobody sees, is there before it.
  */
 
 #define pr_fmt(fmt) "rpcordma: " fmt
@@ -22,7 +22,10 @@
 struct workqueue_struct *rpcordma_workqueue;
 struct page *rpcordma_scratch_page;
 
-/* A bool that takes no word by its first letter, as the kernel's own does, and says what it did not take. */
+/*
+ * A bool that takes no word by its first letter, as the kernel's own does, and says what it did not
+ * take.
+ */
 static int set_switch(const char *text, const struct kernel_param *parameter)
 {
 	static const char *const on[] = { "Y", "y", "1", "on" };

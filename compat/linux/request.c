@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the core asks of a request: its buffers, its xid, its end. Credits are in credits.c, the slots of
- * a transport in xprt.c, backward requests in backchannel.c.
+ * What the core asks of a request: its buffers, its xid, its end. Credits are in credits.c, the
+ * slots of a transport in xprt.c, backward requests in backchannel.c.
  *
  * Lock: the transport's queue_lock guards who waits for which reply.
  */
@@ -59,11 +59,20 @@ void rpcordma_rqst_get(struct rpc_rqst *rqst, struct rpcordma_request *request)
 	request->receive = (struct rpcordma_xdr_buf *)&rqst->rq_rcv_buf;
 	request->xid = be32_to_cpu(rqst->rq_xid);
 	request->connected = xprt_connected(xprt);
-	/* sunrpc copies the cookie into the request when it is sent, and bumps its own with each connection. */
+	/*
+	 * sunrpc copies the cookie into the request when it is sent, and bumps its own with each
+	 * connection.
+	 */
 	request->sent_before = rqst->rq_connect_cookie == READ_ONCE(xprt->connect_cookie);
-	/* Without a procedure's decoder nobody waits for the reply; a backward reply has no procedure. */
+	/*
+	 * Without a procedure's decoder nobody waits for the reply; a backward reply has no
+	 * procedure.
+	 */
 	request->reply_expected = rqst->rq_task && rpc_reply_expected(rqst->rq_task);
-	/* Integrity and privacy are computed over the whole message; a backward reply has no credential. */
+	/*
+	 * Integrity and privacy are computed over the whole message; a backward reply has no
+	 * credential.
+	 */
 	request->ddp_allowed = cred && !test_bit(RPCAUTH_AUTH_DATATOUCH, &cred->cr_auth->au_flags);
 }
 
@@ -108,7 +117,10 @@ struct rpc_rqst *rpcordma_rqst_find_pin(struct rpc_xprt *xprt, rpcordma_u32 xid)
 	if (rqst)
 		xprt_pin_rqst(rqst);
 	else
-		/* It counts this as an error. Whether it is one the core knows: see count_bad_xid(). */
+		/*
+		 * It counts this as an error. Whether it is one the core knows: see
+		 * count_bad_xid().
+		 */
 		xprt->stat.bad_xids--;
 	spin_unlock(&xprt->queue_lock);
 	return rqst;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The port's trace points. The events are defined in tracepoints.h; messages for the administrator are in log.c.
+ * The port's trace points. The events are defined in tracepoints.h; messages for the administrator
+ * are in log.c.
  */
 
 /* GNU C predefines it, which would turn the path compat/linux below into compat/1. */
@@ -81,7 +82,8 @@ void rpcordma_trace_reply(const struct rpc_xprt *xprt, const char *what, rpcordm
 	trace_rpcordma_reply(xprt, what, xid, credits, proc, result);
 }
 
-void rpcordma_trace_error(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid, int value)
+void rpcordma_trace_error(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid,
+			  int value)
 {
 	trace_rpcordma_error(xprt, what, xid, value);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The trace events of system rpcordma, one for each function of compat/port/trace.h. Kernel code reads this
- * several times over, with its macros meaning something else each time; only trace.c includes it.
+ * The trace events of system rpcordma, one for each function of compat/port/trace.h. Kernel code
+ * reads this several times over, with its macros meaning something else each time; only trace.c
+ * includes it.
  *
- * While somebody listens to an event its bit is set in rpcordma_trace_enabled, by the hooks that the kernel calls
- * before the first listener comes and after the last one has gone.
+ * While somebody listens to an event its bit is set in rpcordma_trace_enabled, by the hooks that
+ * the kernel calls before the first listener comes and after the last one has gone.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rpcordma

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of the Linux side share: the layout of a transport and of a request, and what init and
- * exit of the module call. The port itself is in compat/port/.
+ * What the files of the Linux side share: the layout of a transport and of a request, and what init
+ * and exit of the module call. The port itself is in compat/port/.
  */
 #ifndef RPCORDMA_LINUX_TRANSPORT_H
 #define RPCORDMA_LINUX_TRANSPORT_H
@@ -17,7 +17,7 @@
 /* The core's halves begin on a cache line of their own. */
 #define RPCORDMA_CORE_ALIGN 64
 
-/** A client transport, up to the core's half, which follows. sunrpc frees it, by the pointer to xprt. */
+/** A client transport; the core's half follows. sunrpc frees it, by the pointer to xprt. */
 struct rpcordma_transport {
 	struct rpc_xprt xprt;
 	struct delayed_work connect;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Queue pairs, work requests, completions, DMA and memory regions. How an endpoint gets connected is in
- * cm.c. What is posted when, and what a completion means, is the core's business.
+ * Queue pairs, work requests, completions, DMA and memory regions. How an endpoint gets connected
+ * is in cm.c. What is posted when, and what a completion means, is the core's business.
  */
 
 #include <linux/dma-mapping.h>
@@ -23,7 +23,7 @@
 /* Each queue, and its completion queue, has room for the marker that ib_drain_*() posts. */
 #define DRAIN_WRS 1
 
-/* --- completions ------------------------------------------------------------------------------- */
+/* --- completions --- */
 
 static struct rpcordma_completion translate(const struct ib_wc *wc)
 {
@@ -64,7 +64,8 @@ static void invalidate_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	const struct rpcordma_completion completion = translate(wc);
 
-	rpcordma_core_invalidate_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe, &completion);
+	rpcordma_core_invalidate_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
+				      &completion);
 }
 
 void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind)
@@ -87,7 +88,7 @@ void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind)
 	}
 }
 
-/* --- device and queue pair --------------------------------------------------------------------- */
+/* --- device and queue pair --- */
 
 static u32 region_page_size(const struct ib_device *device)
 {
@@ -134,7 +135,8 @@ static struct ib_cq *create_cq(struct rpcordma_endpoint *ep, u32 entries)
 	return ib_alloc_cq_any(ep->id->device, ep->context, entries, IB_POLL_WORKQUEUE);
 }
 
-int rpcordma_endpoint_create_qp(struct rpcordma_endpoint *ep, const struct rpcordma_queue_sizes *sizes)
+int rpcordma_endpoint_create_qp(struct rpcordma_endpoint *ep,
+				const struct rpcordma_queue_sizes *sizes)
 {
 	struct ib_qp_init_attr attributes = {
 		.event_handler = handle_qp_event,
@@ -189,9 +191,9 @@ void rpcordma_endpoint_drain(struct rpcordma_endpoint *ep)
 	if (!qp)
 		return;
 	/*
-	 * Both bring the queue pair into the error state, which rdma_create_qp() left in INIT and from
-	 * which, as from every later state, that is a legal step. Receives first: the handling of replies may
-	 * post LOCAL_INVs, and these must be ahead of the send queue's marker.
+	 * Both bring the queue pair into the error state, which rdma_create_qp() left in INIT and
+	 * from which, as from every later state, that is a legal step. Receives first: the handling
+	 * of replies may post LOCAL_INVs, and these must be ahead of the send queue's marker.
 	 */
 	ib_drain_rq(qp);
 	ib_drain_sq(qp);
@@ -214,7 +216,7 @@ int rpcordma_post_receive(struct rpcordma_endpoint *ep, const struct rpcordma_re
 			    (const struct ib_recv_wr **)bad);
 }
 
-/* --- message buffers --------------------------------------------------------------------------- */
+/* --- message buffers --- */
 
 static enum dma_data_direction dma_direction(enum rpcordma_dma direction)
 {
@@ -252,7 +254,7 @@ void rpcordma_dma_sync_for_cpu(struct rpcordma_endpoint *ep, const struct rpcord
 	ib_dma_sync_single_for_cpu(ep->id->device, sge->addr, length, DMA_FROM_DEVICE);
 }
 
-/* --- memory regions ---------------------------------------------------------------------------- */
+/* --- memory regions --- */
 
 struct rpcordma_region {
 	struct ib_device *device;
@@ -304,7 +306,10 @@ static bool add_entry(struct rpcordma_region *region, struct page *page, u32 len
 {
 	struct scatterlist *last = region->used ? &region->entries[region->used - 1] : NULL;
 
-	/* Memory that goes on where the last entry ends is one run: two entries would make a gap of it. */
+	/*
+	 * Memory that goes on where the last entry ends is one run: two entries would make a gap of
+	 * it.
+	 */
 	if (last && page_to_phys(page) + offset == sg_phys(last) + last->length) {
 		last->length += length;
 		return true;
@@ -316,7 +321,8 @@ static bool add_entry(struct rpcordma_region *region, struct page *page, u32 len
 }
 
 /* The part of @kvec that lies in the range; moves the range's start and shortens it by that. */
-static bool add_kvec(struct rpcordma_region *region, const struct kvec *kvec, u32 *offset, u32 *length)
+static bool add_kvec(struct rpcordma_region *region, const struct kvec *kvec, u32 *offset,
+		     u32 *length)
 {
 	const void *base;
 	u32 take;
@@ -371,9 +377,10 @@ static bool add_page_data(struct rpcordma_region *region, const struct xdr_buf *
 }
 
 /* DMA-map the entries that are filled in, and make them the region's page list. */
-static int map_entries(struct rpcordma_region *region, u32 length, enum dma_data_direction direction)
+static int map_entries(struct rpcordma_region *region, u32 length,
+		       enum dma_data_direction direction)
 {
-	int entries;
+	int entries, taken;
 
 	region->direction = direction;
 	entries = ib_dma_map_sg(region->device, region->entries, region->used, direction);
@@ -383,8 +390,8 @@ static int map_entries(struct rpcordma_region *region, u32 length, enum dma_data
 	region->mapped = region->used;
 
 	/* It takes as much as fits; less than all breaks the rules of segment layout. */
-	if (ib_map_mr_sg(region->mr, region->entries, entries, NULL, region->page_size) != entries ||
-	    region->mr->length != length) {
+	taken = ib_map_mr_sg(region->mr, region->entries, entries, NULL, region->page_size);
+	if (taken != entries || region->mr->length != length) {
 		rpcordma_region_unmap(region);
 		return -EIO;
 	}
@@ -421,7 +428,8 @@ int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xd
 
 	wr->mr = mr;
 	wr->key = mr->rkey;
-	wr->access = writable ? IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE : IB_ACCESS_REMOTE_READ;
+	wr->access = writable ? IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE :
+				IB_ACCESS_REMOTE_READ;
 	mapping->rkey = mr->rkey;
 	mapping->length = mr->length;
 	mapping->iova = mr->iova;

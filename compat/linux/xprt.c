@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The client's transport class: what sunrpc calls. Each operation translates, and hands on to the core;
- * what the core calls in the other direction is in credits.c (the transport) and request.c (requests),
- * the backchannel's operations are in backchannel.c.
+ * The client's transport class: what sunrpc calls. Each operation translates, and hands on to the
+ * core; what the core calls in the other direction is in credits.c (the transport) and request.c
+ * (requests), the backchannel's operations are in backchannel.c.
  *
- * Life of a transport: setup() makes it whole or not at all. It is then on debugfs.c's list until destroy(),
- * which comes when nobody can call the other operations any more; work of its own may still be queued, and
- * goes first. Each transport holds a reference to the module.
+ * Life of a transport: setup() makes it whole or not at all. It is then on debugfs.c's list until
+ * destroy(), which comes when nobody can call the other operations any more; work of its own may
+ * still be queued, and goes first. Each transport holds a reference to the module.
  *
- * Memory: whatever runs here on behalf of a connection may be needed to clean dirty pages, or to swap.
- * Nothing may start I/O to get memory then, hence the NOIO scopes; and when a swap file is behind the transport,
- * the reserves may be used, hence PF_MEMALLOC. sunrpc does the same for the tasks themselves.
+ * Memory: whatever runs here on behalf of a connection may be needed to clean dirty pages, or to
+ * swap. Nothing may start I/O to get memory then, hence the NOIO scopes; and when a swap file is
+ * behind the transport, the reserves may be used, hence PF_MEMALLOC. sunrpc does the same for the
+ * tasks themselves.
  */
 
 #define pr_fmt(fmt) "rpcordma: " fmt
@@ -35,7 +36,10 @@
 #include "compat/linux/transport.h"
 #include "compat/port/port.h"
 
-/* The in-tree transport's times, so that a change of transport changes nothing in how a mount behaves. */
+/*
+ * The in-tree transport's times, so that a change of transport changes nothing in how a mount
+ * behaves.
+ */
 #define CALL_TIMEOUT (60 * HZ)
 #define BIND_TIMEOUT (60 * HZ)
 #define REESTABLISH_TIMEOUT (5 * HZ)
@@ -44,11 +48,11 @@
 static const struct rpc_xprt_ops client_ops;
 static struct xprt_class client_class;
 
-/* --- connecting and closing -------------------------------------------------------------------- */
+/* --- connecting and closing --- */
 
 /*
- * What tasks that wait for the connection are told when there is none. sunrpc retries after errors that it knows to pass, and
- * fails a task for good, hard mounts included, after any other.
+ * What tasks that wait for the connection are told when there is none. sunrpc retries after errors
+ * that it knows to pass, and fails a task for good, hard mounts included, after any other.
  */
 static int connect_error(int rc)
 {
@@ -86,8 +90,8 @@ static void connect_worker(struct work_struct *work)
 		xprt_set_connected(xprt);
 	} else {
 		/*
-		 * While nobody else can: a failed attempt may also have asked for a close, and that wakes
-		 * everybody to try once more, who then never hears why it failed.
+		 * While nobody else can: a failed attempt may also have asked for a close, and that
+		 * wakes everybody to try once more, who then never hears why it failed.
 		 */
 		xprt_wake_pending_tasks(xprt, connect_error(rc));
 	}
@@ -141,15 +145,15 @@ static void client_inject_disconnect(struct rpc_xprt *xprt)
 }
 
 /*
- * A call ran into its retransmit timeout. There is no keep-alive that would tell a slow server from a dead
- * path, so the connection is given up: the next one shows.
+ * A call ran into its retransmit timeout. There is no keep-alive that would tell a slow server from
+ * a dead path, so the connection is given up: the next one shows.
  */
 static void client_timer(struct rpc_xprt *xprt, struct rpc_task *task)
 {
 	xprt_force_disconnect(xprt);
 }
 
-/* --- requests ---------------------------------------------------------------------------------- */
+/* --- requests --- */
 
 static void client_alloc_slot(struct rpc_xprt *xprt, struct rpc_task *task)
 {
@@ -164,8 +168,8 @@ static void client_alloc_slot(struct rpc_xprt *xprt, struct rpc_task *task)
 	task->tk_status = -EAGAIN;
 	xprt_add_backlog(xprt, task);
 	/*
-	 * A slot that was freed before the task was on the queue found nobody to wake. Freeing this one
-	 * wakes the first in the queue, who may or may not be this task.
+	 * A slot that was freed before the task was on the queue found nobody to wake. Freeing this
+	 * one wakes the first in the queue, who may or may not be this task.
 	 */
 	rqst = rpcordma_core_alloc_slot(client);
 	if (rqst)
@@ -221,7 +225,7 @@ static int client_send_request(struct rpc_rqst *rqst)
 	return rc;
 }
 
-/* --- administration ---------------------------------------------------------------------------- */
+/* --- administration --- */
 
 static void client_set_connect_timeout(struct rpc_xprt *xprt, unsigned long connect_timeout,
 				       unsigned long reconnect_timeout)
@@ -268,9 +272,10 @@ static void client_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
 }
 
 /*
- * A swap file depends on this transport from now on. sunrpc and the workers above look at the count. It is
- * not changed under the send lock, since who releases that in the usual way wakes nobody who waits
- * for the bit: a connection attempt under way may be the last one without reserves.
+ * A swap file depends on this transport from now on. sunrpc and the workers above look at the
+ * count. It is not changed under the send lock, since who releases that in the usual way wakes
+ * nobody who waits for the bit: a connection attempt under way may be the last one without
+ * reserves.
  */
 static int client_enable_swap(struct rpc_xprt *xprt)
 {
@@ -283,7 +288,7 @@ static void client_disable_swap(struct rpc_xprt *xprt)
 	atomic_dec(&xprt->swapper);
 }
 
-/* --- addresses, as the side protocols and the user see them ------------------------------------- */
+/* --- addresses, as the side protocols and the user see them --- */
 
 static void free_addresses(struct rpc_xprt *xprt)
 {
@@ -347,7 +352,7 @@ static void client_set_port(struct rpc_xprt *xprt, unsigned short port)
 	format_port(xprt, port);
 }
 
-/* --- life -------------------------------------------------------------------------------------- */
+/* --- life --- */
 
 static const struct rpc_timeout default_timeout = {
 	.to_initval = CALL_TIMEOUT,
@@ -408,7 +413,8 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 		xprt_set_bound(xprt);
 #ifdef HAVE_XPRT_CREATE_TIMEOUTS
 	if (args->connect_timeout)
-		client_set_connect_timeout(xprt, args->connect_timeout, xprt->max_reconnect_timeout);
+		client_set_connect_timeout(xprt, args->connect_timeout,
+					   xprt->max_reconnect_timeout);
 #endif
 
 	rc = rpcordma_core_client_create(to_client(xprt), xprt, slots);

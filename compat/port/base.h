@@ -42,13 +42,15 @@ enum rpcordma_alloc_how {
 	RPCORDMA_ALLOC_NOIO,
 	/** Must not sleep, fails at once and silently; any context. */
 	RPCORDMA_ALLOC_ATOMIC,
-	/** On behalf of the current RPC task, with what sunrpc thinks right for it; process context. */
+	/**
+	 * On behalf of the current RPC task, with what sunrpc thinks right for it; process context.
+	 */
 	RPCORDMA_ALLOC_TASK,
 };
 
 /**
- * Allocate @size bytes, zeroed, physically contiguous (so that they can be DMA-mapped), aligned to 64
- * bytes if @size is a power of two of at least 64. Returns null on failure.
+ * Allocate @size bytes, zeroed, physically contiguous (so that they can be DMA-mapped), aligned to
+ * 64 bytes if @size is a power of two of at least 64. Returns null on failure.
  */
 void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how);
 /** @p may be null. Any context. */
@@ -83,8 +85,8 @@ void rpcordma_mutex_lock(struct rpcordma_mutex *mutex);
 void rpcordma_mutex_unlock(struct rpcordma_mutex *mutex);
 
 /*
- * An event that one context raises and one waits for. reset() makes it unraised; it must not race with
- * raise() or wait(). raise() is callable from completion context, wait() from process context.
+ * An event that one context raises and one waits for. reset() makes it unraised; it must not race
+ * with raise() or wait(). raise() is callable from completion context, wait() from process context.
  */
 struct rpcordma_event;
 struct rpcordma_event *rpcordma_event_create(void);
@@ -96,8 +98,8 @@ void rpcordma_event_raise_all(struct rpcordma_event *event); /* for all waiters,
 void rpcordma_event_wait(struct rpcordma_event *event);
 
 /*
- * Logging. The text is complete; nothing is formatted. The transport's peer is named in front by the
- * port where @xprt is not null. Any context; rate-limited.
+ * Logging. The text is complete; nothing is formatted. The transport's peer is named in front by
+ * the port where @xprt is not null. Any context; rate-limited.
  */
 struct rpc_xprt;
 enum rpcordma_level { RPCORDMA_LOG_ERROR, RPCORDMA_LOG_WARNING, RPCORDMA_LOG_INFO };

@@ -93,8 +93,8 @@ rpcordma_u32 rpcordma_core_max_payload(void);
 /* Core: the xprt operations, in the contexts that struct rpc_xprt_ops defines. */
 
 /**
- * Connect. The caller holds the transport's send lock. Waits, within limits, for the peer. Returns 0
- * when calls can be sent. On failure nothing is left of the attempt.
+ * Connect. The caller holds the transport's send lock. Waits, within limits, for the peer. Returns
+ * 0 when calls can be sent. On failure nothing is left of the attempt.
  */
 int rpcordma_core_client_connect(struct rpcordma_client *client);
 /** Drop the connection, if there is one; the caller holds the send lock. May sleep. */
@@ -111,13 +111,17 @@ void rpcordma_core_free_slot(struct rpcordma_client *client, struct rpcordma_cal
 int rpcordma_core_buf_alloc(struct rpcordma_client *client, struct rpcordma_call *call,
 			    rpcordma_size call_size, rpcordma_size reply_size, void **call_buffer,
 			    void **reply_buffer);
-/** @call's message and pages are about to be released: on return the peer cannot reach them. May sleep. */
+/**
+ * @call's message and pages are about to be released: on return the peer cannot reach them. May
+ * sleep.
+ */
 void rpcordma_core_buf_free(struct rpcordma_client *client, struct rpcordma_call *call);
 /**
  * Whether @call's credit is to be given back now. False for a call whose reply is still owed: its
  * credit is held until the reply or the disconnect. Under xprt's transport lock.
  */
-rpcordma_bool rpcordma_core_release_credit(struct rpcordma_client *client, struct rpcordma_call *call);
+rpcordma_bool rpcordma_core_release_credit(struct rpcordma_client *client,
+					   struct rpcordma_call *call);
 /**
  * Send @call. The caller holds the send lock.
  * Returns 0; ENOTCONN, reconnect and call again; EAGAIN, call again when woken; EBADSLT, no credit;
@@ -140,7 +144,10 @@ int rpcordma_core_bc_send_reply(struct rpcordma_client *client, struct rpcordma_
 
 /* Port: requests */
 
-/** One allocation of struct rpc_rqst and the core's half, zeroed; null without memory. Process context. */
+/**
+ * One allocation of struct rpc_rqst and the core's half, zeroed; null without memory. Process
+ * context.
+ */
 struct rpc_rqst *rpcordma_rqst_create(struct rpc_xprt *xprt);
 void rpcordma_rqst_destroy(struct rpc_rqst *rqst);
 /** The core's half. Any context. */
@@ -160,22 +167,28 @@ struct rpcordma_request {
 };
 /** Any context in which @rqst is stable. */
 void rpcordma_rqst_get(struct rpc_rqst *rqst, struct rpcordma_request *request);
-/** Take a credit of the congestion window for @rqst; false when there is none, and it will be woken. */
+/**
+ * Take a credit of the congestion window for @rqst; false when there is none, and it will be woken.
+ */
 rpcordma_bool rpcordma_rqst_take_credit(struct rpc_rqst *rqst);
-/** The moment of transmission, and the bytes, for sunrpc's statistics. */
+/**
+ * The moment of transmission, and the bytes, for sunrpc's statistics. To be called right before the
+ * post: afterwards the reply may be there, and with it the round-trip time.
+ */
 void rpcordma_rqst_sent(struct rpc_rqst *rqst);
 /** Allocate the absent pages of a sparse receive buffer, without sleeping. Errors: ENOBUFS. */
 int rpcordma_fill_sparse_pages(struct rpcordma_xdr_buf *buf);
 
 /**
- * Find the request that waits for the reply with @xid, and pin it: until complete() or unpin() it, its
- * task and its buffers stay. Returns null when nobody waits. Any context.
+ * Find the request that waits for the reply with @xid, and pin it: until complete() or unpin() it,
+ * its task and its buffers stay. Returns null when nobody waits, which is not counted: see
+ * rpcordma_xprt_count_bad_xid(). Any context.
  */
 struct rpc_rqst *rpcordma_rqst_find_pin(struct rpc_xprt *xprt, rpcordma_u32 xid);
 void rpcordma_rqst_unpin(struct rpc_rqst *rqst);
 /**
- * Give the reply to sunrpc, and unpin. @result is the reply's length in bytes, or a negative errno, that
- * becomes the task's status. The request may be gone on return.
+ * Give the reply to sunrpc, and unpin. @result is the reply's length in bytes, or a negative errno,
+ * that becomes the task's status. The request may be gone on return.
  */
 void rpcordma_rqst_complete(struct rpc_rqst *rqst, int result);
 /**
@@ -197,7 +210,10 @@ void rpcordma_copy_from_pages(const struct rpcordma_xdr_buf *buf, rpcordma_u32 o
 void rpcordma_xprt_set_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
 /** As above for a fresh connection: nothing is in flight. */
 void rpcordma_xprt_reset_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
-/** @rqst's credit, held back by rpcordma_core_release_credit(), is free now. */
+/**
+ * @rqst's credit, held back by rpcordma_core_release_credit(), is free now; the next sender is
+ * woken. Only for a request of which that function said so.
+ */
 void rpcordma_xprt_return_credit(struct rpc_xprt *xprt, struct rpc_rqst *rqst);
 /** @rqst holds no credit of the connection to come. */
 void rpcordma_rqst_forget_credit(struct rpc_rqst *rqst);
@@ -209,7 +225,10 @@ void rpcordma_xprt_count_bad_xid(struct rpc_xprt *xprt);
 void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt);
 /** The connection is closed; calls in flight are woken to be sent again. Holds the send lock. */
 void rpcordma_xprt_closed(struct rpc_xprt *xprt);
-/** The current sender waits until rpcordma_xprt_write_space(). Holds the send lock. */
+/**
+ * The current sender waits until rpcordma_xprt_write_space(). Holds the send lock. What came before
+ * this call wakes nobody: look once more for what is waited for after it.
+ */
 void rpcordma_xprt_wait_for_space(struct rpc_xprt *xprt);
 void rpcordma_xprt_write_space(struct rpc_xprt *xprt);
 /** A request was freed: a task that waits for a slot may get it. Returns true if one took @rqst. */
@@ -227,12 +246,16 @@ void rpcordma_xprt_set_max_payload(struct rpc_xprt *xprt, rpcordma_u32 bytes);
 
 /** Whether somebody serves backward calls on this transport. */
 rpcordma_bool rpcordma_xprt_has_bc_service(struct rpc_xprt *xprt);
-/** Make @rqst, fresh from rpcordma_rqst_create(), a backward request with a reply buffer. */
+/**
+ * Make @rqst a backward request with a reply buffer; fresh from rpcordma_rqst_create(), or used for
+ * one before and rpcordma_rqst_reset().
+ */
 void rpcordma_bc_rqst_init(struct rpc_rqst *rqst, struct rpc_xprt *xprt, void *reply_buffer,
 			   rpcordma_u32 reply_size);
 /**
  * Hand a backward call to its service: @length bytes at @message, which stay until
- * rpcordma_core_bc_free(). Takes a reference to @xprt; returns false, and takes nothing, without service.
+ * rpcordma_core_bc_free(). Takes a reference to @xprt; returns false, and takes nothing, without
+ * service.
  */
 rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, void *message,
 				      rpcordma_u32 length);

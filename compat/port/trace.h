@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Trace points. Each has a bit in rpcordma_trace_enabled, set while somebody listens; the core tests
- * it before it calls, so that a silent trace point costs one load. Any context.
+ * Trace points. Each has a bit in rpcordma_trace_enabled, set while somebody listens; the core
+ * tests it before it calls, so that a silent trace point costs one load. Any context.
  */
 #ifndef RPCORDMA_PORT_TRACE_H
 #define RPCORDMA_PORT_TRACE_H
@@ -43,7 +43,8 @@ void rpcordma_trace_credits(const struct rpc_xprt *xprt, rpcordma_u32 from, rpco
 void rpcordma_trace_reply(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid,
 			  rpcordma_u32 credits, rpcordma_u32 proc, int result);
 /** @what: what went wrong, static; one per error branch. */
-void rpcordma_trace_error(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid, int value);
+void rpcordma_trace_error(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid,
+			  int value);
 
 RPCORDMA_END
 

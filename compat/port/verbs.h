@@ -2,10 +2,10 @@
 /*
  * Verbs: connections, queue pairs, work requests, completions, memory regions, DMA.
  *
- * An endpoint is a connection identifier and, once created, its protection domain, completion queues
- * and queue pair. It belongs to whoever created it. Work requests, SGEs and completion entries mirror
- * the kernel's structs (compat/linux/layout.c asserts that), so that a chain that the core builds is
- * handed to the device as it stands.
+ * An endpoint is a connection identifier and, once created, its protection domain, completion
+ * queues and queue pair. It belongs to whoever created it. Work requests, SGEs and completion
+ * entries mirror the kernel's structs (compat/linux/layout.c asserts that), so that a chain that
+ * the core builds is handed to the device as it stands.
  *
  * Completions are delivered from a workqueue, in process context, one at a time for each completion
  * queue; the core must not sleep in them (the workqueue serves memory reclaim).
@@ -141,10 +141,10 @@ enum rpcordma_endpoint_event {
 };
 
 /**
- * Core: an event on an endpoint whose rpcordma_endpoint_connect() returned 0, or is about to. Process
- * context; must not destroy the endpoint nor wait for anything but spin locks. May come more than once,
- * and may come before rpcordma_endpoint_connect() has returned. With RPCORDMA_EVENT_DEVICE_REMOVAL
- * the device waits until the endpoint is destroyed.
+ * Core: an event on an endpoint whose rpcordma_endpoint_connect() returned 0, or is about to.
+ * Process context; must not destroy the endpoint nor wait for anything but spin locks. May come
+ * more than once, and may come before rpcordma_endpoint_connect() has returned. With
+ * RPCORDMA_EVENT_DEVICE_REMOVAL the device waits until the endpoint is destroyed.
  */
 void rpcordma_core_endpoint_event(void *context, enum rpcordma_endpoint_event event);
 
@@ -153,18 +153,22 @@ void rpcordma_core_endpoint_event(void *context, enum rpcordma_endpoint_event ev
  * @context  handed to every core call about this endpoint
  * Returns null and sets *@error (negative errno). Process context.
  */
-struct rpcordma_endpoint *rpcordma_endpoint_create(struct rpc_xprt *xprt, void *context, int *error);
+struct rpcordma_endpoint *rpcordma_endpoint_create(struct rpc_xprt *xprt, void *context,
+						   int *error);
 /**
  * Find the device and the route to @xprt's address; waits, up to @limit_ms for each of the two.
- * Errors: ETIMEDOUT; EPROTO, the address does not resolve to an RDMA device; ENETUNREACH, no route; ENODEV,
- * the device went away meanwhile. Process context.
+ * Errors: EPROTO, the address does not resolve to an RDMA device (logged); EHOSTUNREACH, nobody
+ * answers at the address; ENETUNREACH, no route; ENODEV, the device went away meanwhile; ENOMEM;
+ * ETIMEDOUT. Process context.
  */
 int rpcordma_endpoint_resolve(struct rpcordma_endpoint *endpoint, rpcordma_u32 limit_ms);
 /** What the resolved device can do. Any context. */
-void rpcordma_endpoint_device(const struct rpcordma_endpoint *endpoint, struct rpcordma_device *device);
+void rpcordma_endpoint_device(const struct rpcordma_endpoint *endpoint,
+			      struct rpcordma_device *device);
 /**
  * Create protection domain, completion queues and queue pair. Each queue gets room for the drain on
- * top of @sizes. Process context.
+ * top of @sizes: one work request, which the device's limits must allow as well. The completion
+ * queues hold one entry for each work request. Process context.
  */
 int rpcordma_endpoint_create_qp(struct rpcordma_endpoint *endpoint,
 				const struct rpcordma_queue_sizes *sizes);
@@ -179,11 +183,14 @@ int rpcordma_endpoint_connect(struct rpcordma_endpoint *endpoint,
 /** The peer's private data as the connection request was accepted with; stays until destroy. */
 const void *rpcordma_endpoint_private_data(const struct rpcordma_endpoint *endpoint,
 					   rpcordma_u32 *length);
-/** Start to disconnect; harmless when that is under way, or was never connected. Process context. */
+/**
+ * Start to disconnect; harmless when that is under way, or was never connected. Process context.
+ */
 void rpcordma_endpoint_disconnect(struct rpcordma_endpoint *endpoint);
 /**
- * Bring the queue pair into the error state and wait until all posted work requests are completed and
- * their completions delivered: Receives first, then Sends. Harmless without a queue pair. Process context.
+ * Bring the queue pair into the error state and wait until all posted work requests are completed
+ * and their completions delivered: Receives first, then Sends. Harmless without a queue pair.
+ * Process context.
  */
 void rpcordma_endpoint_drain(struct rpcordma_endpoint *endpoint);
 /**
@@ -193,8 +200,8 @@ void rpcordma_endpoint_drain(struct rpcordma_endpoint *endpoint);
 void rpcordma_endpoint_destroy(struct rpcordma_endpoint *endpoint);
 
 /**
- * Post a chain with one doorbell. On failure *@bad is the first work request that was not posted; those
- * before it were. Callable from any context.
+ * Post a chain with one doorbell. On failure *@bad is the first work request that was not posted;
+ * those before it were. Callable from any context.
  */
 int rpcordma_post_send(struct rpcordma_endpoint *endpoint, const struct rpcordma_send_wr *first,
 		       const struct rpcordma_send_wr **bad);
@@ -203,20 +210,25 @@ int rpcordma_post_receive(struct rpcordma_endpoint *endpoint, const struct rpcor
 
 /* Memory that is mapped for a long time: message buffers. */
 enum rpcordma_dma { RPCORDMA_DMA_TO_DEVICE, RPCORDMA_DMA_FROM_DEVICE };
-/** Map memory from rpcordma_alloc(); fills @sge. Errors: EIO. Any context that may not sleep too. */
+/**
+ * Map memory from rpcordma_alloc(); fills @sge. Errors: EIO. Any context that may not sleep too.
+ */
 int rpcordma_dma_map(struct rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 length,
 		     enum rpcordma_dma direction, struct rpcordma_sge *sge);
 void rpcordma_dma_unmap(struct rpcordma_endpoint *endpoint, const struct rpcordma_sge *sge,
 			rpcordma_u32 length, enum rpcordma_dma direction);
-/** Hand @length bytes from the start of @sge over to the device, or take them back. */
+/**
+ * Hand @length bytes from the start of @sge over to the device (memory mapped
+ * RPCORDMA_DMA_TO_DEVICE), or take them back (RPCORDMA_DMA_FROM_DEVICE). Any context.
+ */
 void rpcordma_dma_sync_for_device(struct rpcordma_endpoint *endpoint, const struct rpcordma_sge *sge,
 				  rpcordma_u32 length);
 void rpcordma_dma_sync_for_cpu(struct rpcordma_endpoint *endpoint, const struct rpcordma_sge *sge,
 			       rpcordma_u32 length);
 
 /*
- * Memory regions for fast registration. A region is created with its scatterlist and reused; it maps
- * one byte range of an xdr_buf at a time, which obeys the rules of module/chunk/segments.hh.
+ * Memory regions for fast registration. A region is created with its scatterlist and reused; it
+ * maps one byte range of an xdr_buf at a time, which obeys the rules of module/chunk/segments.hh.
  */
 struct rpcordma_mapping {
 	rpcordma_u32 rkey;
@@ -230,23 +242,26 @@ struct rpcordma_region *rpcordma_region_create(struct rpcordma_endpoint *endpoin
 /** Unmaps what is mapped, and returns the region to the device. Process context, may sleep. */
 void rpcordma_region_destroy(struct rpcordma_region *region);
 /**
- * DMA-map bytes [@offset, @offset + @length) of @buf and make them the region's content under a fresh
- * key, with the upper half of the address set to @tag. Fills in @wr's mr, key and access, and @mapping.
- * The buffer's content must not be touched by the CPU until rpcordma_region_unmap().
+ * DMA-map bytes [@offset, @offset + @length) of @buf and make them the region's content under a
+ * fresh key, with the upper half of the address set to @tag. Fills in @wr's mr, key and access, and
+ * @mapping. The buffer's content must not be touched by the CPU until rpcordma_region_unmap().
  * @writable  the peer may write, else it may read
- * Errors: ENOMEM, no room for the mapping now; EIO, it can never be mapped. Any context that may not sleep too.
+ * Errors: ENOMEM, no room for the mapping now; EIO, it can never be mapped. Any context.
  */
 int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xdr_buf *buf,
 			rpcordma_u32 offset, rpcordma_u32 length, rpcordma_bool writable,
 			rpcordma_u32 tag, struct rpcordma_reg_wr *wr,
 			struct rpcordma_mapping *mapping);
 /**
- * Put scratch memory behind the key, the address and the length that the region had when it was mapped last;
- * it must be invalidated and unmapped. What the peer writes there is lost. Fills in @wr anew.
- * Errors: ENOMEM, EIO. Any context that may not sleep too.
+ * Put scratch memory behind the key, the address and the length that the region had when it was
+ * mapped last; it must be invalidated and unmapped. What the peer writes there is lost. Fills in
+ * @wr anew. After an error the region can only be destroyed, or mapped for another call.
+ * Errors: ENOMEM, EIO. Any context.
  */
 int rpcordma_region_map_scratch(struct rpcordma_region *region, struct rpcordma_reg_wr *wr);
-/** Undo the DMA mapping, if there is one. The peer must be unable to reach the memory. Any context. */
+/**
+ * Undo the DMA mapping, if there is one. The peer must be unable to reach the memory. Any context.
+ */
 void rpcordma_region_unmap(struct rpcordma_region *region);
 
 RPCORDMA_END

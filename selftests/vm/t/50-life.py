@@ -168,11 +168,13 @@ def backchannel(t):
     pair.up()
     for version in ("4.1", "4.2"):
         pair.mount(version)
-        pair.server.run("rm -f /export/f")
+        # Written behind the client's back: nfsd gives no read delegation while it still has the
+        # file open for a writer that closed it a moment ago.
+        pair.server.run("rm -f /export/f; echo before > /export/f")
         # nfsd gives no delegation before its null call over the backchannel was answered.
         pair.server.until("cat /proc/fs/nfsd/clients/*/info | grep -q 'callback state: UP'", 15,
                           "the callback channel to come up")
-        hold = pair.client.spawn("echo before > /mnt/f; cat /mnt/f; fsops hold /mnt/f 30", "hold a file open")
+        hold = pair.client.spawn("cat /mnt/f; fsops hold /mnt/f 30", "hold a file open")
         pair.server.until("cat /proc/fs/nfsd/clients/*/states | grep -q 'type: deleg'", 15,
                           "the server to give a delegation")
         began = time.monotonic()

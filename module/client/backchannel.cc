@@ -138,7 +138,9 @@ void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &head
 	call->send_wr.send_flags = RPCORDMA_SEND_SIGNALED;
 	call->send_wr.cqe = &marker->cqe;
 	rpcordma_dma_sync_for_device(c.endpoint, &call->wire_sge, length.value());
-	if (int rc = rpcordma_post_send(c.endpoint, &call->send_wr, &bad)) {
+	int rc = rpcordma_post_send(c.endpoint, &call->send_wr, &bad);
+	trace::post(xprt, "refusal", call->xid, 1, true, rc);
+	if (rc) {
 		SendQueue::release(*marker);
 		put_backward(call);
 		c.request_close("post failed", rc);

@@ -86,15 +86,6 @@ void rpcordma_client::destroy_call(Call *call)
 	rpcordma_rqst_destroy(call->rqst);
 }
 
-void rpcordma_client::put_free(Call *call)
-{
-	/* C3 */
-	if (!call->mapped.empty() || call->state.load(std::memory_order_relaxed) != CallState::idle)
-		rpcordma_warn("C3: a call was freed before its memory was fenced");
-	pool.splice_back(call->spare);
-	free_.push_front(call);
-}
-
 rpc_rqst *rpcordma_client::alloc_slot()
 {
 	rpcordma_lock_acquire(lock);
@@ -136,6 +127,9 @@ void rpcordma_client::free_slot(Call *call)
 		call->state.store(CallState::idle, std::memory_order_release);
 		owed = true;
 	}
+	/* C3 */
+	if (!call->mapped.empty() || call->state.load(std::memory_order_relaxed) != CallState::idle)
+		rpcordma_warn("C3: a call was freed before its memory was fenced");
 	call->late_reply = false;
 	pool.splice_back(call->spare);
 	rpcordma_lock_release(lock);
@@ -146,7 +140,7 @@ void rpcordma_client::free_slot(Call *call)
 		return;
 	rpcordma_rqst_reset(call->rqst);
 	rpcordma_lock_acquire(lock);
-	put_free(call);
+	free_.push_front(call);
 	rpcordma_lock_release(lock);
 }
 

@@ -25,11 +25,11 @@
  *
  * Invariants, each with the place that asserts it
  *
- *   C1  No RPC completes while a region maps its memory.              finish_() in reply.cc
- *   C2  A wire buffer is written only when the device has done with   marshal_() in send.cc
+ *   C1  No RPC completes while a region maps its memory.              finish() in reply.cc
+ *   C2  A wire buffer is written only when the device has done with   send_request() in send.cc
  *       it: its call is not sent, and no zombie.
- *   C3  A call on the free list has no mapped region and is idle.     put_free_() in client.cc
- *   C4  Receives are posted before the credits they back are used.    grant_() in reply.cc
+ *   C3  A call on the free list has no mapped region and is idle.     free_slot() in client.cc
+ *   C4  Receives are posted before the credits they back are used.    grant() in reply.cc
  *   C5  No memory of the device is left when the queue pair goes.     teardown_() in connect.cc
  */
 #pragma once
@@ -180,7 +180,6 @@ struct rpcordma_client {
 	void free_slot(Call *call);
 	[[nodiscard]] rpcordma::Status buf_alloc(Call *call, usize call_size, usize reply_size);
 	[[nodiscard]] rpcordma::Status ensure_wire(Call *call, u32 size, rpcordma_alloc_how how);
-	void put_free(Call *call); /* lock held */
 
 	/* connect.cc */
 	[[nodiscard]] rpcordma::Status connect();

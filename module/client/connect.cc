@@ -125,6 +125,12 @@ void rpcordma_client::refill()
 	rpcordma_xprt_write_space(xprt);
 }
 
+/* What a size comes to once it was told the peer: we hold ourselves to what the peer believes. */
+[[nodiscard]] static constexpr u32 announced(u32 size)
+{
+	return private_data::decode_size(private_data::encode_size(size));
+}
+
 /* What has to be torn down again when a step fails: teardown_() bears with any that did not happen. */
 [[nodiscard]] static Status establish(Client &client, Connection &c)
 {
@@ -156,8 +162,8 @@ void rpcordma_client::refill()
 	}
 
 	/* Receives before the connection: the peer may send as soon as it is there. */
-	const u32 local_send = max(rpcordma_tunables.max_inline_write, private_data::size_unit);
-	const u32 local_receive = max(rpcordma_tunables.max_inline_read, private_data::size_unit);
+	const u32 local_send = announced(rpcordma_tunables.max_inline_write);
+	const u32 local_receive = announced(rpcordma_tunables.max_inline_read);
 	c.receive_queue.init(c.endpoint, xprt, local_receive, sizes.receive_wrs);
 	const u32 first = RequesterCredits::kInitial + (client.backchannel ? 2 * kBackwardCredits : 0);
 	if (c.receive_queue.provide(first) < first)
@@ -294,9 +300,9 @@ Status rpcordma_client::connect()
 	rpcordma_mutex_lock(fence);
 	connection = c;
 	rpcordma_mutex_unlock(fence);
-	back_off = false;
+	/* It may have broken since; it is closed once we let go of the send lock. */
+	back_off = c->broken.load(std::memory_order_acquire);
 	trace::connection(xprt, "connected", static_cast<int>(c->credits.requested().get()));
-	/* It may have broken since; then nobody could close what was not there yet. */
 	return {};
 }
 

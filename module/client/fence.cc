@@ -114,8 +114,16 @@ void rpcordma_client::cancel(Call *call)
 	rpcordma_event_reset(call->fenced);
 	bool fenced = false;
 	if (!c->closing && !post_invalidations(*c, call)) {
-		/* Bound to come: done, or flushed by the drain, which a lost connection leads to. */
+		/* Bound to come: done, or flushed by the drain. So teardown must be able to have the mutex. */
+		rpcordma_mutex_unlock(fence);
 		rpcordma_event_wait(call->fenced);
+		rpcordma_mutex_lock(fence);
+		if (call->state.load(std::memory_order_acquire) == CallState::idle) {
+			/* The drain came, and it did it all. The connection may be another one by now. */
+			rpcordma_mutex_unlock(fence);
+			return;
+		}
+		/* A call that is not idle has the connection that it was sent on. */
 		fenced = !call->fence_failed;
 		if (!fenced)
 			c->request_close("LOCAL_INV failed", 0);

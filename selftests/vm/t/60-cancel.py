@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Calls that their tasks gave up while the server still has them: what its late answer does."""
+
+import time
+
+from vmlib.testing import test
+
+
+def cancel_and_resume(t, params):
+    """Kill READs of a stopped server, let it go on. Returns the connects before and after."""
+    pair = t.lab()
+    pair.up(params=params)
+    pair.mount("3", "hard,timeo=600")
+    pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=16 2>/dev/null; cp /tmp/f /mnt/f; "
+                    "drop_caches")
+    # A working directory keeps the mount, so that umount -f kills its calls and nothing else.
+    stay = pair.client.spawn("cd /mnt && exec sleep 300", "a process that stays in the mount")
+    before = pair.xprt_stats()
+    pair.server.pause()
+    jobs = [pair.client.spawn(f"exec dd if=/mnt/f of=/tmp/o{i} iflag=direct bs=1M skip={4 * i} "
+                              "count=4 2>&1", f"reader {i}") for i in range(4)]
+    time.sleep(1.5)
+    t.check(all(job.running() for job in jobs), "a reader ended though the server was stopped")
+    t.check(not pair.client.ok("umount -f /mnt", 20), "umount -f took a busy mount")
+    for job in jobs:
+        job.wait(15, check=False)
+        t.check(job.status != 0, f"{job.what} succeeded though the server was stopped")
+    pair.server.resume()
+    pair.client.run("cmp /tmp/f /mnt/f", 60, "the file is whole once the server goes on")
+    # The replies that were owed have come, or the connection they were owed on is gone.
+    pair.client.until("grep -q '^outstanding: 0' /sys/kernel/debug/rpcordma/stats", 10, "all credits to be back")
+    after = pair.xprt_stats()
+    stay.kill()
+    stay.wait(10, check=False)
+    pair.client.until("umount /mnt", 20, "umount")
+    pair.unload()
+    return before, after
+
+
+@test("cancelled-reads")
+def cancelled_reads(t):
+    """READs given up while the server has them: its late RDMA Writes cost the connection, and no more"""
+    t.only_rpcordma("about its counters")
+    before, after = cancel_and_resume(t, "")
+    t.check(after["connect_count"] > before["connect_count"],
+            "late RDMA Writes went through: the R_keys were still valid")
+
+
+@test("cancelled-scratch")
+def cancelled_scratch(t):
+    """the same with scratch_remap=Y: the late RDMA Writes go to scratch memory, the connection stays"""
+    t.only_rpcordma("about its module parameter")
+    before, after = cancel_and_resume(t, "scratch_remap=Y")
+    t.equal(after["connect_count"], before["connect_count"], "connects")

@@ -39,7 +39,7 @@ void rpcordma_bc_free_rqst(struct rpc_rqst *rqst)
 
 void rpcordma_bc_destroy(struct rpc_xprt *xprt, unsigned int requests)
 {
-	rpcordma_core_bc_destroy(to_client(xprt));
+	rpcordma_core_bc_destroy(to_client(xprt), requests);
 }
 
 rpcordma_bool rpcordma_xprt_has_bc_service(struct rpc_xprt *xprt)

@@ -108,12 +108,7 @@ void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt)
 
 void rpcordma_xprt_closed(struct rpc_xprt *xprt)
 {
-	/*
-	 * Who was connected may reconnect at once. What never was keeps its back-off: a close also
-	 * comes after an attempt that failed half-way.
-	 */
-	if (xprt_connected(xprt))
-		xprt->reestablish_timeout = 0;
+	/* The back-off stays: a word from the peer ends it (rpcordma_xprt_conversed()), not a connection. */
 	++xprt->connect_cookie;
 	xprt_disconnect_done(xprt);
 }
@@ -142,14 +137,23 @@ rpcordma_bool rpcordma_xprt_wake_backlog(struct rpc_xprt *xprt, struct rpc_rqst 
 	return taken;
 }
 
-void rpcordma_xprt_queue_refill(struct rpc_xprt *xprt)
+rpcordma_bool rpcordma_xprt_has_backlog(struct rpc_xprt *xprt)
 {
-	queue_work(rpcordma_workqueue, &to_transport(xprt)->refill);
+	/* Set by who queues up, before it looks for a slot once more; see client_alloc_slot(). */
+	smp_mb();
+	return test_bit(XPRT_CONGESTED, &xprt->state);
 }
 
-void rpcordma_xprt_cancel_refill(struct rpc_xprt *xprt)
+void rpcordma_xprt_queue_refill(struct rpc_xprt *xprt, rpcordma_u32 delay_ms)
 {
-	cancel_work_sync(&to_transport(xprt)->refill);
+	queue_delayed_work(rpcordma_workqueue, &to_transport(xprt)->refill,
+			   msecs_to_jiffies(delay_ms));
+}
+
+void rpcordma_xprt_queue_check(struct rpc_xprt *xprt, rpcordma_u32 delay_ms)
+{
+	queue_delayed_work(rpcordma_workqueue, &to_transport(xprt)->check,
+			   msecs_to_jiffies(delay_ms));
 }
 
 rpcordma_u32 rpcordma_xprt_connect_limit_ms(struct rpc_xprt *xprt)

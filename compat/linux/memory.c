@@ -5,10 +5,16 @@
 
 #include <linux/cache.h>
 #include <linux/ktime.h>
+#include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/sunrpc/sched.h>
 
 #include "compat/port/base.h"
+
+rpcordma_u32 rpcordma_page_size(void)
+{
+	return PAGE_SIZE;
+}
 
 void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how)
 {

@@ -21,7 +21,8 @@
 struct rpcordma_transport {
 	struct rpc_xprt xprt;
 	struct delayed_work connect;
-	struct work_struct refill;
+	struct delayed_work refill;
+	struct delayed_work check;
 	struct rpc_timeout timeout; /* xprt->timeout, once set_connect_timeout() changed it */
 	struct list_head link; /* debugfs.c's list */
 	struct rpc_rqst nudge; /* see nudge_sender() in credits.c; transport_lock */

@@ -197,6 +197,11 @@ void rpcordma_endpoint_drain(struct rpcordma_endpoint *ep)
 	 */
 	ib_drain_rq(qp);
 	ib_drain_sq(qp);
+	/*
+	 * A LOCAL_INV that had succeeded, but whose completion came to be handled only now, gave a reply's
+	 * buffer back to the receive queue.
+	 */
+	ib_drain_rq(qp);
 }
 
 int rpcordma_post_send(struct rpcordma_endpoint *ep, const struct rpcordma_send_wr *first,

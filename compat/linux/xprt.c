@@ -128,7 +128,7 @@ static void client_close(struct rpc_xprt *xprt)
 static void refill_worker(struct work_struct *work)
 {
 	struct rpcordma_transport *transport =
-		container_of(work, struct rpcordma_transport, refill);
+		container_of(work, struct rpcordma_transport, refill.work);
 	const unsigned int flags = current->flags;
 	const unsigned int noio = memalloc_noio_save();
 
@@ -137,6 +137,14 @@ static void refill_worker(struct work_struct *work)
 	rpcordma_core_client_refill(to_client(&transport->xprt));
 	memalloc_noio_restore(noio);
 	current_restore_flags(flags, PF_MEMALLOC);
+}
+
+static void check_worker(struct work_struct *work)
+{
+	struct rpcordma_transport *transport =
+		container_of(work, struct rpcordma_transport, check.work);
+
+	rpcordma_core_client_check(to_client(&transport->xprt));
 }
 
 static void client_inject_disconnect(struct rpc_xprt *xprt)
@@ -382,7 +390,8 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 	}
 	transport = to_transport(xprt);
 	INIT_DELAYED_WORK(&transport->connect, connect_worker);
-	INIT_WORK(&transport->refill, refill_worker);
+	INIT_DELAYED_WORK(&transport->refill, refill_worker);
+	INIT_DELAYED_WORK(&transport->check, check_worker);
 	INIT_LIST_HEAD(&transport->link);
 	transport->nudge.rq_xprt = xprt;
 
@@ -438,10 +447,12 @@ static void client_destroy(struct rpc_xprt *xprt)
 
 	rpcordma_debugfs_leave(transport);
 	cancel_delayed_work_sync(&transport->connect);
-	cancel_work_sync(&transport->refill);
+	cancel_delayed_work_sync(&transport->refill);
+	cancel_delayed_work_sync(&transport->check);
 	rpcordma_core_client_destroy(to_client(xprt));
 	/* What the connection's end asked for. */
-	cancel_work_sync(&transport->refill);
+	cancel_delayed_work_sync(&transport->refill);
+	cancel_delayed_work_sync(&transport->check);
 	free_addresses(xprt);
 	xprt_free(xprt);
 	/* Last, and as near to the return as can be: the module may go now. */

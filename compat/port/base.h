@@ -56,6 +56,9 @@ void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how);
 /** @p may be null. Any context. */
 void rpcordma_free(void *p);
 
+/** The size of a page, bytes. */
+rpcordma_u32 rpcordma_page_size(void);
+
 /* Time: milliseconds since some moment in the past; never goes back. Any context. */
 rpcordma_u64 rpcordma_now_ms(void);
 

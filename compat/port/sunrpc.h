@@ -131,6 +131,8 @@ int rpcordma_core_send_request(struct rpcordma_client *client, struct rpcordma_c
 const struct rpcordma_client_stats *rpcordma_core_client_stats(const struct rpcordma_client *client);
 /** Make more regions: asked for by rpcordma_xprt_queue_refill(). Process context, may sleep. */
 void rpcordma_core_client_refill(struct rpcordma_client *client);
+/** Look after replies that are overdue: asked for by rpcordma_xprt_queue_check(). Process context. */
+void rpcordma_core_client_check(struct rpcordma_client *client);
 
 /* The backchannel; the operations of rpc_xprt_ops with the same names. */
 int rpcordma_core_bc_setup(struct rpcordma_client *client, rpcordma_u32 requests);
@@ -138,7 +140,7 @@ rpcordma_size rpcordma_core_bc_max_payload(struct rpcordma_client *client);
 rpcordma_u32 rpcordma_core_bc_slots(struct rpcordma_client *client);
 /** The service has done with @call, a backward one; the reply is sent or never will be. */
 void rpcordma_core_bc_free(struct rpcordma_client *client, struct rpcordma_call *call);
-void rpcordma_core_bc_destroy(struct rpcordma_client *client);
+void rpcordma_core_bc_destroy(struct rpcordma_client *client, rpcordma_u32 requests);
 /** Send the reply to the backward @call; results as rpcordma_core_send_request(). */
 int rpcordma_core_bc_send_reply(struct rpcordma_client *client, struct rpcordma_call *call);
 
@@ -233,10 +235,12 @@ void rpcordma_xprt_wait_for_space(struct rpc_xprt *xprt);
 void rpcordma_xprt_write_space(struct rpc_xprt *xprt);
 /** A request was freed: a task that waits for a slot may get it. Returns true if one took @rqst. */
 rpcordma_bool rpcordma_xprt_wake_backlog(struct rpc_xprt *xprt, struct rpc_rqst *rqst);
-/** Have rpcordma_core_client_refill() called soon; harmless when that is under way. */
-void rpcordma_xprt_queue_refill(struct rpc_xprt *xprt);
-/** Wait for a refill under way, and let no queued one run. Process context. */
-void rpcordma_xprt_cancel_refill(struct rpc_xprt *xprt);
+/** Whether a task may be waiting for a slot. */
+rpcordma_bool rpcordma_xprt_has_backlog(struct rpc_xprt *xprt);
+/** Have rpcordma_core_client_refill() called in @delay_ms; harmless when that is under way. */
+void rpcordma_xprt_queue_refill(struct rpc_xprt *xprt, rpcordma_u32 delay_ms);
+/** Have rpcordma_core_client_check() called in @delay_ms, or earlier, if it was asked for before. */
+void rpcordma_xprt_queue_check(struct rpc_xprt *xprt, rpcordma_u32 delay_ms);
 /** The limit for a connection attempt, ms. */
 rpcordma_u32 rpcordma_xprt_connect_limit_ms(struct rpc_xprt *xprt);
 /** The payload that chunks can carry on this connection's device, bytes. */

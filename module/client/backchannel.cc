@@ -13,16 +13,13 @@
 
 using namespace rpcordma;
 
-/* The replies that callbacks get are small; a page is what in-tree peers allow for. */
-static constexpr u32 kReplyBuffer = 4096;
-
 /*
  * A backward message has no chunk, so that call_buffer holds the received call and reply_buffer the reply
  * that the service writes.
  */
 Status rpcordma_client::create_backward_call()
 {
-	const u32 message = max(rpcordma_tunables.max_inline_read, kReplyBuffer);
+	const u32 message = max(rpcordma_tunables.max_inline_read, 4096u);
 	const u32 wire = max(rpcordma_tunables.max_inline_write, private_data::size_unit);
 	Call *call = create_call(true);
 
@@ -30,8 +27,9 @@ Status rpcordma_client::create_backward_call()
 		return Error::no_memory;
 	call->call_buffer = rpcordma_alloc(message, RPCORDMA_ALLOC_NOIO);
 	call->call_capacity = message;
-	call->reply_buffer = rpcordma_alloc(kReplyBuffer, RPCORDMA_ALLOC_NOIO);
-	call->reply_capacity = kReplyBuffer;
+	/* The service writes its reply there, and takes a page for granted. */
+	call->reply_capacity = rpcordma_page_size();
+	call->reply_buffer = rpcordma_alloc(call->reply_capacity, RPCORDMA_ALLOC_NOIO);
 	if (!call->call_buffer || !call->reply_buffer ||
 	    !ensure_wire(call, wire, RPCORDMA_ALLOC_NOIO).ok()) {
 		destroy_call(call);
@@ -46,10 +44,28 @@ Status rpcordma_client::create_backward_call()
 /* Called for each session that gets a backchannel; the calls are made once. */
 Status rpcordma_client::backchannel_setup()
 {
-	for (; backward_made < kBackwardCredits; backward_made++)
+	for (; backward_made < kBackwardCalls; backward_made++)
 		TRY_STATUS(create_backward_call());
+	rpcordma_lock_acquire(lock);
+	backchannel_users++;
 	backchannel = true;
+	rpcordma_lock_release(lock);
 	return {};
+}
+
+/*
+ * One user less, or none left. The last one's service goes next, and sunrpc does not say so to the
+ * transport: after this nothing is handed to it.
+ */
+void rpcordma_client::backchannel_gone(bool all_users)
+{
+	rpcordma_lock_acquire(lock);
+	if (all_users)
+		backchannel_users = 0;
+	else if (backchannel_users)
+		backchannel_users--;
+	backchannel = backchannel_users != 0;
+	rpcordma_lock_release(lock);
 }
 
 void rpcordma_client::put_backward(Call *call)
@@ -68,7 +84,7 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 	const Bytes payload = header.payload(receive->message());
 
 	trace::reply(xprt, "backward call", xid, header.credits.get(), static_cast<u32>(header.proc), 0);
-	if (!rpcordma_xprt_has_bc_service(xprt)) {
+	if (!backchannel || !rpcordma_xprt_has_bc_service(xprt)) {
 		stats.bad_reply_count++;
 		trace::error(xprt, "backward call, and nobody serves it", xid, 0);
 		c.receive_queue.recycle(receive);
@@ -79,15 +95,11 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 		c.receive_queue.recycle(receive);
 		return;
 	}
+	const u32 length = static_cast<u32>(payload.size());
 	rpcordma_lock_acquire(lock);
-	Call *call = backward_free.pop_front();
-	rpcordma_lock_release(lock);
-	if (!call || payload.size() > call->call_capacity) {
-		if (call) {
-			rpcordma_lock_acquire(lock);
-			backward_free.push_front(call);
-			rpcordma_lock_release(lock);
-		}
+	Call *call = backward_free.front();
+	if (!call || length > call->call_capacity) {
+		rpcordma_lock_release(lock);
 		/* More calls than granted, or larger than a message can be: the peer is out of step. */
 		rpcordma_log(xprt, RPCORDMA_LOG_WARNING,
 			     "more backward calls than credits; the connection is dropped");
@@ -95,16 +107,23 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 		c.receive_queue.recycle(receive);
 		return;
 	}
+	decltype(backward_free)::remove(call);
+	rpcordma_lock_release(lock);
 	call->xid = xid;
 	call->owners.store(1, std::memory_order_relaxed);
-	__builtin_memcpy(call->call_buffer, payload.data(), payload.size());
-	const u32 length = static_cast<u32>(payload.size());
-	stats.bcall_count++;
+	__builtin_memcpy(call->call_buffer, payload.data(), length);
 	/* Before the reply can be sent, and another call follow. */
 	c.receive_queue.recycle(receive);
 	rpcordma_bc_rqst_init(call->rqst, xprt, call->reply_buffer,
 			      static_cast<u32>(call->reply_capacity));
-	if (!rpcordma_bc_rqst_submit(call->rqst, xid, call->call_buffer, length))
+	/* With the lock, so that the service cannot go meanwhile: see backchannel_gone(). */
+	rpcordma_lock_acquire(lock);
+	const bool submitted =
+		backchannel && rpcordma_bc_rqst_submit(call->rqst, xid, call->call_buffer, length);
+	if (submitted)
+		stats.bcall_count++;
+	rpcordma_lock_release(lock);
+	if (!submitted)
 		put_backward(call);
 }
 
@@ -177,7 +196,7 @@ int rpcordma_client::send_backward_reply(Call *call)
 	if (request.send->tail.length)
 		__builtin_memcpy(to, request.send->tail.base, request.send->tail.length);
 	if (!map_wire(*c, call))
-		return status::kAgain;
+		return status::kNoBuffers;
 	if (!c->send_queue.take(1, 0))
 		return wait_for_space(*c, 1, 0);
 	/* Signaled always: no reply will tell that the buffer is free. */
@@ -209,7 +228,7 @@ rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
 	if (client->connection)
 		most = min(client->connection->thresholds.send, client->connection->thresholds.receive);
 	rpcordma_mutex_unlock(client->fence);
-	return min(most, kReplyBuffer) - v1::min_header_length;
+	return min(most, rpcordma_page_size()) - v1::min_header_length;
 }
 
 u32 rpcordma_core_bc_slots(rpcordma_client *)
@@ -226,9 +245,10 @@ void rpcordma_core_bc_free(rpcordma_client *client, rpcordma_call *call)
 	rpcordma_bc_rqst_done(xprt);
 }
 
-void rpcordma_core_bc_destroy(rpcordma_client *)
+void rpcordma_core_bc_destroy(rpcordma_client *client, u32 requests)
 {
 	/* The backward calls stay with the transport, for the next session, until it is destroyed. */
+	client->backchannel_gone(requests == ~0u);
 }
 
 int rpcordma_core_bc_send_reply(rpcordma_client *client, rpcordma_call *call)

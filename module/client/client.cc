@@ -13,12 +13,6 @@ using namespace rpcordma;
 /* Buffers start with what a small NFS call takes, and grow to what their slot's calls need. */
 static constexpr usize kFirstBuffer = 1024;
 
-/*
- * How long a cancelled call may wait for its reply while others want its slot: as long as sunrpc lets a
- * live one wait before it drops the connection.
- */
-static constexpr u64 kReplyLimitMs = 60000;
-
 Status rpcordma_client::create(rpc_xprt *transport, u32 slot_count)
 {
 	xprt = transport;
@@ -89,59 +83,76 @@ void rpcordma_client::destroy_call(Call *call)
 rpc_rqst *rpcordma_client::alloc_slot()
 {
 	rpcordma_lock_acquire(lock);
-	/* Replies that are owed for too long keep slots and credits from those who come now. */
-	const Call *oldest = zombies.front();
-	const bool overdue = oldest && rpcordma_now_ms() - oldest->cancelled_at > kReplyLimitMs;
 	Call *call = free_.pop_front();
 	/* Most chunked calls need one region: take it here, where the lock is held anyway. */
 	if (call)
 		if (Region *region = pool.pop_front())
 			call->spare.push_back(region);
 	rpcordma_lock_release(lock);
-	if (overdue)
-		rpcordma_xprt_force_disconnect(xprt);
 	return call ? call->rqst : nullptr;
+}
+
+/* The peer still owes the reply; client lock held. */
+void rpcordma_client::make_zombie_locked(Call *call)
+{
+	const bool first = zombies.empty();
+
+	call->zombie = true;
+	call->cancelled_at = rpcordma_now_ms();
+	zombies.push_back(call);
+	if (first)
+		rpcordma_xprt_queue_check(xprt, kReplyLimitMs);
 }
 
 void rpcordma_client::free_slot(Call *call)
 {
-	bool owed = false;
-
 	rpcordma_lock_acquire(lock);
 	if (call->state.load(std::memory_order_acquire) == CallState::cancelled) {
 		if (!call->late_reply) {
-			call->zombie = true;
-			call->cancelled_at = rpcordma_now_ms();
-			zombies.push_back(call);
+			make_zombie_locked(call);
 			rpcordma_lock_release(lock);
 			return;
 		}
 		if (call->parked) {
-			/* The reply came just before: its regions go with the connection's next drain. */
-			call->zombie = true;
-			call->cancelled_at = rpcordma_now_ms();
-			zombies.push_back(call);
+			/* The reply came in between. */
+			call->unparking = true;
 			rpcordma_lock_release(lock);
+			rpcordma_mutex_lock(fence);
+			if (connection && !connection->closing && call->unparking)
+				unpark(*connection, call);
+			rpcordma_mutex_unlock(fence);
 			return;
 		}
 		call->state.store(CallState::idle, std::memory_order_release);
-		owed = true;
+		rpcordma_xprt_return_credit(xprt, call->rqst);
 	}
 	/* C3 */
 	if (!call->mapped.empty() || call->state.load(std::memory_order_relaxed) != CallState::idle)
 		rpcordma_warn("C3: a call was freed before its memory was fenced");
 	call->late_reply = false;
+	call->failure = 0;
+	const bool regions = !call->spare.empty();
 	pool.splice_back(call->spare);
-	rpcordma_lock_release(lock);
-
-	if (owed)
-		rpcordma_xprt_return_credit(xprt, call->rqst);
-	if (rpcordma_xprt_wake_backlog(xprt, call->rqst))
-		return;
 	rpcordma_rqst_reset(call->rqst);
-	rpcordma_lock_acquire(lock);
 	free_.push_front(call);
 	rpcordma_lock_release(lock);
+	if (regions)
+		space_came();
+
+	/*
+	 * A task that found no slot looks once more after it has queued up, and we look for it after the
+	 * slot is back: one of us finds the other.
+	 */
+	while (rpcordma_xprt_has_backlog(xprt)) {
+		rpcordma_lock_acquire(lock);
+		Call *spare = free_.pop_front();
+		rpcordma_lock_release(lock);
+		if (!spare || rpcordma_xprt_wake_backlog(xprt, spare->rqst))
+			return;
+		rpcordma_lock_acquire(lock);
+		free_.push_front(spare);
+		rpcordma_lock_release(lock);
+	}
 }
 
 Status rpcordma_client::ensure_wire(Call *call, u32 size, rpcordma_alloc_how how)

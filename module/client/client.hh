@@ -50,8 +50,16 @@
 
 namespace rpcordma {
 
-/** Backward calls that the peer may have outstanding (RFC 8167 4.1): twice an NFSv4.1 client's session slots. */
+/** Backward calls that the peer may have outstanding (RFC 8167 4.1): an NFSv4.1 client's session slots. */
 static constexpr u32 kBackwardCredits = 16;
+/** The next one may come as soon as the peer has a reply, before that reply's Send is known to be done. */
+static constexpr u32 kBackwardCalls = 2 * kBackwardCredits;
+
+/**
+ * How long a cancelled call may wait for its reply, ms: as long as sunrpc lets a live one wait before it
+ * drops the connection.
+ */
+static constexpr u32 kReplyLimitMs = 60000;
 
 /** What sunrpc's transmit machinery tells apart, as negative errnos (asm-generic/errno.h). */
 namespace status {
@@ -85,6 +93,8 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	rpcordma::u64 cancelled_at = 0; /* when it became a zombie, ms */
 	bool parked = false; /* its regions have scratch memory behind them; fence mutex, then the reply */
 	bool unparking = false; /* parked, and nobody's until its LOCAL_INVs are done; client lock */
+	int failure = 0; /* how the peer answered failed_xid; a negative errno, or 0 */
+	rpcordma::u32 failed_xid = 0;
 	bool late_reply = false; /* the reply to a cancelled call has come; client lock */
 	std::atomic<rpcordma::u32> owners{0}; /* of a backward call: the service, and its reply's Send */
 
@@ -158,8 +168,9 @@ struct rpcordma_client {
 	rpcordma_mutex *fence = nullptr; /* keeps connection and its queue pair for who fences memory */
 	Connection *connection = nullptr; /* written under send lock and fence mutex */
 	u32 slots = 0;
-	bool back_off = false; /* the last connection did not end by our wish */
-	bool backchannel = false; /* bc_setup() was called */
+	bool back_off = false; /* the last connection ended, or was not made, without a word from the peer */
+	bool backchannel = false; /* backward calls may come; client lock for who hands one to the service */
+	u32 backchannel_users = 0; /* bc_setup() less bc_destroy(); client lock */
 	u32 backward_made = 0; /* backward calls there are */
 	std::atomic<bool> wants_space{false}; /* the sender waits for send queue room or regions */
 	rpcordma_client_stats stats = {};
@@ -178,6 +189,7 @@ struct rpcordma_client {
 	void destroy_call(Call *call);
 	[[nodiscard]] rpc_rqst *alloc_slot();
 	void free_slot(Call *call);
+	void make_zombie_locked(Call *call);
 	[[nodiscard]] rpcordma::Status buf_alloc(Call *call, usize call_size, usize reply_size);
 	[[nodiscard]] rpcordma::Status ensure_wire(Call *call, u32 size, rpcordma_alloc_how how);
 
@@ -185,6 +197,7 @@ struct rpcordma_client {
 	[[nodiscard]] rpcordma::Status connect();
 	void close();
 	void refill();
+	void check_zombies();
 	[[nodiscard]] u32 create_regions(Connection &c, u32 count);
 
 	/* send.cc */
@@ -214,10 +227,12 @@ struct rpcordma_client {
 	void cancel(Call *call);
 	void park(Connection &c, Call *call);
 	void believe_invalidation(Connection &c, Call *call, const Receive &receive);
+	void unpark(Connection &c, Call *call);
 	[[nodiscard]] bool reply_to_cancelled(Connection &c, u32 xid, const Receive &receive);
 
 	/* backchannel.cc */
 	[[nodiscard]] rpcordma::Status backchannel_setup();
+	void backchannel_gone(bool all);
 	void handle_backward_call(Connection &c, Receive *receive, const rpcordma::v1::Header &header);
 	void refuse_backward_call(Connection &c, const rpcordma::v1::Header &header);
 	[[nodiscard]] int send_backward_reply(Call *call);

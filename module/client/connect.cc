@@ -16,6 +16,9 @@ using namespace rpcordma;
 /* What the in-tree transport allows for each of address and route. */
 static constexpr u32 kResolveLimitMs = 5000;
 
+/* When a region could not be made for want of memory. */
+static constexpr u32 kRefillRetryMs = 100;
+
 /* Regions made at once: a handful of full-sized calls. */
 static constexpr u32 kRegionBatch = 16;
 /* A call has at most this many regions in practice: three each for a long call and a long reply. */
@@ -67,7 +70,8 @@ void Connection::request_close(const char *why, int value)
 					     rpcordma_queue_sizes &sizes)
 {
 	/* One work request each is for draining. */
-	const u32 room = c.device.max_qp_wr ? c.device.max_qp_wr - 1 : 0;
+	const u32 most = min(c.device.max_qp_wr, c.device.max_cqe);
+	const u32 room = most ? most - 1 : 0;
 	const u32 receive_extra = 2 * kBackwardCredits + ReceiveQueue::kBatch;
 	const u32 send_least = 2 * kMostRegions + 1 + kBackwardCredits + SendQueue::kSlack;
 
@@ -118,11 +122,18 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 
 void rpcordma_client::refill()
 {
+	bool short_of_memory = false;
+
 	rpcordma_mutex_lock(fence);
-	if (connection && !connection->closing)
-		(void)create_regions(*connection, kRegionBatch);
+	if (connection && !connection->closing && !create_regions(*connection, kRegionBatch))
+		short_of_memory = connection->regions_created.load(std::memory_order_relaxed) <
+				  connection->regions_limit;
 	rpcordma_mutex_unlock(fence);
-	rpcordma_xprt_write_space(xprt);
+	/* At the limit, the regions that calls give back are what is waited for. */
+	if (short_of_memory)
+		rpcordma_xprt_queue_refill(xprt, kRefillRetryMs);
+	else
+		space_came();
 }
 
 /* What a size comes to once it was told the peer: we hold ourselves to what the peer believes. */
@@ -288,6 +299,8 @@ Status rpcordma_client::connect()
 		return Error::no_memory;
 	Connection *c = new (place) Connection;
 	c->client = this;
+	/* Before anything can be granted. */
+	rpcordma_xprt_reset_credits(xprt, RequesterCredits::kInitial);
 	Status status = establish(*this, *c);
 	if (!status.ok()) {
 		back_off = true;
@@ -295,13 +308,10 @@ Status rpcordma_client::connect()
 		return status;
 	}
 	rpcordma_xprt_set_max_payload(xprt, chunk::max_payload(c->limits));
-	rpcordma_xprt_reset_credits(xprt, RequesterCredits::kInitial);
 	wants_space.store(false, std::memory_order_relaxed);
 	rpcordma_mutex_lock(fence);
 	connection = c;
 	rpcordma_mutex_unlock(fence);
-	/* It may have broken since; it is closed once we let go of the send lock. */
-	back_off = c->broken.load(std::memory_order_acquire);
 	trace::connection(xprt, "connected", static_cast<int>(c->credits.requested().get()));
 	return {};
 }

@@ -158,6 +158,11 @@ void rpcordma_client::park(Connection &c, Call *call)
 	const rpcordma_send_wr *bad;
 	u32 count = 0;
 
+	rpcordma_lock_acquire(lock);
+	const bool answered = call->late_reply;
+	rpcordma_lock_release(lock);
+	if (answered)
+		return;
 	while (Region *region = call->spare.pop_front()) {
 		/* A spare region that this call did not use has no mapping of this call. */
 		if (!region->writable || u32(region->mapping.iova >> 32) != call->xid ||
@@ -189,6 +194,21 @@ void rpcordma_client::park(Connection &c, Call *call)
 }
 
 /*
+ * The reply to a parked call has come: take the scratch memory back, then free the slot. Nobody else
+ * knows the call now (unparking is set). Completion, or under the fence mutex.
+ */
+void rpcordma_client::unpark(Connection &c, Call *call)
+{
+	if (!call->mapped.empty()) {
+		/* If they cannot be posted, the drain does it. */
+		(void)post_invalidations(c, call);
+		return;
+	}
+	call->parked = call->unparking = false;
+	free_slot(call);
+}
+
+/*
  * A reply that nobody in sunrpc waits for. When it is the one that a cancelled call still owes, its slot
  * and its credit are free now; or will be in a moment, when sunrpc is just giving it up. Returns false
  * when no call owes a reply to @xid.
@@ -214,23 +234,44 @@ bool rpcordma_client::reply_to_cancelled(Connection &c, u32 xid, const Receive &
 	const bool zombie = call->zombie;
 	if (zombie) {
 		call->zombie = false;
+		call->unparking = call->parked;
 		decltype(zombies)::remove(call);
 	}
 	rpcordma_lock_release(lock);
 	if (!zombie)
 		return true;
-	/* Nobody else knows the call now. */
 	if (call->parked) {
 		believe_invalidation(c, call, receive);
-		if (!call->mapped.empty()) {
-			call->unparking = true;
-			(void)post_invalidations(c, call);
-			return true;
-		}
-		call->parked = false;
+		unpark(c, call);
+	} else {
+		free_slot(call);
 	}
-	free_slot(call);
 	return true;
+}
+
+/*
+ * Replies that are owed for too long keep slots and credits from those who come now, and nobody else
+ * may notice: tasks that wait for a credit or a slot have no timer. Process context.
+ */
+void rpcordma_client::check_zombies()
+{
+	rpcordma_lock_acquire(lock);
+	const Call *oldest = zombies.front();
+	const u64 age = oldest ? rpcordma_now_ms() - oldest->cancelled_at : 0;
+	rpcordma_lock_release(lock);
+	if (!oldest)
+		return;
+	if (age >= kReplyLimitMs) {
+		trace::connection(xprt, "replies to cancelled calls are overdue", 0);
+		rpcordma_xprt_force_disconnect(xprt);
+	} else {
+		rpcordma_xprt_queue_check(xprt, static_cast<u32>(kReplyLimitMs - age));
+	}
+}
+
+void rpcordma_core_client_check(rpcordma_client *client)
+{
+	client->check_zombies();
 }
 
 void rpcordma_core_buf_free(rpcordma_client *client, rpcordma_call *call)

@@ -62,6 +62,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 
 	const u32 xid = header.xid.get();
 	rpcordma_xprt_conversed(xprt);
+	back_off = false;
 	grant(c, header.credits);
 	rpc_rqst *rqst = rpcordma_rqst_find_pin(xprt, xid);
 	if (!rqst) {
@@ -233,8 +234,11 @@ void rpcordma_client::finish(Connection &c, Call *call, Receive *receive, const 
 			     static_cast<u32>(header->error.code),
 			     static_cast<int>(header->error.vers_low));
 	}
-	if (result < 0)
+	if (result < 0) {
 		stats.bad_reply_count++;
+		call->failure = result;
+		call->failed_xid = xid;
+	}
 
 	/* The Receive first: the credit that the completion frees must find it. */
 	if (in_receive_completion)

@@ -132,6 +132,7 @@ bool rpcordma_client::map_wire(Connection &c, Call *call)
 
 void rpcordma_client::space_came()
 {
+	std::atomic_thread_fence(std::memory_order_seq_cst);
 	if (wants_space.load(std::memory_order_acquire) &&
 	    wants_space.exchange(false, std::memory_order_acq_rel))
 		rpcordma_xprt_write_space(xprt);
@@ -141,8 +142,9 @@ int rpcordma_client::wait_for_space(Connection &c, u32 requests, u32 invalidatio
 {
 	stats.empty_sendctx_q++;
 	rpcordma_xprt_wait_for_space(xprt);
-	wants_space.store(true, std::memory_order_seq_cst);
-	/* Room that came before anybody knew that it is waited for. */
+	wants_space.store(true, std::memory_order_relaxed);
+	/* Pairs with space_came(): either it sees the wish, or we see the room. */
+	std::atomic_thread_fence(std::memory_order_seq_cst);
 	if (c.send_queue.has_room(requests, invalidations))
 		space_came();
 	return status::kAgain;
@@ -184,6 +186,12 @@ int rpcordma_client::post(Connection &c, Call *call, u32 length, u32 requests,
 	return rc;
 }
 
+/* The error that the peer answered this very call with, or 0. */
+[[nodiscard]] static int failure_of(const Call &call, u32 xid)
+{
+	return call.failed_xid == xid ? call.failure : 0;
+}
+
 int rpcordma_client::send_request(Call *call)
 {
 	rpcordma_request request;
@@ -192,6 +200,9 @@ int rpcordma_client::send_request(Call *call)
 	Connection *c = connection;
 	if (!request.connected || !c)
 		return status::kNotConnected;
+	/* sunrpc may have missed how it ended, being not asleep yet: then it comes here again. */
+	if (int failure = failure_of(*call, request.xid))
+		return failure;
 	if (!rpcordma_rqst_take_credit(call->rqst))
 		return status::kBadSlot;
 	/* The peer would see two calls and owe two replies: credits, and non-idempotent calls, forbid it. */
@@ -241,7 +252,7 @@ int rpcordma_client::send_request(Call *call)
 			stats.empty_sendctx_q++;
 			rpcordma_xprt_wait_for_space(xprt);
 			wants_space.store(true, std::memory_order_release);
-			rpcordma_xprt_queue_refill(xprt);
+			rpcordma_xprt_queue_refill(xprt, 0);
 			return status::kAgain;
 		}
 	}
@@ -307,8 +318,14 @@ int rpcordma_client::send_request(Call *call)
 	call->state.store(CallState::posting, std::memory_order_release);
 	SendQueue::Marker *marker = c->send_queue.should_signal() ? c->send_queue.signal(nullptr) : nullptr;
 	if (int rc = post(*c, call, plan.header_length + plan.inline_length, requests, marker)) {
-		/* Some of it may have been posted. The drain sorts it out. */
-		call->state.store(CallState::sent, std::memory_order_release);
+		/*
+		 * Some of it may have been posted: the drain sorts it out. A reply to what was not sent in
+		 * full is a peer's guess.
+		 */
+		if (call->state.exchange(CallState::sent, std::memory_order_acq_rel) == CallState::early) {
+			call->held = nullptr;
+			rpcordma_rqst_unpin(call->rqst);
+		}
 		return drop_connection("post failed", call->xid, rc);
 	}
 	CallState expected = CallState::posting;
@@ -320,7 +337,7 @@ int rpcordma_client::send_request(Call *call)
 		call->held = nullptr;
 		call->state.store(CallState::replied, std::memory_order_release);
 		process_reply(*c, call, receive, nullptr);
-		return 0;
+		return failure_of(*call, request.xid);
 	}
 	/* Without a reply, credits would be off for good: start over with a fresh connection. */
 	if (!request.reply_expected)

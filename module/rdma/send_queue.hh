@@ -105,6 +105,12 @@ public:
 		Marker *marker = claim_(context);
 		if (!marker)
 			counted_.fetch_sub(1, std::memory_order_relaxed);
+		else
+			/*
+			 * The sender may have counted a chain that it has not posted yet: this Send's
+			 * completion says nothing of it. The next ordinary marker returns both.
+			 */
+			marker->counted = 0;
 		return marker;
 	}
 

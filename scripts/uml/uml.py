@@ -77,7 +77,7 @@ ETC = {
     "nsswitch.conf": "hosts: files\npasswd: files\ngroup: files\nprotocols: files\n"
                      "services: files\nrpc: files\nnetgroup: files\n",
     "protocols": "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6 41 IPv6\n",
-    "services": "sunrpc 111/tcp\nsunrpc 111/udp\nnfs 2049/tcp\nnfsrdma 20049/tcp\n",
+    "services": "sunrpc 111/tcp portmapper\nsunrpc 111/udp portmapper\nnfs 2049/tcp\nnfsrdma 20049/tcp\n",
     "rpc": "portmapper 100000\nnfs 100003\nmountd 100005\nnlockmgr 100021\nstatus 100024\n"
            "nfs_acl 100227\n",
 }
@@ -212,10 +212,9 @@ class Machine:
     @files      paths to copy into /job
     @arguments  more words for the kernel's command line
     @memory     of the guest
-    @pass_fds   file descriptors that the process inherits
     """
 
-    def __init__(self, name, run, kdir, script, files=(), arguments=(), memory="512M", pass_fds=()):
+    def __init__(self, name, run, kdir, script, files=(), arguments=(), memory="512M"):
         self.name = name
         self.folder = os.path.join(run, name)
         self.log = os.path.join(self.folder, "console.log")
@@ -231,7 +230,6 @@ class Machine:
             os.path.join(kdir, "linux"), f"uml_dir={self.folder}", "umid=uml", f"mem={memory}",
             "rootfstype=hostfs", f"rootflags={root()}", "ro", "init=/init", "con=null",
             "con0=fd:0,fd:1", "panic=-1", "ignore_loglevel", f"job={self.folder}", *arguments]
-        self._pass_fds = pass_fds
 
     def start(self):
         # stdin and stdout have to be pollable, and stdin must not end.
@@ -242,7 +240,7 @@ class Machine:
         self._started = time.monotonic()
         # A group of its own: UML has helper threads and processes, all of which have to end.
         self._process = subprocess.Popen(self._command, stdin=stdin_read, stdout=subprocess.PIPE,
-                                         stderr=subprocess.STDOUT, pass_fds=self._pass_fds,
+                                         stderr=subprocess.STDOUT,
                                          start_new_session=True, env=environment)
         os.close(stdin_read)
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -134,7 +134,10 @@ void rpcordma_core_client_refill(struct rpcordma_client *client);
 /** Look after replies that are overdue: asked for by rpcordma_xprt_queue_check(). Process context. */
 void rpcordma_core_client_check(struct rpcordma_client *client);
 
-/* The backchannel; the operations of rpc_xprt_ops with the same names. */
+/*
+ * The backchannel; the operations of rpc_xprt_ops with the same names. setup and destroy may sleep;
+ * max_payload and slots may not: sunrpc asks for them in an RCU read-side section.
+ */
 int rpcordma_core_bc_setup(struct rpcordma_client *client, rpcordma_u32 requests);
 rpcordma_size rpcordma_core_bc_max_payload(struct rpcordma_client *client);
 rpcordma_u32 rpcordma_core_bc_slots(struct rpcordma_client *client);

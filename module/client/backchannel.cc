@@ -224,10 +224,11 @@ rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
 	/* Read without a lock, as an estimate for CREATE_SESSION; what is larger is refused. */
 	u32 most = min(rpcordma_tunables.max_inline_read, rpcordma_tunables.max_inline_write);
 
-	rpcordma_mutex_lock(client->fence);
+	/* The lock, not the fence mutex: the caller may not sleep. teardown_() takes both. */
+	rpcordma_lock_acquire(client->lock);
 	if (client->connection)
 		most = min(client->connection->thresholds.send, client->connection->thresholds.receive);
-	rpcordma_mutex_unlock(client->fence);
+	rpcordma_lock_release(client->lock);
 	return min(most, rpcordma_page_size()) - v1::min_header_length;
 }
 

@@ -310,7 +310,9 @@ Status rpcordma_client::connect()
 	rpcordma_xprt_set_max_payload(xprt, chunk::max_payload(c->limits));
 	wants_space.store(false, std::memory_order_relaxed);
 	rpcordma_mutex_lock(fence);
+	rpcordma_lock_acquire(lock);
 	connection = c;
+	rpcordma_lock_release(lock);
 	rpcordma_mutex_unlock(fence);
 	trace::connection(xprt, "connected", static_cast<int>(c->credits.requested().get()));
 	return {};

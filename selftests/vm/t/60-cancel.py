@@ -6,27 +6,36 @@ import time
 from vmlib.testing import test
 
 
+THROTTLE = """mkdir -p /cg && mount -t cgroup2 cg /cg && echo +cpu > /cg/cgroup.subtree_control &&
+mkdir /cg/slow && for p in $(pgrep -x nfsd); do echo $p > /cg/slow/cgroup.procs || exit 1; done"""
+
+
 def cancel_and_resume(t, params):
-    """Kill READs of a stopped server, let it go on. Returns the connects before and after."""
+    """Kill READs that a slow server still has, let it go on. Returns the connects before and after."""
     pair = t.lab()
     pair.up(params=params)
-    pair.mount("3", "hard,timeo=600")
+    pair.mount("3", "hard,timeo=600,actimeo=600")
     pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=16 2>/dev/null; cp /tmp/f /mnt/f; "
                     "drop_caches")
     # A working directory keeps the mount, so that umount -f kills its calls and nothing else.
     stay = pair.client.spawn("cd /mnt && exec sleep 300", "a process that stays in the mount")
+    # The readers open the file while the server is there: nothing but READs is to wait for it.
+    jobs = [pair.client.spawn(f"exec < /mnt/f; until [ -e /tmp/go ]; do usleep 20000; done; "
+                              f"exec dd of=/tmp/o{i} bs=1M skip={4 * i} count=4 2>&1",
+                              f"reader {i}") for i in range(4)]
+    time.sleep(0.5)
     before = pair.xprt_stats()
-    pair.server.pause()
-    jobs = [pair.client.spawn(f"exec dd if=/mnt/f of=/tmp/o{i} iflag=direct bs=1M skip={4 * i} "
-                              "count=4 2>&1", f"reader {i}") for i in range(4)]
-    time.sleep(1.5)
-    t.check(all(job.running() for job in jobs), "a reader ended though the server was stopped")
+    # nfsd gets a millisecond of each second; its device goes on, and acknowledges what it gets.
+    pair.server.run(f"{THROTTLE}; echo '1000 1000000' > /cg/slow/cpu.max", 20, "slow nfsd down")
+    pair.client.run("touch /tmp/go")
+    time.sleep(0.3)
+    t.check(any(job.running() for job in jobs), "the server was not slow enough to cancel anything")
     for job in jobs:
         job.kill()
         job.wait(15, check=False)
     # The readers are gone, their calls are not: this kills those.
     t.check(not pair.client.ok("umount -f /mnt", 20), "umount -f took a busy mount")
-    pair.server.resume()
+    pair.server.run("echo max > /cg/slow/cpu.max", 20, "let nfsd go on")
     pair.client.run("cmp /tmp/f /mnt/f", 60, "the file is whole once the server goes on")
     # The replies that were owed have come, or the connection they were owed on is gone.
     pair.client.until("grep -q '^outstanding: 0' /sys/kernel/debug/rpcordma/stats", 10, "all credits to be back")

@@ -348,12 +348,16 @@ def build_module(kernel, source):
 
 
 def find_module(name, kernel):
-    """The newest <name>.ko under build/ that was made for @kernel, or None."""
+    """The <name>.ko under build/ that was made for @kernel, or None.
+
+    What the default compiler made comes first, then the newest: `make check` builds with another
+    compiler as well, after it.
+    """
     override = os.environ.get(f"{name.upper()}_KO")
     found = [override] if override else glob.glob(
         os.path.join(TOP, "build", "**", f"{name}.ko"), recursive=True)
     found = [p for p in found if not p.startswith(os.path.join(BUILD, ""))]
-    for path in sorted(found, key=os.path.getmtime, reverse=True):
+    for path in sorted(found, key=lambda p: ("clang" not in p, os.path.getmtime(p)), reverse=True):
         with open(path, "rb") as f:
             if _modinfo(f.read(), "vermagic").split(" ")[0] == kernel.release:
                 return path

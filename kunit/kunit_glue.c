@@ -117,8 +117,7 @@ void *rpcordma_test_alloc(size_t size)
 	void *memory = kmalloc(size, GFP_KERNEL);
 
 	if (!memory) {
-		kunit_err(current_test, "no memory for %zu bytes\n", size);
-		WRITE_ONCE(current_test->status, KUNIT_FAILURE);
+		KUNIT_FAIL(current_test, "no %zu bytes to be had; the case ends here", size);
 		kunit_try_catch_throw(&current_test->try_catch);
 	}
 	return memory;

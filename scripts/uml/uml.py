@@ -191,11 +191,11 @@ def root():
 
 
 def new_run(name):
-    """An empty folder for one run's logs and results, named by the time; the last five are kept."""
+    """An empty folder for one run's logs and results, named by the time; the last ten are kept."""
     runs = os.path.join(BUILD, "runs")
     os.makedirs(runs, exist_ok=True)
     old = sorted(d for d in os.listdir(runs) if d.startswith(name + "."))
-    for d in old[:-4]:
+    for d in old[:-9]:
         shutil.rmtree(os.path.join(runs, d), ignore_errors=True)
     path = os.path.join(runs, f"{name}.{time.strftime('%Y%m%d-%H%M%S')}.{os.getpid()}")
     os.makedirs(path)
@@ -291,12 +291,18 @@ class Machine:
         """Whether the guest's script came to its end; a panic or a kill leaves no status."""
         return self.file("status").startswith("job ended with status 0")
 
+    def _said(self):
+        """What the guest's programs, not its kernel, wrote to the console."""
+        lines = [line[9:] for line in self.file("console.log").splitlines()]
+        return [line for line in lines if line and not re.match(r"\[ *\d+\.\d+\]", line)]
+
     def judge(self):
         """What is wrong with the machine's run, apart from results: a list of lines."""
         wrong = list(self.complaints)
         if not self.finished() and not self.timed_out:
             wrong.append(f"{self.name}: the guest's script did not end well: "
                          f"{self.file('status').strip() or 'it never ended'}")
+            wrong += [f"{self.name}: {line}" for line in self._said()[-5:]]
         health = self.file("health")
         if self.finished() and "taint" not in health:
             wrong.append(f"{self.name}: no health report")

@@ -112,8 +112,8 @@ struct machine {
 	struct virtio_net_config config;
 	unsigned int number;
 	/*
-	 * Nothing is requested of the driver. But it takes its interrupt number from this channel, and
-	 * its end for the device's.
+	 * Nothing is requested of the driver. But it takes its interrupt number from this
+	 * channel, and its end for the device's.
 	 */
 	int requests;
 };
@@ -123,7 +123,8 @@ static FILE *capture;
 static unsigned long drop_each, frames, dropped;
 static unsigned int mtu = 4500;
 
-__attribute__((noreturn, format(printf, 1, 2))) static void die(const char *format, ...)
+__attribute__((noreturn, format(printf, 1, 2)))
+static void die(const char *format, ...)
 {
 	va_list arguments;
 
@@ -201,7 +202,7 @@ static void give_back(struct queue *q, uint16_t head, uint32_t length)
 	__atomic_store_n(&used->idx, used->idx + 1, __ATOMIC_RELEASE);
 }
 
-static void interrupt(struct queue *q)
+static void notify(struct queue *q)
 {
 	const uint64_t one = 1;
 
@@ -211,7 +212,7 @@ static void interrupt(struct queue *q)
 	/* A full pipe means that the guest has not looked yet; it will. */
 	if (q->call >= 0 && write(q->call, &one, sizeof(one)) < 0 && errno != EAGAIN &&
 	    errno != EPIPE)
-		die("interrupt: %s", strerror(errno));
+		die("no interrupt for a machine: %s", strerror(errno));
 }
 
 static void record(const uint8_t *frame, size_t length)
@@ -267,9 +268,9 @@ static void forward(struct machine *from, struct machine *to)
 		received = true;
 	}
 	if (sent)
-		interrupt(out);
+		notify(out);
 	if (received)
-		interrupt(in);
+		notify(in);
 }
 
 /* --- vhost-user ------------------------------------------------------------------------------ */
@@ -295,7 +296,7 @@ static void reply(struct machine *m, struct header h, const void *payload, uint3
 	memcpy(message, &h, sizeof(h));
 	memcpy(message + sizeof(h), payload, size);
 	if (send(m->sock, message, sizeof(h) + size, MSG_NOSIGNAL) < 0)
-		die("reply to machine %u: %s", m->number, strerror(errno));
+		die("no answer to machine %u: %s", m->number, strerror(errno));
 }
 
 /* A queue works from when its size and all addresses are known. */
@@ -309,7 +310,8 @@ static void set_ring(struct machine *m, struct queue *q)
 	q->ring.num = q->size;
 }
 
-static void set_memory(struct machine *m, const union payload *p, const int *fds, unsigned int count)
+static void set_memory(struct machine *m, const union payload *p, const int *fds,
+		       unsigned int count)
 {
 	if (p->memory.count > 8 || p->memory.count != count)
 		die("machine %u: %u regions of memory, %u descriptors", m->number, p->memory.count,
@@ -469,7 +471,7 @@ static void set_up(struct machine *m, const char *path)
 	m->config.mtu = mtu;
 	if (strlen(path) >= sizeof(address.sun_path))
 		die("%s is too long a name for a socket", path);
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path) + 1);
 	unlink(path);
 	m->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&address, sizeof(address)) ||

@@ -99,6 +99,7 @@ SAME_VALUE(RPCORDMA_WC_WITH_INVALIDATE, IB_WC_WITH_INVALIDATE);
 static_assert(EIO == 5);
 static_assert(EAGAIN == 11);
 static_assert(ENOMEM == 12);
+static_assert(ENODEV == 19);
 static_assert(EINVAL == 22);
 static_assert(ENOSPC == 28);
 static_assert(EPROTO == 71);
@@ -106,7 +107,13 @@ static_assert(EBADMSG == 74);
 static_assert(EMSGSIZE == 90);
 static_assert(EPROTONOSUPPORT == 93);
 static_assert(EOPNOTSUPP == 95);
+static_assert(ENETUNREACH == 101);
 static_assert(ENOBUFS == 105);
 static_assert(ENOTCONN == 107);
 static_assert(ETIMEDOUT == 110);
 static_assert(ECONNREFUSED == 111);
+static_assert(EHOSTUNREACH == 113);
+
+/* What else module/client/client.hh tells sunrpc. */
+
+static_assert(EBADSLT == 57);

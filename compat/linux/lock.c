@@ -115,11 +115,6 @@ void rpcordma_event_raise(struct rpcordma_event *event)
 	complete(&event->raised);
 }
 
-void rpcordma_event_raise_all(struct rpcordma_event *event)
-{
-	complete_all(&event->raised);
-}
-
 void rpcordma_event_wait(struct rpcordma_event *event)
 {
 	wait_for_completion(&event->raised);

@@ -50,22 +50,6 @@ static struct xprt_class client_class;
 
 /* --- connecting and closing --- */
 
-/*
- * What tasks that wait for the connection are told when there is none. sunrpc retries after errors
- * that it knows to pass, and fails a task for good, hard mounts included, after any other.
- */
-static int connect_error(int rc)
-{
-	switch (rc) {
-	case -ENODEV:
-		return -ENOTCONN; /* a device went away; another may come */
-	case -ENOMEM:
-		return -ENOBUFS; /* again in a moment */
-	default:
-		return rc;
-	}
-}
-
 static void connect_worker(struct work_struct *work)
 {
 	struct rpcordma_transport *transport =
@@ -88,16 +72,10 @@ static void connect_worker(struct work_struct *work)
 		xprt->stat.connect_count++;
 		xprt->stat.connect_time += (long)jiffies - xprt->stat.connect_start;
 		xprt_set_connected(xprt);
-	} else {
-		/*
-		 * While nobody else can: a failed attempt may also have asked for a close, and that
-		 * wakes everybody to try once more, who then never hears why it failed.
-		 */
-		xprt_wake_pending_tasks(xprt, connect_error(rc));
 	}
 	xprt_unlock_connect(xprt, transport);
-	if (!rc)
-		xprt_wake_pending_tasks(xprt, -EAGAIN);
+	/* The core leaves only errors that sunrpc tries again after: others fail hard mounts as well. */
+	xprt_wake_pending_tasks(xprt, rc ? rc : -EAGAIN);
 
 	memalloc_noio_restore(noio);
 	current_restore_flags(flags, PF_MEMALLOC);

@@ -96,7 +96,6 @@ struct rpcordma_event *rpcordma_event_create(void);
 void rpcordma_event_destroy(struct rpcordma_event *event);
 void rpcordma_event_reset(struct rpcordma_event *event);
 void rpcordma_event_raise(struct rpcordma_event *event);
-void rpcordma_event_raise_all(struct rpcordma_event *event); /* for all waiters, until reset */
 /** Wait without limit, uninterruptibly: only for what is bound to come. */
 void rpcordma_event_wait(struct rpcordma_event *event);
 

@@ -21,17 +21,17 @@ enum class Error : int {
 	no_device = 19,
 	invalid = 22,
 	no_space = 28,
-	protocol = 71,          /* EPROTO */
-	bad_message = 74,       /* EBADMSG */
-	message_size = 90,      /* EMSGSIZE */
-	no_protocol = 93,       /* EPROTONOSUPPORT */
-	not_supported = 95,     /* EOPNOTSUPP */
+	protocol = 71,		   /* EPROTO */
+	bad_message = 74,	   /* EBADMSG */
+	message_size = 90,	   /* EMSGSIZE */
+	no_protocol = 93,	   /* EPROTONOSUPPORT */
+	not_supported = 95,	   /* EOPNOTSUPP */
 	network_unreachable = 101, /* ENETUNREACH */
-	no_buffers = 105,          /* ENOBUFS */       /* ENOBUFS */
-	not_connected = 107,    /* ENOTCONN */
-	timed_out = 110,         /* ETIMEDOUT */
-	connection_refused = 111, /* ECONNREFUSED */
-	host_unreachable = 113,  /* EHOSTUNREACH */
+	no_buffers = 105,	   /* ENOBUFS */
+	not_connected = 107,	   /* ENOTCONN */
+	timed_out = 110,	   /* ETIMEDOUT */
+	connection_refused = 111,  /* ECONNREFUSED */
+	host_unreachable = 113,	   /* EHOSTUNREACH */
 };
 
 /** The negative errno that kernel interfaces expect. */
@@ -115,17 +115,17 @@ using Status = Result<void>;
 } // namespace rpcordma
 
 /** The value of a Result, or return its Error from the calling function. */
-#define TRY(expression)                                                                            \
-	({                                                                                         \
-		auto try_result_ = (expression);                                                   \
-		if (!try_result_.ok())                                                             \
-			return try_result_.error();                                                \
-		static_cast<typename decltype(try_result_)::Value &&>(try_result_.value());        \
+#define TRY(expression)                                                                     \
+	({                                                                                  \
+		auto try_result_ = (expression);                                            \
+		if (!try_result_.ok())                                                      \
+			return try_result_.error();                                         \
+		static_cast<typename decltype(try_result_)::Value &&>(try_result_.value()); \
 	})
 
 /** As TRY, for a Status. */
-#define TRY_STATUS(expression)                                                                     \
-	do {                                                                                       \
-		if (auto try_status_ = (expression); !try_status_.ok())                            \
-			return try_status_.error();                                                \
+#define TRY_STATUS(expression)                                          \
+	do {                                                            \
+		if (auto try_status_ = (expression); !try_status_.ok()) \
+			return try_status_.error();                     \
 	} while (0)

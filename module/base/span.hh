@@ -21,7 +21,8 @@ public:
 	{
 	}
 	template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
-	constexpr Span(Span<U> other) : data_(other.data()), size_(other.size())
+	constexpr Span(Span<U> other) : data_(other.data()),
+					size_(other.size())
 	{
 	}
 	[[nodiscard]] constexpr T *data() const

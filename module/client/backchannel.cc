@@ -83,7 +83,8 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 	const u32 xid = header.xid.get();
 	const Bytes payload = header.payload(receive->message());
 
-	trace::reply(xprt, "backward call", xid, header.credits.get(), static_cast<u32>(header.proc), 0);
+	trace::reply(xprt, "backward call", xid, header.credits.get(),
+		     static_cast<u32>(header.proc), 0);
 	if (!backchannel || !rpcordma_xprt_has_bc_service(xprt)) {
 		stats.bad_reply_count++;
 		trace::error(xprt, "backward call, and nobody serves it", xid, 0);
@@ -118,8 +119,8 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 			      static_cast<u32>(call->reply_capacity));
 	/* With the lock, so that the service cannot go meanwhile: see backchannel_gone(). */
 	rpcordma_lock_acquire(lock);
-	const bool submitted =
-		backchannel && rpcordma_bc_rqst_submit(call->rqst, xid, call->call_buffer, length);
+	const bool submitted = backchannel &&
+			       rpcordma_bc_rqst_submit(call->rqst, xid, call->call_buffer, length);
 	if (submitted)
 		stats.bcall_count++;
 	rpcordma_lock_release(lock);
@@ -175,15 +176,15 @@ int rpcordma_client::send_backward_reply(Call *call)
 	Connection *c = connection;
 	if (!request.connected || !c)
 		return status::kNotConnected;
-	const u32 payload = static_cast<u32>(request.send->head.length) + request.send->page_length +
-			    static_cast<u32>(request.send->tail.length);
+	const u32 payload = static_cast<u32>(request.send->head.length) +
+			    request.send->page_length + static_cast<u32>(request.send->tail.length);
 	if (payload + v1::min_header_length > min(c->thresholds.send, call->wire_capacity)) {
 		stats.failed_marshal_count++;
 		trace::error(xprt, "backward reply too long", call->xid, static_cast<int>(payload));
 		return status::kIo;
 	}
-	v1::Encoder encoder({call->wire, call->wire_capacity}, Xid(call->xid), Credits(kBackwardCredits),
-			    v1::Proc::msg);
+	v1::Encoder encoder({call->wire, call->wire_capacity}, Xid(call->xid),
+			    Credits(kBackwardCredits), v1::Proc::msg);
 	Result<u32> header = encoder.finish();
 	if (!header.ok())
 		return status::kIo;
@@ -227,7 +228,8 @@ rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
 	/* The lock, not the fence mutex: the caller may not sleep. teardown_() takes both. */
 	rpcordma_lock_acquire(client->lock);
 	if (client->connection)
-		most = min(client->connection->thresholds.send, client->connection->thresholds.receive);
+		most = min(client->connection->thresholds.send,
+			   client->connection->thresholds.receive);
 	rpcordma_lock_release(client->lock);
 	return min(most, rpcordma_page_size()) - v1::min_header_length;
 }

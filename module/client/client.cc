@@ -193,7 +193,8 @@ Status rpcordma_client::buf_alloc(Call *call, usize call_size, usize reply_size)
 				 stats.hardway_register_count));
 	TRY_STATUS(ensure_buffer(call->reply_buffer, call->reply_capacity, reply_size,
 				 stats.hardway_register_count));
-	return ensure_wire(call, max(rpcordma_tunables.max_inline_write, 1024u), RPCORDMA_ALLOC_TASK);
+	return ensure_wire(call, max(rpcordma_tunables.max_inline_write, 1024u),
+			   RPCORDMA_ALLOC_TASK);
 }
 
 /* The port's names */

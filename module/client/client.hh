@@ -77,10 +77,10 @@ struct CallListTag;
 struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallListTag> {
 	enum class State : unsigned {
 		idle,
-		posting, /* its work requests are being posted */
-		early, /* as posting, and the reply is here already */
-		sent, /* the reply is owed */
-		replied, /* the reply is here, memory is being fenced */
+		posting,   /* its work requests are being posted */
+		early,	   /* as posting, and the reply is here already */
+		sent,	   /* the reply is owed */
+		replied,   /* the reply is here, memory is being fenced */
 		cancelled, /* sunrpc gave it up; the reply is still owed */
 	};
 
@@ -89,14 +89,16 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	std::atomic<State> state{State::idle};
 	rpcordma::u32 xid = 0; /* of the last transmission */
 	bool backward = false;
-	bool zombie = false; /* on the zombie list; client lock */
+	bool zombie = false;		/* on the zombie list; client lock */
 	rpcordma::u64 cancelled_at = 0; /* when it became a zombie, ms */
-	bool parked = false; /* its regions have scratch memory behind them; fence mutex, then the reply */
+	bool parked =
+		false; /* its regions have scratch memory behind them; fence mutex, then the reply */
 	bool unparking = false; /* parked, and nobody's until its LOCAL_INVs are done; client lock */
-	int failure = 0; /* how the peer answered failed_xid; a negative errno, or 0 */
+	int failure = 0;	/* how the peer answered failed_xid; a negative errno, or 0 */
 	rpcordma::u32 failed_xid = 0;
 	bool late_reply = false; /* the reply to a cancelled call has come; client lock */
-	std::atomic<rpcordma::u32> owners{0}; /* of a backward call: the service, and its reply's Send */
+	std::atomic<rpcordma::u32> owners{
+		0}; /* of a backward call: the service, and its reply's Send */
 
 	/* What the call was sent with; valid from marshal to the end of the transmission. */
 	rpcordma::chunk::CallShape shape = {};
@@ -146,8 +148,9 @@ struct Connection {
 	u32 regions_limit = 0;
 	u32 provided = 0; /* messages that Receives are posted for; receive completion */
 	std::atomic<u32> regions_created{0};
-	std::atomic<bool> broken{false}; /* a disconnect was asked for, by us or the world */
-	bool closing = false; /* fence mutex: post no more LOCAL_INVs */
+	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */
+	std::atomic<bool> published{false}; /* it is client->connection, and can be closed */
+	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */
 
 	/** Have the transport closed, once. Any context. */
 	void request_close(const char *why, int value);
@@ -165,13 +168,16 @@ struct rpcordma_client {
 
 	rpc_xprt *xprt = nullptr;
 	rpcordma_lock *lock = nullptr; /* all lists, and what the calls say of them */
-	rpcordma_mutex *fence = nullptr; /* keeps connection and its queue pair for who fences memory */
+	rpcordma_mutex *fence =
+		nullptr; /* keeps connection and its queue pair for who fences memory */
 	Connection *connection = nullptr; /* written under send lock and fence mutex */
 	u32 slots = 0;
-	bool back_off = false; /* the last connection ended, or was not made, without a word from the peer */
-	bool backchannel = false; /* backward calls may come; client lock for who hands one to the service */
-	u32 backchannel_users = 0; /* bc_setup() less bc_destroy(); client lock */
-	u32 backward_made = 0; /* backward calls there are */
+	bool back_off =
+		false; /* the last connection ended, or was not made, without a word from the peer */
+	bool backchannel =
+		false; /* backward calls may come; client lock for who hands one to the service */
+	u32 backchannel_users = 0;	      /* bc_setup() less bc_destroy(); client lock */
+	u32 backward_made = 0;		      /* backward calls there are */
 	std::atomic<bool> wants_space{false}; /* the sender waits for send queue room or regions */
 	rpcordma_client_stats stats = {};
 
@@ -216,8 +222,7 @@ struct rpcordma_client {
 	void handle_message(Connection &c, Receive *receive);
 	void process_reply(Connection &c, Call *call, Receive *receive,
 			   const rpcordma::v1::Header *header);
-	void finish(Connection &c, Call *call, Receive *receive,
-		    const rpcordma::v1::Header *header);
+	void finish(Connection &c, Call *call, Receive *receive, const rpcordma::v1::Header *header);
 	void grant(Connection &c, rpcordma::Credits granted);
 
 	/* fence.cc */
@@ -233,7 +238,8 @@ struct rpcordma_client {
 	/* backchannel.cc */
 	[[nodiscard]] rpcordma::Status backchannel_setup();
 	void backchannel_gone(bool all);
-	void handle_backward_call(Connection &c, Receive *receive, const rpcordma::v1::Header &header);
+	void handle_backward_call(Connection &c, Receive *receive,
+				  const rpcordma::v1::Header &header);
 	void refuse_backward_call(Connection &c, const rpcordma::v1::Header &header);
 	[[nodiscard]] int send_backward_reply(Call *call);
 	void put_backward(Call *call);

@@ -28,11 +28,13 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 
 void Connection::request_close(const char *why, int value)
 {
-	if (broken.exchange(true, std::memory_order_acq_rel))
+	if (broken.exchange(true, std::memory_order_seq_cst))
 		return;
 	trace::connection(client->xprt, why, value);
 	client->back_off = true;
-	rpcordma_xprt_force_disconnect(client->xprt);
+	/* Before that, connect() is still at work, and looks at broken when it is done. */
+	if (published.load(std::memory_order_seq_cst))
+		rpcordma_xprt_force_disconnect(client->xprt);
 }
 
 /* The limits of reduction, from what the device says. */
@@ -41,11 +43,12 @@ void Connection::request_close(const char *why, int value)
 	const rpcordma_device &d = c.device;
 
 	if (!d.fast_registration) {
-		rpcordma_log_string(xprt, RPCORDMA_LOG_ERROR,
-				    "this device cannot register memory by work request (no memory "
-				    "management extensions), which NFS over RDMA needs; use another device, "
-				    "or mount with proto=tcp",
-				    d.name);
+		rpcordma_log_string(
+			xprt, RPCORDMA_LOG_ERROR,
+			"this device cannot register memory by work request (no memory "
+			"management extensions), which NFS over RDMA needs; use another device, "
+			"or mount with proto=tcp",
+			d.name);
 		return Error::not_supported;
 	}
 	c.limits.page_size = d.page_size;
@@ -57,9 +60,9 @@ void Connection::request_close(const char *why, int value)
 	/* Inline messages always go out of the call's own wire buffer, with one SGE. */
 	c.limits.copy_limit = ~0u;
 	if (!c.limits.valid() || !chunk::max_payload(c.limits)) {
-		rpcordma_log_string(xprt, RPCORDMA_LOG_ERROR,
-				    "this device registers too little memory at once for NFS over RDMA",
-				    d.name);
+		rpcordma_log_string(
+			xprt, RPCORDMA_LOG_ERROR,
+			"this device registers too little memory at once for NFS over RDMA", d.name);
 		return Error::not_supported;
 	}
 	return {};
@@ -77,12 +80,14 @@ void Connection::request_close(const char *why, int value)
 
 	if (room < send_least || room <= receive_extra) {
 		rpcordma_log_string(xprt, RPCORDMA_LOG_ERROR,
-				    "this device's queues are too short for NFS over RDMA", c.device.name);
+				    "this device's queues are too short for NFS over RDMA",
+				    c.device.name);
 		return Error::not_supported;
 	}
 	const u32 requests = min(slots, room - receive_extra);
 	/* A Send, a REG_MR and a LOCAL_INV for each call; more regions than one are rare. */
-	sizes.send_wrs = min(room, max(send_least, requests * 3 + kBackwardCredits + SendQueue::kSlack));
+	sizes.send_wrs =
+		min(room, max(send_least, requests * 3 + kBackwardCredits + SendQueue::kSlack));
 	sizes.receive_wrs = requests + receive_extra;
 	sizes.send_sges = 1;
 	return requests;
@@ -96,10 +101,10 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 	     made++) {
 		int error = 0;
 		void *place = rpcordma_alloc(sizeof(Region), RPCORDMA_ALLOC_NOIO);
-		rpcordma_region *device =
-			place ? rpcordma_region_create(c.endpoint, c.limits.mr_pages,
-						       c.limits.sg_gaps, &error) :
-				nullptr;
+		rpcordma_region *device = place ? rpcordma_region_create(c.endpoint,
+									 c.limits.mr_pages,
+									 c.limits.sg_gaps, &error) :
+						  nullptr;
 
 		if (!device) {
 			trace::error(xprt, "no memory region could be made", 0, error);
@@ -176,7 +181,8 @@ void rpcordma_client::refill()
 	const u32 local_send = announced(rpcordma_tunables.max_inline_write);
 	const u32 local_receive = announced(rpcordma_tunables.max_inline_read);
 	c.receive_queue.init(c.endpoint, xprt, local_receive, sizes.receive_wrs);
-	const u32 first = RequesterCredits::kInitial + (client.backchannel ? 2 * kBackwardCredits : 0);
+	const u32 first =
+		RequesterCredits::kInitial + (client.backchannel ? 2 * kBackwardCredits : 0);
 	if (c.receive_queue.provide(first) < first)
 		return Error::no_memory;
 
@@ -186,7 +192,8 @@ void rpcordma_client::refill()
 	parameters.private_data = message;
 	parameters.private_data_length = static_cast<rpcordma_u8>(length);
 	/* The peer reads from us and writes to us; we start no RDMA operation ourselves. */
-	parameters.responder_resources = static_cast<rpcordma_u8>(min(c.device.max_qp_rd_atom, 255u));
+	parameters.responder_resources =
+		static_cast<rpcordma_u8>(min(c.device.max_qp_rd_atom, 255u));
 	parameters.initiator_depth = 0;
 	/* Give up early, so that a peer that moved is noticed; the RPC layer tries again. */
 	parameters.retry_count = 6;
@@ -203,7 +210,8 @@ void rpcordma_client::refill()
 	const void *theirs = rpcordma_endpoint_private_data(c.endpoint, &received);
 	/* Without valid private data: the defaults of RFC 8166 3.3.3. */
 	private_data::Properties peer;
-	if (auto parsed = private_data::parse({static_cast<const u8 *>(theirs), received}); parsed.ok())
+	if (auto parsed = private_data::parse({static_cast<const u8 *>(theirs), received});
+	    parsed.ok())
 		peer = parsed.value();
 	c.thresholds.send = private_data::inline_threshold(local_send, peer.receive_size);
 	c.thresholds.receive = private_data::inline_threshold(peer.send_size, local_receive);
@@ -315,6 +323,9 @@ Status rpcordma_client::connect()
 	rpcordma_lock_release(lock);
 	rpcordma_mutex_unlock(fence);
 	trace::connection(xprt, "connected", static_cast<int>(c->credits.requested().get()));
+	c->published.store(true, std::memory_order_seq_cst);
+	if (c->broken.load(std::memory_order_seq_cst))
+		rpcordma_xprt_force_disconnect(xprt);
 	return {};
 }
 

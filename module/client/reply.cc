@@ -113,8 +113,8 @@ void rpcordma_client::believe_invalidation(Connection &c, Call *call, const Rece
 	while (region && region->mapping.rkey != receive.invalidated_rkey)
 		region = call->mapped.next(region);
 	if (!region) {
-		trace::error(xprt, "the peer invalidated an R_key that is not the call's", call->xid,
-			     static_cast<int>(receive.invalidated_rkey));
+		trace::error(xprt, "the peer invalidated an R_key that is not the call's",
+			     call->xid, static_cast<int>(receive.invalidated_rkey));
 		return;
 	}
 	decltype(call->mapped)::remove(region);
@@ -194,11 +194,11 @@ struct Lengths {
 	if (at.tail_move)
 		__builtin_memmove(tail + at.tail_pad, tail, at.tail_move);
 	if (at.tail_copy)
-		__builtin_memcpy(tail + at.tail_pad, from + at.head_copy + at.page_copy, at.tail_copy);
+		__builtin_memcpy(tail + at.tail_pad, from + at.head_copy + at.page_copy,
+				 at.tail_copy);
 	if (at.tail_pad)
 		__builtin_memset(tail, 0, at.tail_pad);
-	rpcordma_rqst_set_reply(call->rqst, at.head_length, at.page_length,
-				at.buflen_reduction);
+	rpcordma_rqst_set_reply(call->rqst, at.head_length, at.page_length, at.buflen_reduction);
 	client.stats.fixup_copy_count += at.page_copy;
 	client.stats.total_rdma_reply += at.written + at.replied;
 	return at.length;

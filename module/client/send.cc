@@ -56,7 +56,8 @@ using namespace rpcordma;
 			to += n, at += n, left -= n, pulled += n;
 		}
 		if (left) {
-			__builtin_memcpy(to, static_cast<const u8 *>(buf.tail.base) + (at - pages_end),
+			__builtin_memcpy(to,
+					 static_cast<const u8 *>(buf.tail.base) + (at - pages_end),
 					 left);
 			to += left, pulled += left;
 		}
@@ -64,13 +65,14 @@ using namespace rpcordma;
 	return pulled;
 }
 
-Status rpcordma_client::map_segments(const chunk::SegmentList &segments, const rpcordma_xdr_buf *buf,
-				     Call *call, bool writable)
+Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
+				     const rpcordma_xdr_buf *buf, Call *call, bool writable)
 {
 	for (chunk::ByteRange range : segments) {
 		Region *region = call->spare.pop_front();
-		int rc = rpcordma_region_map(region->device, buf, range.offset, range.length, writable,
-					     call->xid, &region->register_wr, &region->mapping);
+		int rc = rpcordma_region_map(region->device, buf, range.offset, range.length,
+					     writable, call->xid, &region->register_wr,
+					     &region->mapping);
 
 		if (rc) {
 			call->spare.push_front(region);
@@ -308,21 +310,23 @@ int rpcordma_client::send_request(Call *call)
 	stats.pullup_copy_count += pulled;
 	stats.nomsg_call_count += plan.nomsg();
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))
-		rpcordma_trace_marshal(xprt, call->xid, c->credits.requested().get(),
-				       static_cast<u32>(plan.nomsg() ? v1::Proc::nomsg : v1::Proc::msg),
-				       plan.header_length, plan.inline_length,
-				       static_cast<u32>(plan.send_mode),
-				       static_cast<u32>(plan.receive_mode));
+		rpcordma_trace_marshal(
+			xprt, call->xid, c->credits.requested().get(),
+			static_cast<u32>(plan.nomsg() ? v1::Proc::nomsg : v1::Proc::msg),
+			plan.header_length, plan.inline_length, static_cast<u32>(plan.send_mode),
+			static_cast<u32>(plan.receive_mode));
 
 	rpcordma_rqst_sent(call->rqst);
 	call->state.store(CallState::posting, std::memory_order_release);
-	SendQueue::Marker *marker = c->send_queue.should_signal() ? c->send_queue.signal(nullptr) : nullptr;
+	SendQueue::Marker *marker = c->send_queue.should_signal() ? c->send_queue.signal(nullptr) :
+								    nullptr;
 	if (int rc = post(*c, call, plan.header_length + plan.inline_length, requests, marker)) {
 		/*
 		 * Some of it may have been posted: the drain sorts it out. A reply to what was not sent in
 		 * full is a peer's guess.
 		 */
-		if (call->state.exchange(CallState::sent, std::memory_order_acq_rel) == CallState::early) {
+		if (call->state.exchange(CallState::sent, std::memory_order_acq_rel) ==
+		    CallState::early) {
 			call->held = nullptr;
 			rpcordma_rqst_unpin(call->rqst);
 		}
@@ -367,7 +371,8 @@ void rpcordma_core_send_done(void *context, rpcordma_cqe *cqe, const rpcordma_co
 	c->client->space_came();
 }
 
-void rpcordma_core_register_done(void *context, rpcordma_cqe *, const rpcordma_completion *completion)
+void rpcordma_core_register_done(void *context, rpcordma_cqe *,
+				 const rpcordma_completion *completion)
 {
 	Connection *c = static_cast<Connection *>(context);
 

@@ -43,7 +43,8 @@ Receive *ReceiveQueue::create_()
 	}
 	Receive *receive = new (place) Receive;
 	receive->data = data;
-	if (rpcordma_dma_map(endpoint_, data, buffer_size_, RPCORDMA_DMA_FROM_DEVICE, &receive->sge)) {
+	if (rpcordma_dma_map(endpoint_, data, buffer_size_, RPCORDMA_DMA_FROM_DEVICE,
+			     &receive->sge)) {
 		rpcordma_free(data);
 		rpcordma_free(place);
 		return nullptr;

@@ -28,7 +28,7 @@ struct Receive : ListLink<ReceiveTag> {
 	Receive *all_next = nullptr;
 	u8 *data = nullptr;
 	u32 length = 0; /* of the message in it */
-	int flags = 0; /* of its completion */
+	int flags = 0;	/* of its completion */
 	u32 invalidated_rkey = 0;
 
 	[[nodiscard]] Bytes message() const
@@ -66,7 +66,7 @@ private:
 	Receive *all_ = nullptr;
 	Receive *waiting_ = nullptr; /* chained by wr.next */
 	u32 waiting_count_ = 0;
-	u32 created_ = 0; /* buffers there are */
+	u32 created_ = 0;  /* buffers there are */
 	u32 provided_ = 0; /* created_ less kBatch, as far as they were posted */
 	u32 buffer_size_ = 0;
 	u32 capacity_ = 0;

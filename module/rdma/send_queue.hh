@@ -67,7 +67,8 @@ public:
 	{
 		return counted_.load(std::memory_order_relaxed) -
 			       completed_.load(std::memory_order_acquire) +
-			       reserved_.load(std::memory_order_acquire) + requests + invalidations <=
+			       reserved_.load(std::memory_order_acquire) + requests +
+			       invalidations <=
 		       size_;
 	}
 
@@ -162,9 +163,9 @@ private:
 		return nullptr;
 	}
 
-	std::atomic<u64> counted_{0}; /* posted, ever */
+	std::atomic<u64> counted_{0};	/* posted, ever */
 	std::atomic<u64> completed_{0}; /* of those */
-	std::atomic<u32> reserved_{0}; /* LOCAL_INVs that may come */
+	std::atomic<u32> reserved_{0};	/* LOCAL_INVs that may come */
 	u32 size_ = 0;
 	u32 interval_ = 1;
 	u32 since_signal_ = 0;

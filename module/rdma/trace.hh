@@ -9,7 +9,8 @@ namespace rpcordma::trace {
 
 [[nodiscard]] inline bool on(rpcordma_trace which)
 {
-	return __builtin_expect(__atomic_load_n(&rpcordma_trace_enabled, __ATOMIC_RELAXED) & which, 0);
+	return __builtin_expect(__atomic_load_n(&rpcordma_trace_enabled, __ATOMIC_RELAXED) & which,
+				0);
 }
 
 inline void connection(const rpc_xprt *xprt, const char *what, int value)
@@ -18,7 +19,8 @@ inline void connection(const rpc_xprt *xprt, const char *what, int value)
 		rpcordma_trace_connection(xprt, what, value);
 }
 
-inline void post(const rpc_xprt *xprt, const char *what, u32 xid, u32 requests, bool signaled, int rc)
+inline void post(const rpc_xprt *xprt, const char *what, u32 xid, u32 requests, bool signaled,
+		 int rc)
 {
 	if (on(RPCORDMA_TRACE_POST))
 		rpcordma_trace_post(xprt, what, xid, requests, signaled, rc);

@@ -169,22 +169,26 @@ def backchannel(t):
     pair.up()
     for version in ("4.1", "4.2"):
         pair.mount(version)
-        # Written behind the client's back: nfsd gives no read delegation while it still has the
-        # file open for a writer that closed it a moment ago.
-        pair.server.run("rm -f /export/f; echo before > /export/f")
-        # nfsd gives no delegation before its null call over the backchannel was answered.
-        pair.server.until("cat /proc/fs/nfsd/clients/*/info | grep -q 'callback state: UP'", 15,
-                          "the callback channel to come up")
-        hold = pair.client.spawn("cat /mnt/f; fsops hold /mnt/f 30", "hold a file open")
-        pair.server.until("cat /proc/fs/nfsd/clients/*/states | grep -q 'type: deleg'", 15,
-                          "the server to give a delegation")
+        # A file of its own: nfsd gives none on a file whose delegation it recalled a while ago.
+        name = f"delegated-{version}"
+        pair.client.run(f"echo before > /mnt/{name}")
+        # nfsd gives no delegation before its null call over the backchannel was answered, nor while
+        # its cache still has the file open for the writer; and only to who opens the file.
+        limit = time.monotonic() + 20
+        while True:
+            pair.client.run(f"cat /mnt/{name} > /dev/null")
+            if pair.server.ok("cat /proc/fs/nfsd/clients/*/states | grep -q 'type: deleg'"):
+                break
+            t.check(time.monotonic() < limit, "nfsd gave no delegation in 20 s")
+            time.sleep(0.5)
+        hold = pair.client.spawn(f"fsops hold /mnt/{name} 30", "hold a file open")
         began = time.monotonic()
-        pair.server.run("echo after > /export/f", 30, "a local writer")
+        pair.server.run(f"echo after > /export/{name}", 30, "a local writer")
         # Without a working backchannel the writer waits for the lease to break: 45 s.
         t.within(8, began, f"vers={version}: the recall")
         t.check(not pair.server.ok("cat /proc/fs/nfsd/clients/*/states | grep 'type: deleg'"),
                 f"vers={version}: the delegation is still there")
-        t.equal(pair.client.run("cat /mnt/f"), "after\n", f"vers={version}: what the client sees")
+        t.equal(pair.client.run(f"cat /mnt/{name}"), "after\n", f"vers={version}: what the client sees")
         hold.kill()
         hold.wait(10, check=False)
         pair.umount()

@@ -44,7 +44,7 @@ static inline struct rpcordma_call *to_call(struct rpc_rqst *rqst)
 	return (struct rpcordma_call *)PTR_ALIGN((char *)(rqst + 1), RPCORDMA_CORE_ALIGN);
 }
 
-/** Connects, refills and what came in interrupt context; module.c. */
+/** Connects, refills, checks, and what came in interrupt context; module.c. */
 extern struct workqueue_struct *rpcordma_workqueue;
 
 /** Where peers may write what nobody reads; module.c. */

@@ -94,18 +94,22 @@ rpcordma_u32 rpcordma_core_max_payload(void);
 
 /**
  * Connect. The caller holds the transport's send lock. Waits, within limits, for the peer. Returns
- * 0 when calls can be sent. On failure nothing is left of the attempt.
+ * 0 when calls can be sent. On failure nothing is left of the attempt, and the error is one after
+ * which sunrpc tries again: EPROTO, ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ENOTCONN, ETIMEDOUT.
  */
 int rpcordma_core_client_connect(struct rpcordma_client *client);
 /** Drop the connection, if there is one; the caller holds the send lock. May sleep. */
 void rpcordma_core_client_close(struct rpcordma_client *client);
 /** Break the connection as a network failure would; anybody may call, in process context. */
 void rpcordma_core_client_inject_disconnect(struct rpcordma_client *client);
-/** Whether a connection attempt should be delayed: the last one ended, and not by our wish. */
+/**
+ * Whether a connection attempt may have to wait: a connection broke, or was not made, and no reply
+ * has come since. For how long is sunrpc's rule.
+ */
 rpcordma_bool rpcordma_core_client_should_back_off(struct rpcordma_client *client);
 /** A free request, or null; sunrpc's part of it is zeroed. */
 struct rpc_rqst *rpcordma_core_alloc_slot(struct rpcordma_client *client);
-/** sunrpc has done with @call, which was a slot. */
+/** sunrpc has done with @call, which was a slot: it, or another one, goes to a task that waits. */
 void rpcordma_core_free_slot(struct rpcordma_client *client, struct rpcordma_call *call);
 /** Provide buffers of these sizes. Errors: ENOMEM. */
 int rpcordma_core_buf_alloc(struct rpcordma_client *client, struct rpcordma_call *call,
@@ -143,6 +147,7 @@ rpcordma_size rpcordma_core_bc_max_payload(struct rpcordma_client *client);
 rpcordma_u32 rpcordma_core_bc_slots(struct rpcordma_client *client);
 /** The service has done with @call, a backward one; the reply is sent or never will be. */
 void rpcordma_core_bc_free(struct rpcordma_client *client, struct rpcordma_call *call);
+/** @requests: as for setup, one user less; or ~0, none is left. */
 void rpcordma_core_bc_destroy(struct rpcordma_client *client, rpcordma_u32 requests);
 /** Send the reply to the backward @call; results as rpcordma_core_send_request(). */
 int rpcordma_core_bc_send_reply(struct rpcordma_client *client, struct rpcordma_call *call);

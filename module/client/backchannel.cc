@@ -222,7 +222,7 @@ int rpcordma_core_bc_setup(rpcordma_client *client, u32)
 
 rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
 {
-	/* Read without a lock, as an estimate for CREATE_SESSION; what is larger is refused. */
+	/* Without a connection an estimate for CREATE_SESSION; what is larger is refused. */
 	u32 most = min(rpcordma_tunables.max_inline_read, rpcordma_tunables.max_inline_write);
 
 	/* The lock, not the fence mutex: the caller may not sleep. teardown_() takes both. */

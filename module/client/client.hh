@@ -14,12 +14,13 @@
  *   LOCAL_INV, or by the drain of the queue pair.
  *
  *   The Connection is stable for whoever holds the transport's send lock (send, connect, close), in its
- *   own completions, and under the fence mutex.
+ *   own completions, under the fence mutex, and under the client lock.
  *
  * Call::state says who may act on a call:
  *
  *      idle --send--> posting --posted--> sent --reply--> replied --fenced--> idle
  *                        \--reply--> early --sender--> replied
+ *                                    early --post failed--> sent
  *                        sent --task gone--> cancelled --free_slot--> (zombie) --reply--> idle
  *                        sent, replied, cancelled --drained--> idle
  *
@@ -170,10 +171,9 @@ struct rpcordma_client {
 	rpcordma_lock *lock = nullptr; /* all lists, and what the calls say of them */
 	rpcordma_mutex *fence =
 		nullptr; /* keeps connection and its queue pair for who fences memory */
-	Connection *connection = nullptr; /* written under send lock and fence mutex */
+	Connection *connection = nullptr; /* written under send, fence and client lock */
 	u32 slots = 0;
-	bool back_off =
-		false; /* the last connection ended, or was not made, without a word from the peer */
+	bool back_off = false; /* a connection broke, or was not made, and no reply has come since */
 	bool backchannel =
 		false; /* backward calls may come; client lock for who hands one to the service */
 	u32 backchannel_users = 0;	      /* bc_setup() less bc_destroy(); client lock */

@@ -227,8 +227,9 @@ void rpcordma_client::refill()
  * Take a connection apart. Nothing is sent (send lock), so that what may still happen is:
  *
  *   completions       until the queue pair is drained; each may find calls, and post LOCAL_INVs
- *   buf_free()        may be fencing a killed call's memory; it posts only while !closing, under the mutex,
- *                     and otherwise waits for its event, which is raised here when the drain is over
+ *   buf_free()        may be fencing a killed call's memory; it posts only while !closing, under the
+ *                     mutex. It waits without the mutex: for what it posted, which the drain flushes;
+ *                     else for its event, which is raised here when the drain is over
  *   free_slot()       may be about to make a zombie; the state decides, under the client lock
  */
 static void teardown_(Client &client, Connection *c)

@@ -12,8 +12,9 @@ namespace rpcordma {
 namespace {
 
 struct Tag;
+struct OtherTag;
 
-struct Item : ListLink<Tag> {
+struct Item : ListLink<Tag>, ListLink<OtherTag> {
 	explicit Item(int v) : value(v)
 	{
 	}
@@ -21,13 +22,19 @@ struct Item : ListLink<Tag> {
 };
 
 using Items = List<Item, Tag>;
+using OtherItems = List<Item, OtherTag>;
 
-/** The values of a list, as decimal digits, first item first. */
+bool linked(const Item &item)
+{
+	return item.ListLink<Tag>::linked();
+}
+
+/** The values of a list, as decimal digits, first item first; 1000000 or more when it does not end. */
 u32 digits(const Items &list)
 {
 	u32 n = 0;
 
-	for (Item *i = list.front(); i; i = list.next(i))
+	for (Item *i = list.front(); i && n < 1000000; i = list.next(i))
 		n = n * 10 + static_cast<u32>(i->value);
 	return n;
 }
@@ -150,16 +157,16 @@ RPCORDMA_TEST(base, list)
 	EXPECT_TRUE(list.empty());
 	EXPECT_EQ(list.front(), nullptr);
 	EXPECT_EQ(list.pop_front(), nullptr);
-	EXPECT_FALSE(a.linked());
+	EXPECT_FALSE(linked(a));
 
 	list.push_back(&a);
 	list.push_back(&b);
 	list.push_front(&c);
-	EXPECT_TRUE(a.linked());
+	EXPECT_TRUE(linked(a));
 	EXPECT_EQ(digits(list), 312u);
 
 	Items::remove(&a);
-	EXPECT_FALSE(a.linked());
+	EXPECT_FALSE(linked(a));
 	EXPECT_EQ(digits(list), 32u);
 
 	other.push_back(&d);
@@ -171,13 +178,122 @@ RPCORDMA_TEST(base, list)
 	EXPECT_EQ(digits(list), 3241u);
 
 	EXPECT_EQ(list.pop_front(), &c);
-	EXPECT_FALSE(c.linked());
+	EXPECT_FALSE(linked(c));
 	while (list.pop_front())
 		;
 	EXPECT_TRUE(list.empty());
-	EXPECT_FALSE(d.linked());
+	EXPECT_FALSE(linked(d));
 }
 
-RPCORDMA_SUITE(base, be32, strong_types, xdr_pad, arithmetic, span, result, list);
+/* Each end, the middle and the only item: what remains holds together in both directions. */
+RPCORDMA_TEST(base, list_remove)
+{
+	const struct {
+		int removed;
+		u32 rest, appended;
+	} cases[] = {{1, 23, 231}, {2, 13, 132}, {3, 12, 123}};
+
+	for (const auto &c : cases) {
+		TEST_NOTE("removed", c.removed);
+		Items list;
+		Item items[] = {Item(1), Item(2), Item(3)};
+
+		for (Item &item : items)
+			list.push_back(&item);
+		Item *item = &items[c.removed - 1];
+		Items::remove(item);
+		EXPECT_FALSE(linked(*item));
+		EXPECT_EQ(digits(list), c.rest);
+		list.push_back(item);
+		EXPECT_TRUE(linked(*item));
+		EXPECT_EQ(digits(list), c.appended);
+	}
+
+	Items list;
+	Item only(7);
+	list.push_front(&only);
+	EXPECT_EQ(list.next(&only), nullptr);
+	Items::remove(&only);
+	EXPECT_TRUE(list.empty());
+	list.push_back(&only);
+	EXPECT_EQ(digits(list), 7u);
+}
+
+/* What was spliced belongs to its new list at every joint. */
+RPCORDMA_TEST(base, list_splice)
+{
+	Items list, other;
+	Item a(1), b(2), c(3), d(4);
+
+	other.push_back(&a);
+	other.push_back(&b);
+	list.splice_back(other);
+	EXPECT_EQ(digits(list), 12u);
+	EXPECT_EQ(other.front(), nullptr);
+	other.push_back(&c);
+	EXPECT_EQ(digits(other), 3u);
+	list.splice_back(other);
+	list.push_back(&d);
+	EXPECT_EQ(digits(list), 1234u);
+	Items::remove(&c);
+	Items::remove(&b);
+	EXPECT_EQ(digits(list), 14u);
+	Items::remove(&d);
+	list.push_back(&b);
+	EXPECT_EQ(digits(list), 12u);
+	EXPECT_TRUE(other.empty());
+}
+
+/* One item on two lists at once. */
+RPCORDMA_TEST(base, list_tags)
+{
+	Items list;
+	OtherItems others;
+	Item a(1), b(2);
+
+	list.push_back(&a);
+	list.push_back(&b);
+	others.push_back(&b);
+	EXPECT_FALSE(a.ListLink<OtherTag>::linked());
+	others.push_back(&a);
+	Items::remove(&a);
+	EXPECT_FALSE(linked(a));
+	EXPECT_TRUE(a.ListLink<OtherTag>::linked());
+	EXPECT_EQ(digits(list), 2u);
+	EXPECT_EQ(others.front(), &b);
+	EXPECT_EQ(others.next(&b), &a);
+	EXPECT_EQ(others.next(&a), nullptr);
+}
+
+/* Cuts stay inside, share the memory, and may be cut again; constness is only ever added. */
+RPCORDMA_TEST(base, span_cuts)
+{
+	static_assert(std::is_convertible_v<MutableBytes, Bytes>);
+	static_assert(!std::is_convertible_v<Bytes, MutableBytes>);
+	static_assert(!std::is_convertible_v<Span<const u32>, Bytes>);
+	const MutableBytes all = test_alloc(6);
+
+	for (usize n = 0; n <= all.size(); n++) {
+		for (usize m = 0; m <= all.size() + 1; m++) {
+			TEST_NOTE("first", n);
+			TEST_NOTE("from", m);
+			const MutableBytes cut = all.first(n).from(m);
+
+			EXPECT_EQ(cut.size(), m < n ? n - m : 0);
+			EXPECT_EQ(cut.empty(), m >= n);
+			EXPECT_EQ(cut.data(), all.data() + (m < n ? m : n));
+			EXPECT_EQ(cut.end() - cut.begin(), cut.size());
+			for (u8 &b : cut)
+				b = u8(m);
+			if (!cut.empty())
+				EXPECT_EQ(all[m], u8(m));
+		}
+	}
+	EXPECT_EQ(Bytes().first(1).size(), 0u);
+	EXPECT_EQ(Bytes().from(1).size(), 0u);
+}
+
+RPCORDMA_SUITE(base, be32, strong_types, xdr_pad, arithmetic, span, span_cuts, result, list,
+	       list_remove, list_splice, list_tags);
 
 } // namespace rpcordma

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The port's doubles for the tests of module/rdma; see test_rdma_port.hh. No tests here. */
+#include "kunit/test_rdma_port.hh"
+
+unsigned int rpcordma_trace_enabled;
+
+namespace rpcordma {
+namespace {
+
+struct Block {
+	void *memory;
+	usize size;
+	u32 mapped; /* bytes; 0: not mapped */
+};
+
+Block blocks[FakePort::kMost];
+const rpcordma_recv_wr *queue[FakePort::kMost]; /* the first one posted first */
+
+/* The block at @memory, or a free one when that is null; null when there is none. */
+Block *block_at(const void *memory)
+{
+	for (Block &block : blocks)
+		if (block.memory == memory)
+			return &block;
+	return nullptr;
+}
+
+Block *block_of(const rpcordma_sge &sge)
+{
+	return block_at(reinterpret_cast<const void *>(static_cast<__UINTPTR_TYPE__>(sge.addr)));
+}
+
+/* Use up one of @left; false when there is none. */
+bool one_of(u32 &left)
+{
+	if (left == FakePort::kNoLimit)
+		return true;
+	if (!left)
+		return false;
+	left--;
+	return true;
+}
+
+void post_one(const rpcordma_recv_wr &wr)
+{
+	for (u32 i = 0; i < FakePort::posted; i++)
+		ASSERT_NE(queue[i], &wr);
+	ASSERT_LT(FakePort::posted, FakePort::kMost);
+	ASSERT_EQ(wr.num_sge, 1);
+	ASSERT_NE(wr.cqe, nullptr);
+	const Block *block = block_of(*wr.sg_list);
+	ASSERT_NE(block, nullptr);
+	EXPECT_EQ(block->mapped, wr.sg_list->length);
+	queue[FakePort::posted++] = &wr;
+}
+
+} // namespace
+
+u32 FakePort::allocations_left, FakePort::mappings_left, FakePort::receives_left;
+u32 FakePort::allocations, FakePort::mappings, FakePort::posted;
+u32 FakePort::doorbells, FakePort::traced_posts, FakePort::traced_errors;
+
+FakePort::FakePort()
+{
+	allocations_left = mappings_left = receives_left = kNoLimit;
+	allocations = mappings = posted = 0;
+	doorbells = traced_posts = traced_errors = 0;
+	rpcordma_trace_enabled = 0;
+}
+
+FakePort::~FakePort()
+{
+	EXPECT_EQ(allocations, 0);
+	EXPECT_EQ(mappings, 0);
+	for (Block &block : blocks) {
+		if (block.memory)
+			rpcordma_test_free(block.memory, block.size);
+		block = {};
+	}
+}
+
+rpcordma_endpoint *FakePort::endpoint()
+{
+	return reinterpret_cast<rpcordma_endpoint *>(blocks);
+}
+
+Receive *FakePort::deliver(u32 length)
+{
+	if (!posted)
+		return nullptr;
+	const rpcordma_recv_wr *wr = queue[0];
+
+	posted--;
+	for (u32 i = 0; i < posted; i++)
+		queue[i] = queue[i + 1];
+	Receive *receive = OwnedCqe<Receive>::owner_of(wr->cqe);
+	/* The device writes as much as the SGE allows: the sanitizers see what is not ours. */
+	__builtin_memset(reinterpret_cast<void *>(static_cast<__UINTPTR_TYPE__>(wr->sg_list->addr)),
+			 0x5a, wr->sg_list->length);
+	receive->length = length;
+	return receive;
+}
+
+} // namespace rpcordma
+
+using namespace rpcordma;
+
+void *rpcordma_alloc(rpcordma_size size, rpcordma_alloc_how how)
+{
+	EXPECT_EQ(how, RPCORDMA_ALLOC_ATOMIC);
+	Block *block = block_at(nullptr);
+
+	if (!block || !one_of(FakePort::allocations_left))
+		return nullptr;
+	*block = {rpcordma_test_alloc(size), size, 0};
+	__builtin_memset(block->memory, 0, size);
+	FakePort::allocations++;
+	return block->memory;
+}
+
+void rpcordma_free(void *p)
+{
+	if (!p)
+		return;
+	Block *block = block_at(p);
+
+	EXPECT_NE(block, nullptr);
+	if (!block)
+		return;
+	EXPECT_EQ(block->mapped, 0);
+	rpcordma_test_free(block->memory, block->size);
+	*block = {};
+	FakePort::allocations--;
+}
+
+int rpcordma_dma_map(rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 length,
+		     rpcordma_dma direction, rpcordma_sge *sge)
+{
+	EXPECT_EQ(endpoint, FakePort::endpoint());
+	EXPECT_EQ(direction, RPCORDMA_DMA_FROM_DEVICE);
+	Block *block = block_at(memory);
+
+	EXPECT_NE(block, nullptr);
+	if (!block || !one_of(FakePort::mappings_left))
+		return -5;
+	EXPECT_EQ(block->mapped, 0);
+	EXPECT_LE(length, block->size);
+	block->mapped = length;
+	*sge = {reinterpret_cast<__UINTPTR_TYPE__>(memory), length, 1};
+	FakePort::mappings++;
+	return 0;
+}
+
+void rpcordma_dma_unmap(rpcordma_endpoint *endpoint, const rpcordma_sge *sge, rpcordma_u32 length,
+			rpcordma_dma direction)
+{
+	EXPECT_EQ(endpoint, FakePort::endpoint());
+	EXPECT_EQ(direction, RPCORDMA_DMA_FROM_DEVICE);
+	Block *block = block_of(*sge);
+
+	EXPECT_NE(block, nullptr);
+	if (!block)
+		return;
+	EXPECT_EQ(block->mapped, length);
+	block->mapped = 0;
+	FakePort::mappings--;
+}
+
+int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *first,
+			  const rpcordma_recv_wr **bad)
+{
+	EXPECT_EQ(endpoint, FakePort::endpoint());
+	FakePort::doorbells++;
+	for (const rpcordma_recv_wr *wr = first; wr; wr = wr->next) {
+		const u32 before = FakePort::posted;
+
+		if (!one_of(FakePort::receives_left)) {
+			*bad = wr;
+			return -12;
+		}
+		post_one(*wr);
+		/* A chain that bites its own tail would go on for ever. */
+		if (FakePort::posted == before)
+			return -22;
+	}
+	return 0;
+}
+
+void rpcordma_cqe_init(rpcordma_cqe *cqe, rpcordma_cqe_kind kind)
+{
+	/* What else it may be is opaque: kinds are told apart, and from none. */
+	cqe->done = reinterpret_cast<void *>(static_cast<__UINTPTR_TYPE__>(kind) + 1);
+}
+
+void rpcordma_trace_post(const rpc_xprt *, const char *, rpcordma_u32, rpcordma_u32, rpcordma_bool,
+			 int)
+{
+	FakePort::traced_posts++;
+}
+
+void rpcordma_trace_error(const rpc_xprt *, const char *, rpcordma_u32, int)
+{
+	FakePort::traced_errors++;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The port as the tests of module/rdma see it: memory, DMA mappings and a receive queue that keep
+ * account, and fail on demand. Only what module/rdma calls is here; rpcordma_kunit.ko holds nothing of
+ * compat/linux, so the doubles serve in a kernel as well.
+ *
+ * Misuse is a failure of the running case: memory freed twice, a buffer unmapped twice or of another
+ * length, a Receive posted while it is posted, an allocation that may sleep.
+ */
+#pragma once
+
+#include "compat/port/port.h"
+#include "kunit/testing.hh"
+#include "module/rdma/receive_queue.hh"
+
+namespace rpcordma {
+
+class FakePort {
+public:
+	static constexpr u32 kMost = 192; /* allocations, and Receives posted, at once */
+	static constexpr u32 kNoLimit = ~0u;
+
+	/* Failures to come: how many more of each go well. */
+	static u32 allocations_left;
+	static u32 mappings_left;
+	static u32 receives_left; /* Receives that can be posted; the next one is the chain's bad one */
+
+	/* What there is now. */
+	static u32 allocations;
+	static u32 mappings;
+	static u32 posted;
+
+	/* What there ever was. */
+	static u32 doorbells; /* calls that posted something or tried to */
+	static u32 traced_posts;
+	static u32 traced_errors;
+
+	/** A fresh port for the case, one at a time. */
+	FakePort();
+	/** Whatever is still allocated or mapped is a failure of the case; it is freed. */
+	~FakePort();
+	FakePort(const FakePort &) = delete;
+	FakePort &operator=(const FakePort &) = delete;
+
+	[[nodiscard]] static rpcordma_endpoint *endpoint();
+
+	/** A message of @length bytes comes: the Receive posted first takes it. Null without one. */
+	[[nodiscard]] static Receive *deliver(u32 length);
+};
+
+} // namespace rpcordma

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The receive queue over a port that keeps account (kunit/test_rdma_port.hh): what is posted when,
+ * with how many doorbells, and what becomes of the memory. The invariant that all of it is for, R1:
+ * with N messages provided for, and M of their buffers not given back, N - M messages find a Receive.
+ */
+#include "kunit/test_rdma_port.hh"
+#include "kunit/test_rdma_random.hh"
+#include "kunit/testing.hh"
+#include "module/rdma/receive_queue.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kBatch = ReceiveQueue::kBatch;
+constexpr u32 kBufferSize = 1024;
+
+/** A queue that frees its buffers at the end of its scope. */
+struct Queue : ReceiveQueue {
+	explicit Queue(u32 capacity, u32 buffer_size = kBufferSize)
+	{
+		init(FakePort::endpoint(), nullptr, buffer_size, capacity);
+	}
+	~Queue()
+	{
+		destroy();
+	}
+};
+
+} // namespace
+
+RPCORDMA_TEST(rdma_receive_queue, provide)
+{
+	FakePort port;
+	Queue queue(64);
+
+	EXPECT_EQ(queue.provide(1), 1);
+	EXPECT_EQ(FakePort::posted, 1 + kBatch);
+	EXPECT_EQ(FakePort::doorbells, 1);
+	/* A buffer and what describes it. */
+	EXPECT_EQ(FakePort::allocations, 2 * (1 + kBatch));
+	EXPECT_EQ(FakePort::mappings, 1 + kBatch);
+
+	EXPECT_EQ(queue.provide(20), 20);
+	EXPECT_EQ(FakePort::posted, 20 + kBatch);
+	EXPECT_EQ(FakePort::doorbells, 2);
+
+	/* Fewer or as many: nothing is posted, nothing is taken away. */
+	for (u32 n : {20u, 19u, 1u, 0u}) {
+		TEST_NOTE("messages", n);
+		EXPECT_EQ(queue.provide(n), 20);
+		EXPECT_EQ(FakePort::posted, 20 + kBatch);
+		EXPECT_EQ(FakePort::doorbells, 2);
+	}
+}
+
+RPCORDMA_TEST(rdma_receive_queue, capacity)
+{
+	FakePort port;
+	Queue queue(20 + kBatch);
+
+	EXPECT_EQ(queue.provide(19), 19);
+	EXPECT_EQ(queue.provide(21), 20);
+	EXPECT_EQ(FakePort::posted, 20 + kBatch);
+	EXPECT_EQ(queue.provide(1000), 20);
+	EXPECT_EQ(FakePort::posted, 20 + kBatch);
+	EXPECT_EQ(FakePort::doorbells, 2);
+}
+
+/* A queue that holds no more than a batch promises nothing, whatever is posted. */
+RPCORDMA_TEST(rdma_receive_queue, tiny_capacity)
+{
+	for (u32 capacity = 1; capacity <= kBatch + 1; capacity++) {
+		TEST_NOTE("capacity", capacity);
+		FakePort port;
+		Queue queue(capacity);
+
+		EXPECT_EQ(queue.provide(5), capacity > kBatch ? capacity - kBatch : 0);
+		EXPECT_EQ(FakePort::posted, capacity);
+	}
+}
+
+/* Each Receive is whole: its own buffer of the announced size, the way back from its completion. */
+RPCORDMA_TEST(rdma_receive_queue, buffers)
+{
+	for (u32 size : {1024u, 4096u, 1000u}) {
+		TEST_NOTE("size", size);
+		FakePort port;
+		Queue queue(64, size);
+		const u8 *seen[3 + kBatch];
+		u32 count = 0;
+
+		ASSERT_EQ(queue.provide(3), 3);
+		while (FakePort::posted) {
+			Receive *receive = FakePort::deliver(60 + count);
+
+			ASSERT_NE(receive, nullptr);
+			ASSERT_LT(count, 3 + kBatch);
+			EXPECT_EQ(receive->sge.length, size);
+			EXPECT_EQ(receive->sge.addr,
+				  reinterpret_cast<__UINTPTR_TYPE__>(receive->data));
+			EXPECT_EQ(receive->wr.sg_list, &receive->sge);
+			EXPECT_EQ(receive->wr.cqe, &receive->cqe.cqe);
+			rpcordma_cqe expected;
+			rpcordma_cqe_init(&expected, RPCORDMA_CQE_RECEIVE);
+			EXPECT_EQ(receive->cqe.cqe.done, expected.done);
+			EXPECT_EQ(receive->message().size(), 60 + count);
+			EXPECT_EQ(receive->message().data(), receive->data);
+			EXPECT_EQ(receive->data[size - 1], 0x5a);
+			for (u32 i = 0; i < count; i++)
+				EXPECT_NE(seen[i], receive->data);
+			seen[count++] = receive->data;
+		}
+		EXPECT_EQ(count, 3 + kBatch);
+	}
+}
+
+/*
+ * Memory runs short at every place there is: what could be had is posted, the promise is for no more,
+ * nothing is lost, and the rest is made up for when there is memory again.
+ */
+RPCORDMA_TEST(rdma_receive_queue, memory_runs_short)
+{
+	constexpr u32 all = 4 + kBatch;
+
+	for (bool at_mapping : {false, true}) {
+		for (u32 n = 0; n <= all * (at_mapping ? 1 : 2); n++) {
+			TEST_NOTE("mapping", at_mapping);
+			TEST_NOTE("successes", n);
+			FakePort port;
+			Queue queue(64);
+			const u32 made = at_mapping ? n : n / 2;
+			const u32 promised = made > kBatch ? made - kBatch : 0;
+
+			(at_mapping ? FakePort::mappings_left : FakePort::allocations_left) = n;
+			EXPECT_EQ(queue.provide(4), promised);
+			EXPECT_EQ(FakePort::posted, made);
+			EXPECT_EQ(FakePort::mappings, made);
+			EXPECT_EQ(FakePort::allocations, 2 * made);
+			EXPECT_EQ(FakePort::doorbells, made ? 1 : 0);
+
+			FakePort::mappings_left = FakePort::allocations_left = FakePort::kNoLimit;
+			EXPECT_EQ(queue.provide(4), 4);
+			EXPECT_EQ(FakePort::posted, all);
+		}
+	}
+}
+
+/* A chain that was not posted, or not in full, is not counted on; its buffers are freed all the same. */
+RPCORDMA_TEST(rdma_receive_queue, post_fails)
+{
+	for (u32 n : {0u, 1u, 9u}) {
+		TEST_NOTE("posted", n);
+		FakePort port;
+		Queue queue(64);
+
+		ASSERT_EQ(queue.provide(3), 3);
+		FakePort::receives_left = n;
+		EXPECT_EQ(queue.provide(13), 3);
+		EXPECT_EQ(FakePort::posted, 3 + kBatch + n);
+		EXPECT_EQ(FakePort::mappings, 13 + kBatch);
+	}
+
+	FakePort port;
+	Queue queue(64);
+	rpcordma_trace_enabled = RPCORDMA_TRACE_ERROR;
+	FakePort::receives_left = 0;
+	EXPECT_EQ(queue.provide(3), 0);
+	EXPECT_EQ(FakePort::traced_errors, 1);
+	EXPECT_EQ(FakePort::traced_posts, 0);
+}
+
+RPCORDMA_TEST(rdma_receive_queue, recycle)
+{
+	FakePort port;
+	Queue queue(64);
+	Receive *taken[3 * kBatch];
+
+	ASSERT_EQ(queue.provide(2 * kBatch), 2 * kBatch);
+	ASSERT_EQ(FakePort::posted, 3 * kBatch);
+	for (Receive *&receive : taken) {
+		receive = FakePort::deliver(28);
+		ASSERT_NE(receive, nullptr);
+	}
+	rpcordma_trace_enabled = RPCORDMA_TRACE_POST;
+	for (u32 n = 1; n <= 3 * kBatch; n++) {
+		TEST_NOTE("recycled", n);
+		queue.recycle(taken[n - 1]);
+		EXPECT_EQ(FakePort::doorbells, 1 + n / kBatch);
+		EXPECT_EQ(FakePort::posted, n / kBatch * kBatch);
+	}
+	EXPECT_EQ(FakePort::traced_posts, 3);
+	EXPECT_EQ(FakePort::traced_errors, 0);
+	/* All of them are good for another message. */
+	for (u32 n = 0; n < 3 * kBatch; n++)
+		ASSERT_NE(FakePort::deliver(28), nullptr);
+	EXPECT_EQ(FakePort::deliver(28), nullptr);
+}
+
+/* Of a batch that cannot be posted no buffer is lost to destroy(), and the next batch is a fresh one. */
+RPCORDMA_TEST(rdma_receive_queue, recycle_fails)
+{
+	FakePort port;
+	Queue queue(64);
+	Receive *taken[2 * kBatch];
+
+	ASSERT_EQ(queue.provide(kBatch), kBatch);
+	for (Receive *&receive : taken) {
+		receive = FakePort::deliver(28);
+		ASSERT_NE(receive, nullptr);
+	}
+	FakePort::receives_left = 0;
+	for (u32 i = 0; i < kBatch; i++)
+		queue.recycle(taken[i]);
+	EXPECT_EQ(FakePort::doorbells, 2);
+	EXPECT_EQ(FakePort::posted, 0);
+	FakePort::receives_left = FakePort::kNoLimit;
+	for (u32 i = kBatch; i < 2 * kBatch; i++)
+		queue.recycle(taken[i]);
+	EXPECT_EQ(FakePort::doorbells, 3);
+	EXPECT_EQ(FakePort::posted, kBatch);
+}
+
+/* A held buffer does not wait for others, and takes none along that wait. */
+RPCORDMA_TEST(rdma_receive_queue, repost)
+{
+	FakePort port;
+	Queue queue(64);
+
+	ASSERT_EQ(queue.provide(2), 2);
+	Receive *held = FakePort::deliver(28), *handled = FakePort::deliver(28);
+	Receive *another = FakePort::deliver(28);
+
+	queue.recycle(handled);
+	queue.recycle(another);
+	/* It may have waited in a chain before. */
+	held->wr.next = &handled->wr;
+	queue.repost(held);
+	EXPECT_EQ(FakePort::doorbells, 2);
+	EXPECT_EQ(FakePort::posted, 2 + kBatch - 2);
+	FakePort::receives_left = 0;
+	queue.repost(FakePort::deliver(28));
+	EXPECT_EQ(FakePort::posted, kBatch - 1);
+}
+
+/* After destroy() the queue is as new, for the next connection. */
+RPCORDMA_TEST(rdma_receive_queue, destroy)
+{
+	FakePort port;
+	Queue queue(64);
+
+	queue.destroy();
+	for (u32 round = 0; round < 3; round++) {
+		TEST_NOTE("round", round);
+		FakePort::posted = 0; /* drained */
+		FakePort::doorbells = 0;
+		ASSERT_EQ(queue.provide(5), 5);
+		EXPECT_EQ(FakePort::posted, 5 + kBatch);
+		/* Some posted, some waiting, one held. */
+		for (u32 i = 0; i < kBatch - 1; i++)
+			queue.recycle(FakePort::deliver(28));
+		ASSERT_NE(FakePort::deliver(28), nullptr);
+		EXPECT_EQ(FakePort::doorbells, 1);
+		queue.destroy();
+		EXPECT_EQ(FakePort::allocations, 0);
+		EXPECT_EQ(FakePort::mappings, 0);
+	}
+}
+
+/* R1, through a long random life of a connection whose peer uses all that it was granted. */
+RPCORDMA_TEST(rdma_receive_queue, always_enough)
+{
+	constexpr u32 capacity = 40;
+
+	for (u32 seed = 0; seed < 40; seed++) {
+		TEST_NOTE("seed", seed);
+		FakePort port;
+		Queue queue(capacity);
+		Random random(seed);
+		Receive *out[capacity]; /* being handled, or held */
+		u32 out_count = 0, provided = 0, recycled = 0, doorbells = 0;
+
+		for (u32 step = 0; step < 1500; step++) {
+			TEST_NOTE("step", step);
+			const u32 action = random.below(100);
+
+			if (action < 2 || !provided) {
+				const u32 wanted = random.below(capacity + 5);
+				const u32 before = FakePort::mappings;
+				const u32 now = queue.provide(wanted);
+
+				doorbells += FakePort::mappings > before;
+				ASSERT_GE(now, provided);
+				ASSERT_GE(now,
+					  wanted < capacity - kBatch ? wanted : capacity - kBatch);
+				provided = now;
+			} else if (action < 60 && out_count < provided) {
+				/* It is this that must never fail. */
+				Receive *receive = FakePort::deliver(28);
+
+				ASSERT_NE(receive, nullptr);
+				out[out_count++] = receive;
+			} else if (out_count) {
+				const u32 which = random.below(out_count);
+				Receive *receive = out[which];
+
+				out[which] = out[--out_count];
+				if (random.one_in(4)) {
+					queue.repost(receive);
+					doorbells++;
+				} else {
+					queue.recycle(receive);
+					doorbells += ++recycled % kBatch == 0;
+				}
+			}
+			ASSERT_LE(FakePort::mappings, capacity);
+			ASSERT_GE(FakePort::posted + out_count, provided);
+			ASSERT_EQ(FakePort::posted + out_count + recycled % kBatch,
+				  FakePort::mappings);
+			ASSERT_EQ(FakePort::doorbells, doorbells);
+		}
+	}
+}
+
+RPCORDMA_SUITE(rdma_receive_queue, provide, capacity, tiny_capacity, buffers, memory_runs_short,
+	       post_fails, recycle, recycle_fails, repost, destroy, always_enough);
+
+} // namespace rpcordma

@@ -179,8 +179,8 @@ RPCORDMA_TEST(base, list)
 
 	EXPECT_EQ(list.pop_front(), &c);
 	EXPECT_FALSE(linked(c));
-	while (list.pop_front())
-		;
+	for (Item *item : {&b, &d, &a})
+		EXPECT_EQ(list.pop_front(), item);
 	EXPECT_TRUE(list.empty());
 	EXPECT_FALSE(linked(d));
 }

@@ -322,7 +322,33 @@ RPCORDMA_TEST(rdma_receive_queue, always_enough)
 	}
 }
 
-RPCORDMA_SUITE(rdma_receive_queue, provide, capacity, tiny_capacity, buffers, memory_runs_short,
-	       post_fails, recycle, recycle_fails, repost, destroy, always_enough);
+/* Buffers whose post failed are not counted on by the next provide(). */
+RPCORDMA_TEST(rdma_receive_queue, provide_after_failed_post)
+{
+	FakePort port;
+	ReceiveQueue queue;
+
+	queue.init(FakePort::endpoint(), nullptr, 1024, 64);
+	FakePort::receives_left = 0;
+	EXPECT_EQ(queue.provide(4), 0);
+	EXPECT_EQ(queue.provide(4), 0);
+	FakePort::receives_left = FakePort::kNoLimit;
+	EXPECT_LE(queue.provide(5), FakePort::posted);
+	queue.destroy();
+}
+
+RPCORDMA_TEST(rdma_receive_queue, provide_does_not_wrap)
+{
+	FakePort port;
+	ReceiveQueue queue;
+
+	queue.init(FakePort::endpoint(), nullptr, 1024, 64);
+	EXPECT_EQ(queue.provide(~0u), 56);
+	queue.destroy();
+}
+
+RPCORDMA_SUITE(rdma_receive_queue, provide_after_failed_post, provide_does_not_wrap, provide,
+	       capacity, tiny_capacity, buffers, memory_runs_short, post_fails, recycle,
+	       recycle_fails, repost, destroy, always_enough);
 
 } // namespace rpcordma

@@ -58,13 +58,12 @@ RPCORDMA_TEST(rdma_send_queue, room)
 	EXPECT_FALSE(queue.take(12, 0));
 	EXPECT_FALSE(queue.take(0, 12));
 	EXPECT_FALSE(queue.take(6, 6));
-	EXPECT_FALSE(queue.take_aside(12, 0));
-	EXPECT_FALSE(queue.take_aside(0, 12));
+	EXPECT_FALSE(queue.take_aside(12));
 	expect_room(queue, 11);
 	EXPECT_TRUE(queue.take(6, 5));
 	expect_room(queue, 0);
 	EXPECT_FALSE(queue.take(1, 0));
-	EXPECT_FALSE(queue.take_aside(0, 1));
+	EXPECT_FALSE(queue.take_aside(1));
 }
 
 RPCORDMA_TEST(rdma_send_queue, give_back)
@@ -212,7 +211,7 @@ RPCORDMA_TEST(rdma_send_queue, take_aside)
 
 	queue.init(40);
 	ASSERT_TRUE(queue.take(5, 0));
-	EXPECT_TRUE(queue.take_aside(20, 10));
+	EXPECT_TRUE(queue.take_aside(30));
 	expect_room(queue, 5);
 	/* It is not the sender's turn that comes nearer. */
 	EXPECT_FALSE(queue.should_signal());
@@ -221,9 +220,10 @@ RPCORDMA_TEST(rdma_send_queue, take_aside)
 	expect_room(queue, 0);
 	Marker *marker = queue.signal(nullptr);
 	ASSERT_NE(marker, nullptr);
+	/* The sender's completion returns what is the sender's, and nothing of what is held aside. */
 	EXPECT_EQ(queue.completed(&marker->cqe), marker);
-	expect_room(queue, 30);
-	queue.return_invalidations(10);
+	expect_room(queue, 10);
+	queue.return_invalidations(30);
 	expect_room(queue, 40);
 }
 
@@ -235,7 +235,7 @@ RPCORDMA_TEST(rdma_send_queue, signal_aside)
 	queue.init(40);
 	/* The sender is between take() and its post when somebody else's Send is posted and completes. */
 	ASSERT_TRUE(queue.take(9, 0));
-	Marker *aside = queue.signal_aside(&context);
+	Marker *aside = queue.signal_aside(&context, 1);
 	ASSERT_NE(aside, nullptr);
 	EXPECT_EQ(aside->context, &context);
 	EXPECT_FALSE(queue.should_signal());
@@ -255,7 +255,7 @@ RPCORDMA_TEST(rdma_send_queue, signal_aside)
 
 	/* Without room: nothing is counted, and no marker stays out. */
 	ASSERT_TRUE(queue.take(40, 0));
-	EXPECT_EQ(queue.signal_aside(&context), nullptr);
+	EXPECT_EQ(queue.signal_aside(&context, 1), nullptr);
 	Marker *markers[kMarkers];
 	use_up_markers(queue, markers);
 	for (Marker *m : markers) {
@@ -265,8 +265,39 @@ RPCORDMA_TEST(rdma_send_queue, signal_aside)
 	expect_room(queue, 40);
 
 	/* Without a marker: the room is given back. */
-	EXPECT_EQ(queue.signal_aside(&context), nullptr);
+	EXPECT_EQ(queue.signal_aside(&context, 1), nullptr);
 	expect_room(queue, 40);
+}
+
+/* Refusals alone, each completed before the next: their room comes back without the sender. */
+RPCORDMA_TEST(rdma_send_queue, asides_alone)
+{
+	SendQueue queue;
+
+	queue.init(400);
+	for (u32 i = 0; i < 1000; i++) {
+		TEST_NOTE("refusal", i);
+		Marker *marker = queue.signal_aside(nullptr, 1);
+		ASSERT_NE(marker, nullptr);
+		ASSERT_EQ(queue.completed(&marker->cqe), marker);
+		SendQueue::release(*marker);
+	}
+	expect_room(queue, 400);
+}
+
+/* However many are out aside, there is a marker for the sender when it needs one. */
+RPCORDMA_TEST(rdma_send_queue, a_marker_for_the_sender)
+{
+	SendQueue queue;
+	u32 aside = 0;
+
+	queue.init(400);
+	while (queue.signal_aside(nullptr, 1))
+		aside++;
+	EXPECT_EQ(aside, kMarkers / 2);
+	ASSERT_TRUE(queue.take(100, 0));
+	ASSERT_TRUE(queue.should_signal());
+	EXPECT_NE(queue.signal(nullptr), nullptr);
 }
 
 /* The price of completions: fewer than one Send in ten is signaled, the smallest queue's included. */
@@ -410,7 +441,7 @@ void live(u32 seed, u32 size, u32 most_regions, u32 asides)
 			reserved += regions;
 			/* Somebody else is faster than this chain's post, and done before it. */
 			if (aside_count < asides && random.one_in(8)) {
-				if (Marker *marker = queue.signal_aside(&device)) {
+				if (Marker *marker = queue.signal_aside(&device, 1)) {
 					device.post(0, marker);
 					aside_count++;
 					while (!device.idle())
@@ -443,14 +474,19 @@ void live(u32 seed, u32 size, u32 most_regions, u32 asides)
 				device.invalidate(regions);
 		} else if (aside_count < asides) {
 			if (random.one_in(2)) {
-				if (Marker *marker = queue.signal_aside(&device)) {
+				if (Marker *marker = queue.signal_aside(&device, 1)) {
 					device.post(0, marker);
 					aside_count++;
 				}
-			} else if (queue.take_aside(1, 1)) {
-				device.post(1, nullptr);
-				reserved++;
-				aside_count++;
+			} else if (queue.take_aside(1)) {
+				/* A registration, and room for the LOCAL_INV that undoes it. */
+				if (Marker *marker = queue.signal_aside(&device, 1)) {
+					device.post(0, marker);
+					reserved++;
+					aside_count++;
+				} else {
+					queue.return_invalidations(1);
+				}
 			}
 		}
 		/* What has a place is accounted for. */
@@ -504,6 +540,7 @@ RPCORDMA_TEST(rdma_send_queue, never_stuck_with_asides)
 }
 
 RPCORDMA_SUITE(rdma_send_queue, room, give_back, invalidations, markers, completion, out_of_order,
-	       take_aside, signal_aside, few_are_signaled, never_stuck, never_stuck_with_asides);
+	       take_aside, signal_aside, asides_alone, a_marker_for_the_sender, few_are_signaled,
+	       never_stuck, never_stuck_with_asides);
 
 } // namespace rpcordma

@@ -64,6 +64,8 @@ void rpcordma_rqst_get(struct rpc_rqst *rqst, struct rpcordma_request *request)
 	 * connection.
 	 */
 	request->sent_before = rqst->rq_connect_cookie == READ_ONCE(xprt->connect_cookie);
+	/* A task that has the send lock sends the requests of others as well. */
+	request->own = READ_ONCE(xprt->snd_task) == rqst->rq_task;
 	/*
 	 * Without a procedure's decoder nobody waits for the reply; a backward reply has no
 	 * procedure.

@@ -152,7 +152,10 @@ static void client_alloc_slot(struct rpc_xprt *xprt, struct rpc_task *task)
 		return;
 	}
 	task->tk_status = -EAGAIN;
+	/* With the lock, so that who looks for somebody to wake sees all of this or nothing. */
+	spin_lock(&xprt->reserve_lock);
 	xprt_add_backlog(xprt, task);
+	spin_unlock(&xprt->reserve_lock);
 	/*
 	 * A slot that was freed before the task was on the queue found nobody to wake. Freeing this
 	 * one wakes the first in the queue, who may or may not be this task.

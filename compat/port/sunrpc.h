@@ -173,6 +173,8 @@ struct rpcordma_request {
 	rpcordma_bool connected; /* the transport believes it is */
 	rpcordma_bool sent_before; /* on this very connection */
 	rpcordma_bool reply_expected;
+	/* The task that sends is the one that the request belongs to: an error ends the right one. */
+	rpcordma_bool own;
 	rpcordma_bool ddp_allowed; /* the security flavour lets payloads be placed directly */
 };
 /** Any context in which @rqst is stable. */

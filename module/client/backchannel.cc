@@ -144,7 +144,7 @@ void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &head
 	Result<u32> length = v1::encode_error_chunk({call->wire, call->wire_capacity}, header.xid,
 						    header.vers, Credits(kBackwardCredits));
 	if (length.ok() && map_wire(c, call))
-		marker = c.send_queue.signal_aside(call);
+		marker = c.send_queue.signal_aside(call, 1);
 	if (!marker) {
 		put_backward(call);
 		return;

@@ -107,20 +107,26 @@ void rpcordma_client::make_zombie_locked(Call *call)
 void rpcordma_client::free_slot(Call *call)
 {
 	rpcordma_lock_acquire(lock);
+	if (call->parked && call->late_reply) {
+		/* The reply came in between. The fence mutex first, so that a drain is over or not begun. */
+		rpcordma_lock_release(lock);
+		rpcordma_mutex_lock(fence);
+		rpcordma_lock_acquire(lock);
+		const bool parked = call->parked;
+		call->unparking = parked;
+		rpcordma_lock_release(lock);
+		/* With the drain begun, its end frees the call. */
+		if (parked && !connection->closing)
+			unpark(*connection, call);
+		rpcordma_mutex_unlock(fence);
+		if (parked)
+			return;
+		rpcordma_lock_acquire(lock);
+	}
 	if (call->state.load(std::memory_order_acquire) == CallState::cancelled) {
 		if (!call->late_reply) {
 			make_zombie_locked(call);
 			rpcordma_lock_release(lock);
-			return;
-		}
-		if (call->parked) {
-			/* The reply came in between. */
-			call->unparking = true;
-			rpcordma_lock_release(lock);
-			rpcordma_mutex_lock(fence);
-			if (connection && !connection->closing && call->unparking)
-				unpark(*connection, call);
-			rpcordma_mutex_unlock(fence);
 			return;
 		}
 		call->state.store(CallState::idle, std::memory_order_release);
@@ -147,8 +153,10 @@ void rpcordma_client::free_slot(Call *call)
 		rpcordma_lock_acquire(lock);
 		Call *spare = free_.pop_front();
 		rpcordma_lock_release(lock);
-		if (!spare || rpcordma_xprt_wake_backlog(xprt, spare->rqst))
+		if (!spare)
 			return;
+		if (rpcordma_xprt_wake_backlog(xprt, spare->rqst))
+			continue;
 		rpcordma_lock_acquire(lock);
 		free_.push_front(spare);
 		rpcordma_lock_release(lock);

@@ -111,7 +111,6 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	/* Fencing: set while a LOCAL_INV is on its way. */
 	rpcordma::OwnedCqe<rpcordma_call> invalidate_cqe;
 	rpcordma::Receive *held = nullptr;
-	rpcordma::u32 invalidating = 0;
 	rpcordma_event *fenced = nullptr;
 	bool waiting = false; /* buf_free waits for the drain; fence mutex */
 	bool fence_failed = false;

@@ -76,7 +76,8 @@ void Connection::request_close(const char *why, int value)
 	const u32 most = min(c.device.max_qp_wr, c.device.max_cqe);
 	const u32 room = most ? most - 1 : 0;
 	const u32 receive_extra = 2 * kBackwardCredits + ReceiveQueue::kBatch;
-	const u32 send_least = 2 * kMostRegions + 1 + kBackwardCredits + SendQueue::kSlack;
+	/* The longest call, twice: a part of the queue may be taken by Sends that nobody hears of. */
+	const u32 send_least = 2 * (2 * kMostRegions + 1) + kBackwardCredits + SendQueue::kSlack;
 
 	if (room < send_least || room <= receive_extra) {
 		rpcordma_log_string(xprt, RPCORDMA_LOG_ERROR,
@@ -113,7 +114,6 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 		}
 		Region *region = new (place) Region;
 		region->device = device;
-		region->register_wr.wr.cqe = &c.silent_register_cqe;
 		region->register_wr.wr.opcode = RPCORDMA_WR_REG_MR;
 		region->invalidate_wr.opcode = RPCORDMA_WR_LOCAL_INV;
 		rpcordma_lock_acquire(lock);
@@ -129,15 +129,20 @@ void rpcordma_client::refill()
 {
 	bool short_of_memory = false;
 
+	bool made = false;
+
 	rpcordma_mutex_lock(fence);
-	if (connection && !connection->closing && !create_regions(*connection, kRegionBatch))
-		short_of_memory = connection->regions_created.load(std::memory_order_relaxed) <
-				  connection->regions_limit;
+	if (connection && !connection->closing) {
+		made = create_regions(*connection, kRegionBatch) != 0;
+		short_of_memory = !made &&
+				  connection->regions_created.load(std::memory_order_relaxed) <
+					  connection->regions_limit;
+	}
 	rpcordma_mutex_unlock(fence);
 	/* At the limit, the regions that calls give back are what is waited for. */
 	if (short_of_memory)
 		rpcordma_xprt_queue_refill(xprt, kRefillRetryMs);
-	else
+	else if (made)
 		space_came();
 }
 
@@ -256,7 +261,6 @@ static void teardown_(Client &client, Connection *c)
 			client.stats.mrs_recycled++;
 		}
 		call->mapped_count = 0;
-		call->invalidating = 0;
 		call->held = nullptr;
 		doomed.splice_back(call->spare);
 		if (call->wire_mapped) {

@@ -63,12 +63,14 @@ void rpcordma_client::invalidated(Connection &c, Call *call, bool success)
 
 	if (call->parked) {
 		/* The reply to a cancelled call has come, and its scratch memory is not needed any more. */
-		if (!success)
-			return; /* the drain does it */
-		call->parked = call->unparking = false;
+		if (!success) {
+			/* The drain does it. */
+			c.request_close("LOCAL_INV failed", 0);
+			return;
+		}
 		unmap_all(c, call);
+		unpark(c, call);
 		space_came();
-		free_slot(call);
 		return;
 	}
 	if (!receive) {
@@ -130,7 +132,7 @@ void rpcordma_client::cancel(Call *call)
 	}
 	if (fenced) {
 		unmap_all(*c, call);
-		if (state == CallState::sent && rpcordma_tunables.scratch_remap)
+		if (state == CallState::sent && rpcordma_tunables.scratch_remap && !c->closing)
 			park(*c, call);
 		call->state.store(state == CallState::sent ? CallState::cancelled : CallState::idle,
 				  std::memory_order_release);
@@ -154,7 +156,7 @@ void rpcordma_client::cancel(Call *call)
 void rpcordma_client::park(Connection &c, Call *call)
 {
 	RegionList others;
-	rpcordma_send_wr *first = nullptr, **link = &first;
+	rpcordma_send_wr *first = nullptr, **link = &first, *last = nullptr;
 	const rpcordma_send_wr *bad;
 	u32 count = 0;
 
@@ -166,18 +168,22 @@ void rpcordma_client::park(Connection &c, Call *call)
 	while (Region *region = call->spare.pop_front()) {
 		/* A spare region that this call did not use has no mapping of this call. */
 		if (!region->writable || u32(region->mapping.iova >> 32) != call->xid ||
-		    !c.send_queue.take_aside(1, 1)) {
+		    !c.send_queue.take_aside(1)) {
 			others.push_back(region);
 			continue;
 		}
+		/* The room is for the LOCAL_INV that undoes it. */
 		if (rpcordma_region_map_scratch(region->device, &region->register_wr)) {
 			c.send_queue.return_invalidations(1);
 			others.push_back(region);
 			continue;
 		}
-		region->register_wr.wr.next = nullptr;
-		*link = &region->register_wr.wr;
-		link = &region->register_wr.wr.next;
+		last = &region->register_wr.wr;
+		last->cqe = &c.silent_register_cqe;
+		last->send_flags = 0;
+		last->next = nullptr;
+		*link = last;
+		link = &last->next;
 		call->mapped.push_back(region);
 		call->mapped_count++;
 		count++;
@@ -186,9 +192,16 @@ void rpcordma_client::park(Connection &c, Call *call)
 	call->spare.splice_back(others);
 	if (!count)
 		return;
+	SendQueue::Marker *marker = c.send_queue.signal_aside(nullptr, count);
+	if (!marker) {
+		unmap_all(c, call);
+		return;
+	}
+	last->cqe = &marker->cqe;
+	last->send_flags = RPCORDMA_SEND_SIGNALED;
 	call->parked = true;
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(xprt, "scratch", call->xid, count, false, rc);
+	trace::post(xprt, "scratch", call->xid, count, true, rc);
 	if (rc)
 		c.request_close("scratch memory could not be registered", rc);
 }

@@ -155,6 +155,8 @@ int rpcordma_client::wait_for_space(Connection &c, u32 requests, u32 invalidatio
 int rpcordma_client::drop_connection(const char *why, u32 xid, int value)
 {
 	trace::error(xprt, why, xid, value);
+	/* Whatever it is: it may be there on the next connection too. */
+	back_off = true;
 	close();
 	rpcordma_xprt_closed(xprt);
 	return status::kNotConnected;
@@ -171,6 +173,8 @@ int rpcordma_client::post(Connection &c, Call *call, u32 length, u32 requests,
 	const rpcordma_send_wr *bad;
 
 	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
+		region->register_wr.wr.cqe = &c.silent_register_cqe;
+		region->register_wr.wr.send_flags = 0;
 		*link = &region->register_wr.wr;
 		link = &region->register_wr.wr.next;
 	}
@@ -186,6 +190,15 @@ int rpcordma_client::post(Connection &c, Call *call, u32 length, u32 requests,
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
 	trace::post(xprt, "send", call->xid, requests, call->send_wr.send_flags != 0, rc);
 	return rc;
+}
+
+/*
+ * @error ends the task that sends, which may send for others: they have to come themselves to hear of
+ * it, and the sender tries again a little later.
+ */
+[[nodiscard]] static int final(const rpcordma_request &request, int error)
+{
+	return request.own ? error : status::kNoBuffers;
 }
 
 /* The error that the peer answered this very call with, or 0. */
@@ -204,7 +217,7 @@ int rpcordma_client::send_request(Call *call)
 		return status::kNotConnected;
 	/* sunrpc may have missed how it ended, being not asleep yet: then it comes here again. */
 	if (int failure = failure_of(*call, request.xid))
-		return failure;
+		return final(request, failure);
 	if (!rpcordma_rqst_take_credit(call->rqst))
 		return status::kBadSlot;
 	/* The peer would see two calls and owe two replies: credits, and non-idempotent calls, forbid it. */
@@ -231,7 +244,7 @@ int rpcordma_client::send_request(Call *call)
 	if (Status status = chunk::reduce(call->shape, c->limits, thresholds, plan); !status.ok()) {
 		stats.failed_marshal_count++;
 		trace::error(xprt, "reduction failed", call->xid, to_errno(status.error()));
-		return status::kMessageSize;
+		return final(request, status::kMessageSize);
 	}
 
 	/* Everything that may run short, before anything is touched. */
@@ -253,7 +266,14 @@ int rpcordma_client::send_request(Call *call)
 		if (have < regions) {
 			stats.empty_sendctx_q++;
 			rpcordma_xprt_wait_for_space(xprt);
-			wants_space.store(true, std::memory_order_release);
+			wants_space.store(true, std::memory_order_relaxed);
+			std::atomic_thread_fence(std::memory_order_seq_cst);
+			/* Regions that came before anybody knew that they are waited for. */
+			rpcordma_lock_acquire(lock);
+			const bool came = !pool.empty();
+			rpcordma_lock_release(lock);
+			if (came)
+				space_came();
 			rpcordma_xprt_queue_refill(xprt, 0);
 			return status::kAgain;
 		}
@@ -286,7 +306,8 @@ int rpcordma_client::send_request(Call *call)
 		c->send_queue.give_back(requests, regions - call->mapped_count);
 		unmap_all(*c, call);
 		/* A shortage of mappings passes; anything else would fail for ever. */
-		return mapped.error() == Error::no_memory ? status::kNoBuffers : status::kIo;
+		return mapped.error() == Error::no_memory ? status::kNoBuffers :
+							    final(request, status::kIo);
 	}
 	if (header.value() != plan.header_length)
 		rpcordma_warn("the header is not as long as reduction said");
@@ -341,7 +362,7 @@ int rpcordma_client::send_request(Call *call)
 		call->held = nullptr;
 		call->state.store(CallState::replied, std::memory_order_release);
 		process_reply(*c, call, receive, nullptr);
-		return failure_of(*call, request.xid);
+		return request.own ? failure_of(*call, request.xid) : 0;
 	}
 	/* Without a reply, credits would be off for good: start over with a fresh connection. */
 	if (!request.reply_expected)

@@ -71,7 +71,7 @@ bool ReceiveQueue::post_(Receive *first, u32 count)
 
 u32 ReceiveQueue::provide(u32 messages)
 {
-	const u32 target = min(messages + kBatch, capacity_);
+	const u32 target = min(min(messages, capacity_) + kBatch, capacity_);
 	Receive *chain = nullptr;
 	u32 count = 0;
 
@@ -85,9 +85,10 @@ u32 ReceiveQueue::provide(u32 messages)
 		created_++;
 		count++;
 	}
-	/* What cannot be posted is not counted on: the connection is on its way out then. */
-	if (!chain || post_(chain, count))
-		provided_ = created_ > kBatch ? created_ - kBatch : 0;
+	/* What cannot be posted is not counted on; it is freed with the connection, which is on its way out. */
+	if (chain && !post_(chain, count))
+		created_ -= count;
+	provided_ = created_ > kBatch ? created_ - kBatch : 0;
 	return provided_;
 }
 

@@ -31,6 +31,7 @@ public:
 		rpcordma_cqe cqe = {};
 		u64 counted = 0;
 		void *context = nullptr; /* whom this completion is for besides; null mostly */
+		u32 aside = 0;		 /* work requests of somebody who is not the sender */
 		std::atomic<bool> busy{false};
 	};
 
@@ -81,37 +82,43 @@ public:
 	/** A marker for a signaled Send that was taken already, or null when all are out. */
 	[[nodiscard]] Marker *signal(void *context)
 	{
-		Marker *marker = claim_(context);
+		Marker *marker = claim_(context, kMarkers);
 
 		if (marker)
 			since_signal_ = 0;
 		return marker;
 	}
 
-	/** As take(), for somebody who is not the sender. */
-	[[nodiscard]] bool take_aside(u32 requests, u32 invalidations)
+	/**
+	 * Reserve room for @requests of somebody who is not the sender, until he gives it back with
+	 * return_invalidations(); false, and nothing, without room.
+	 */
+	[[nodiscard]] bool take_aside(u32 requests)
 	{
-		if (!has_room(requests, invalidations))
+		if (!has_room(0, requests))
 			return false;
-		counted_.fetch_add(requests, std::memory_order_relaxed);
-		reserved_.fetch_add(invalidations, std::memory_order_relaxed);
+		reserved_.fetch_add(requests, std::memory_order_relaxed);
 		return true;
 	}
 
-	/** A marker, with room for its Send, for somebody who is not the sender; null without. */
-	[[nodiscard]] Marker *signal_aside(void *context)
+	/**
+	 * A marker, with room for a chain of @requests whose last is signaled, for somebody who is not
+	 * the sender; null without.
+	 */
+	[[nodiscard]] Marker *signal_aside(void *context, u32 requests)
 	{
-		if (!take_aside(1, 0))
+		if (!take_aside(requests))
 			return nullptr;
-		Marker *marker = claim_(context);
-		if (!marker)
-			counted_.fetch_sub(1, std::memory_order_relaxed);
-		else
+		/* The other half is the sender's, whose silent Sends depend on getting one. */
+		Marker *marker = claim_(context, kMarkers / 2);
+		if (marker)
 			/*
 			 * The sender may have counted a chain that it has not posted yet: this Send's
-			 * completion says nothing of it. The next ordinary marker returns both.
+			 * completion says nothing of it, and returns its own room only.
 			 */
-			marker->counted = 0;
+			marker->aside = requests;
+		else
+			return_invalidations(requests);
 		return marker;
 	}
 
@@ -124,6 +131,10 @@ public:
 		for (Marker &marker : markers_) {
 			if (&marker.cqe != cqe)
 				continue;
+			if (marker.aside) {
+				return_invalidations(marker.aside);
+				return &marker;
+			}
 			u64 seen = completed_.load(std::memory_order_relaxed);
 			while (seen < marker.counted &&
 			       !completed_.compare_exchange_weak(seen, marker.counted,
@@ -151,13 +162,18 @@ public:
 	}
 
 private:
-	[[nodiscard]] Marker *claim_(void *context)
+	/* A free one of the first @among. */
+	[[nodiscard]] Marker *claim_(void *context, u32 among)
 	{
-		for (Marker &marker : markers_) {
+		/* From behind, so that the sender leaves those to others which only they may have. */
+		while (among--) {
+			Marker &marker = markers_[among];
+
 			if (marker.busy.exchange(true, std::memory_order_acq_rel))
 				continue;
 			marker.counted = counted_.load(std::memory_order_relaxed);
 			marker.context = context;
+			marker.aside = 0;
 			return &marker;
 		}
 		return nullptr;

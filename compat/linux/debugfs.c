@@ -87,6 +87,7 @@ static void show_transport(struct seq_file *seq, struct rpcordma_transport *tran
 	seq_printf(seq, "local_inv_needed: %lu\n", stats->local_inv_needed);
 	seq_printf(seq, "empty_sendctx_q: %lu\n", stats->empty_sendctx_q);
 	seq_printf(seq, "bcall_count: %lu\n", stats->bcall_count);
+	seq_printf(seq, "scratch_count: %lu\n", stats->scratch_count);
 }
 
 static int stats_show(struct seq_file *seq, void *unused)

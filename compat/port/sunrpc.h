@@ -72,6 +72,7 @@ struct rpcordma_client_stats {
 	unsigned long local_inv_needed;
 	unsigned long empty_sendctx_q;
 	unsigned long bcall_count; /* not on the line */
+	unsigned long scratch_count; /* regions that got scratch memory; not on the line */
 };
 
 /* Core: sizes and life of its halves. */

@@ -200,6 +200,7 @@ void rpcordma_client::park(Connection &c, Call *call)
 	last->cqe = &marker->cqe;
 	last->send_flags = RPCORDMA_SEND_SIGNALED;
 	call->parked = true;
+	stats.scratch_count += count;
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
 	trace::post(xprt, "scratch", call->xid, count, true, rc);
 	if (rc)

@@ -75,11 +75,12 @@ void Connection::request_close(const char *why, int value)
 	/* One work request each is for draining. */
 	const u32 most = min(c.device.max_qp_wr, c.device.max_cqe);
 	const u32 room = most ? most - 1 : 0;
-	const u32 receive_extra = 2 * kBackwardCredits + ReceiveQueue::kBatch;
+	constexpr u32 receive_extra = 2 * kBackwardCredits + ReceiveQueue::kBatch;
 	/* The longest call, twice: a part of the queue may be taken by Sends that nobody hears of. */
-	const u32 send_least = 2 * (2 * kMostRegions + 1) + kBackwardCredits + SendQueue::kSlack;
+	constexpr u32 send_least = 2 * (2 * kMostRegions + 1) + kBackwardCredits + SendQueue::kSlack;
+	static_assert(send_least > receive_extra);
 
-	if (room < send_least || room <= receive_extra) {
+	if (room < send_least) {
 		rpcordma_log_string(xprt, RPCORDMA_LOG_ERROR,
 				    "this device's queues are too short for NFS over RDMA",
 				    c.device.name);

@@ -38,6 +38,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+
 #define MIB		(1u << 20)
 #define TREE_FILES	1600u
 
@@ -122,7 +124,7 @@ static size_t tree_size(unsigned int i)
 		262144, 524287, 1048573, 1048575, 1048576, 1048577, 2097149, 2097152, 2097155,
 		3145729, 5 * MIB + 1, 24 * MIB + 4091,
 	};
-	const unsigned int n = sizeof(edges) / sizeof(edges[0]);
+	const unsigned int n = ARRAY_SIZE(edges);
 	struct stream s = stream_of(7, i);
 	uint64_t r = draw(&s);
 
@@ -807,7 +809,7 @@ static void do_xattr(const char *file)
 	unsigned int i;
 
 	put(file, "xattr", O_TRUNC);
-	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct stream s = stream_of(3, i);
 		ssize_t n;
 

@@ -638,8 +638,10 @@ static int add_device(struct ib_device *ibdev)
 	mutex_lock(&meters_mutex);
 	for (i = 0; i < MAX_DEVICES && meters[i]; i++)
 		;
-	if (i < MAX_DEVICES)
+	if (i < MAX_DEVICES) {
+		/* Readers take no lock: they find a meter that is whole. */
 		smp_store_release(&meters[i], meter);
+	}
 	mutex_unlock(&meters_mutex);
 	if (i == MAX_DEVICES) {
 		pr_err("verbsmeter: more than %d devices, %s is not wrapped\n", MAX_DEVICES,

@@ -69,6 +69,9 @@ rpcordma_u64 rpcordma_now_ms(void);
  */
 enum rpcordma_lock_class {
 	RPCORDMA_LOCK_CLIENT, /* a client transport's lists: free calls, zombies, free regions */
+	RPCORDMA_LOCK_SERVER, /* a server connection's queues of calls, and its spare ones */
+	RPCORDMA_LOCK_SINKS, /* the module's pool of sink pages and transfers */
+	RPCORDMA_LOCK_FAILURES, /* the module's memory of failed RDMA operations */
 	RPCORDMA_LOCK_CLASSES,
 };
 enum rpcordma_mutex_class {
@@ -100,17 +103,31 @@ void rpcordma_event_raise(struct rpcordma_event *event);
 void rpcordma_event_wait(struct rpcordma_event *event);
 
 /*
- * Logging. The text is complete; nothing is formatted. The transport's peer is named in front by
- * the port where @xprt is not null. Any context; rate-limited.
+ * A gate for several who wait until something may have changed: take a ticket, look, and wait with
+ * that ticket if there was nothing. wait() returns at once when the gate was opened since. open() is
+ * callable from completion context, wait() from process context, uninterruptibly.
  */
-struct rpc_xprt;
+struct rpcordma_gate;
+struct rpcordma_gate *rpcordma_gate_create(void);
+void rpcordma_gate_destroy(struct rpcordma_gate *gate);
+rpcordma_u32 rpcordma_gate_ticket(struct rpcordma_gate *gate);
+void rpcordma_gate_wait(struct rpcordma_gate *gate, rpcordma_u32 ticket);
+void rpcordma_gate_open(struct rpcordma_gate *gate);
+
+/** Who is at the other end of a connection, for logs and traces. As long-lived as its transport. */
+struct rpcordma_peer;
+
+/*
+ * Logging. The text is complete; nothing is formatted. @peer is named in front by the port, where
+ * it is not null. Any context; rate-limited.
+ */
 enum rpcordma_level { RPCORDMA_LOG_ERROR, RPCORDMA_LOG_WARNING, RPCORDMA_LOG_INFO };
-void rpcordma_log(const struct rpc_xprt *xprt, enum rpcordma_level level, const char *text);
+void rpcordma_log(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text);
 /** As rpcordma_log(), with ": @value" behind the text. */
-void rpcordma_log_value(const struct rpc_xprt *xprt, enum rpcordma_level level, const char *text,
+void rpcordma_log_value(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
 			long long value);
 /** As rpcordma_log(), with ": @what" behind the text. */
-void rpcordma_log_string(const struct rpc_xprt *xprt, enum rpcordma_level level, const char *text,
+void rpcordma_log_string(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
 			 const char *what);
 
 /** Report a broken invariant, once per place: a stack trace in the log, and go on. Any context. */

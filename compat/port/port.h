@@ -5,6 +5,7 @@
 
 #include "compat/port/base.h"
 #include "compat/port/sunrpc.h"
+#include "compat/port/svc.h"
 #include "compat/port/trace.h"
 #include "compat/port/verbs.h"
 

@@ -219,6 +219,9 @@ void rpcordma_copy_from_pages(const struct rpcordma_xdr_buf *buf, rpcordma_u32 o
 
 /* Port: the transport. Any context that does not hold its locks, unless said otherwise. */
 
+/** Who the server is, for logs and traces. */
+const struct rpcordma_peer *rpcordma_xprt_peer(const struct rpc_xprt *xprt);
+
 /** The congestion window becomes @credits calls. */
 void rpcordma_xprt_set_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
 /** As above for a fresh connection: nothing is in flight. */

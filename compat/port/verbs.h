@@ -17,6 +17,7 @@
 
 RPCORDMA_BEGIN
 
+struct rpc_xprt;
 struct rpcordma_endpoint;
 struct rpcordma_region;
 struct rpcordma_xdr_buf;
@@ -38,13 +39,20 @@ enum rpcordma_cqe_kind {
 	RPCORDMA_CQE_RECEIVE, /* rpcordma_core_receive_done() */
 	RPCORDMA_CQE_REGISTER, /* rpcordma_core_register_done(), on failure only */
 	RPCORDMA_CQE_INVALIDATE, /* rpcordma_core_invalidate_done() */
+	RPCORDMA_CQE_SERVER_RECEIVE, /* rpcordma_core_server_receive_done(), and so on: svc.h */
+	RPCORDMA_CQE_SERVER_SEND,
+	RPCORDMA_CQE_SERVER_READ,
+	RPCORDMA_CQE_SERVER_CHAIN,
 };
 void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind);
 
 /* ib_verbs' values, asserted in layout.c */
 enum {
+	RPCORDMA_WR_RDMA_WRITE = 0,
 	RPCORDMA_WR_SEND = 2,
+	RPCORDMA_WR_RDMA_READ = 4,
 	RPCORDMA_WR_LOCAL_INV = 7,
+	RPCORDMA_WR_SEND_WITH_INV = 9,
 	RPCORDMA_WR_REG_MR = 32,
 
 	RPCORDMA_SEND_SIGNALED = 2,
@@ -55,6 +63,7 @@ enum {
 
 	RPCORDMA_WC_SUCCESS = 0,
 	RPCORDMA_WC_FLUSHED = 5,
+	RPCORDMA_WC_REMOTE_ACCESS = 10,
 	RPCORDMA_WC_WITH_INVALIDATE = 4,
 };
 
@@ -67,6 +76,13 @@ struct rpcordma_send_wr {
 	int opcode;
 	int send_flags;
 	rpcordma_u32 invalidate_rkey;
+};
+
+/** Mirrors struct ib_rdma_wr. */
+struct rpcordma_rdma_wr {
+	struct rpcordma_send_wr wr;
+	rpcordma_u64 remote_addr;
+	rpcordma_u32 rkey;
 };
 
 /** Mirrors struct ib_reg_wr. */
@@ -113,6 +129,9 @@ struct rpcordma_device {
 	rpcordma_u32 max_qp_wr;
 	rpcordma_u32 max_cqe;
 	rpcordma_u32 max_qp_rd_atom; /* RDMA Reads that it serves at once, per queue pair */
+	rpcordma_u32 max_qp_init_rd_atom; /* RDMA Reads that it has under way at once, likewise */
+	rpcordma_u32 max_sge_rd; /* SGEs of an RDMA Read */
+	rpcordma_bool read_needs_region; /* iWARP: the sink of an RDMA Read is registered memory */
 	rpcordma_u32 page_size; /* the kernel's */
 	rpcordma_u32 mr_page_size; /* the page size that regions will have */
 };
@@ -134,6 +153,7 @@ struct rpcordma_connect_parameters {
 
 /** What happens to an established connection, or to the device under an endpoint. */
 enum rpcordma_endpoint_event {
+	RPCORDMA_EVENT_ESTABLISHED, /* of an accepted one; an active one's connect() returns */
 	RPCORDMA_EVENT_DISCONNECTED,
 	RPCORDMA_EVENT_ADDRESS_CHANGE,
 	RPCORDMA_EVENT_DEVICE_REMOVAL,
@@ -180,6 +200,13 @@ int rpcordma_endpoint_create_qp(struct rpcordma_endpoint *endpoint,
 int rpcordma_endpoint_connect(struct rpcordma_endpoint *endpoint,
 			      const struct rpcordma_connect_parameters *parameters,
 			      rpcordma_u32 limit_ms);
+/**
+ * Accept the connection request that a server's endpoint came with; the queue pair is there. From
+ * here on rpcordma_core_server_event() may come: RPCORDMA_EVENT_ESTABLISHED as the first.
+ * Errors: ENOTCONN, ENODEV, EINVAL, ENOMEM. Process context.
+ */
+int rpcordma_endpoint_accept(struct rpcordma_endpoint *endpoint,
+			     const struct rpcordma_connect_parameters *parameters);
 /** The peer's private data as the connection request was accepted with; stays until destroy. */
 const void *rpcordma_endpoint_private_data(const struct rpcordma_endpoint *endpoint,
 					   rpcordma_u32 *length);

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * sunrpc, the server's side: listeners, connections, the calls of a service, the backchannel.
+ *
+ * A connection is one allocation: struct svc_xprt at its head, where sunrpc finds it, and the core's
+ * struct rpcordma_server at its tail. Listeners are C alone: the core hears of a connection when it
+ * is to be accepted. A call of the service is a struct rpcordma_server_call of the core's; sunrpc
+ * keeps the pointer as the request's transport context.
+ *
+ * The service has threads, each with a struct svc_rqst: an array of pages, of which the first ones
+ * take the call and the rest the reply. "The thread" below is the one whose svc_rqst is handed over.
+ */
+#ifndef RPCORDMA_PORT_SVC_H
+#define RPCORDMA_PORT_SVC_H
+
+#include "compat/port/base.h"
+#include "compat/port/sunrpc.h"
+#include "compat/port/verbs.h"
+
+RPCORDMA_BEGIN
+
+struct svc_xprt;
+struct svc_rqst;
+struct rpcordma_server; /* the core's half of a connection */
+struct rpcordma_server_call; /* the core's, a request's rq_xprt_ctxt */
+
+/** The limits that the administrator sets; read without a lock, one word at a time. */
+struct rpcordma_server_tunables {
+	rpcordma_u32 max_requests; /* calls that a client may have outstanding */
+	rpcordma_u32 max_req_size; /* bytes that a client may send inline */
+	rpcordma_u32 max_outbound_read_requests; /* RDMA Reads at once, per connection */
+	rpcordma_u32 eager_read_bytes; /* module parameter; 0: threads times the largest message */
+	rpcordma_u32 rnr_retry_count; /* module parameter; 7: without end */
+};
+extern struct rpcordma_server_tunables rpcordma_server_tunables;
+
+/** The counters under /proc/sys/sunrpc/svc_rdma/, of all connections. Any context. */
+enum rpcordma_server_counter {
+	RPCORDMA_SERVER_READ, /* rdma_stat_read: RDMA Read work requests */
+	RPCORDMA_SERVER_RECV, /* rdma_stat_recv: calls received */
+	RPCORDMA_SERVER_WRITE, /* rdma_stat_write: RDMA Write work requests */
+	RPCORDMA_SERVER_SQ_STARVE, /* rdma_stat_sq_starve: waits for room in a send queue */
+	/* Ours alone, in debugfs: */
+	RPCORDMA_SERVER_EAGER, /* calls whose Reads were posted by the receive completion */
+	RPCORDMA_SERVER_HELD, /* calls whose Reads were left to a thread */
+	RPCORDMA_SERVER_DEBT, /* Receives that could not be reposted at once */
+	RPCORDMA_SERVER_ERR_VERS,
+	RPCORDMA_SERVER_ERR_CHUNK,
+	RPCORDMA_SERVER_DROPPED, /* messages dropped in silence */
+	RPCORDMA_SERVER_COUNTERS,
+};
+void rpcordma_server_count(enum rpcordma_server_counter which, rpcordma_u32 add);
+
+/* Core: a connection's life */
+
+rpcordma_size rpcordma_core_server_size(void);
+/**
+ * Make of @server, zeroed memory of rpcordma_core_server_size() bytes, a connection and accept it:
+ * queue pair, Receives, answer. @endpoint came with the connection request, and belongs to the core
+ * from here on, whatever the result. @private_data is the request's; @initiator_depth is what the
+ * client lets us have of RDMA Reads at once.
+ * On failure the connection is refused; rpcordma_core_server_destroy() is to be called all the same.
+ * A service thread.
+ */
+int rpcordma_core_server_accept(struct rpcordma_server *server, struct svc_xprt *xprt,
+				const struct rpcordma_peer *peer,
+				struct rpcordma_endpoint *endpoint, const void *private_data,
+				rpcordma_u32 private_data_length, rpcordma_u32 initiator_depth);
+/** The transport is being closed: disconnect, and wake whoever waits. Once; process context. */
+void rpcordma_core_server_detach(struct rpcordma_server *server);
+/** Free all that accept() made. Nobody has a reference any more. May sleep; not a completion. */
+void rpcordma_core_server_destroy(struct rpcordma_server *server);
+/** Break the connection as a network failure would; anybody may call, in process context. */
+void rpcordma_core_server_inject_disconnect(struct rpcordma_server *server);
+/** Once, when the module goes and no connection is left: free what is kept for all of them. */
+void rpcordma_core_server_exit(void);
+/** Asked for by rpcordma_server_queue_refill(): fill the pool of sink pages. May sleep. */
+void rpcordma_core_server_refill(void);
+
+/* Core: the operations of svc_xprt_ops, in a service thread. */
+
+/**
+ * Take a call off the connection for @rqst, and let other threads have the next one
+ * (rpcordma_svc_received(), exactly once). Returns the call's length in bytes, or 0: none to
+ * process now, or its Reads were posted and it comes back when they are done.
+ */
+int rpcordma_core_server_recvfrom(struct rpcordma_server *server, struct svc_rqst *rqst);
+/** Send the reply in @rqst to @call; may wait for room in the send queue. Errors: ENOTCONN. */
+int rpcordma_core_server_sendto(struct rpcordma_server *server, struct svc_rqst *rqst,
+				struct rpcordma_server_call *call);
+/**
+ * The reply's bytes [@offset, @offset + @length) are one result that may go in a Write chunk: the
+ * next one. Returns 0.
+ */
+int rpcordma_core_server_result_payload(struct rpcordma_server_call *call, rpcordma_u32 offset,
+					rpcordma_u32 length);
+/** sunrpc has done with @call: replied to, or dropped. Any process context. */
+void rpcordma_core_server_release(struct rpcordma_server *server,
+				  struct rpcordma_server_call *call);
+/** Whether a thread could send a reply without waiting for others that wait. Any context. */
+rpcordma_bool rpcordma_core_server_has_space(const struct rpcordma_server *server);
+
+/* Core: completions and events of a server's endpoint; as their namesakes in verbs.h. */
+void rpcordma_core_server_receive_done(void *context, struct rpcordma_cqe *cqe,
+				       const struct rpcordma_completion *completion);
+void rpcordma_core_server_send_done(void *context, struct rpcordma_cqe *cqe,
+				    const struct rpcordma_completion *completion);
+void rpcordma_core_server_read_done(void *context, struct rpcordma_cqe *cqe,
+				    const struct rpcordma_completion *completion);
+/** Of a work request in the midst of a chain: comes only when it failed. */
+void rpcordma_core_server_chain_done(void *context, struct rpcordma_cqe *cqe,
+				     const struct rpcordma_completion *completion);
+void rpcordma_core_server_event(void *context, enum rpcordma_endpoint_event event);
+
+/* Core: the backchannel. Process context; the caller has a reference to the svc_xprt. */
+
+/**
+ * Send the backward call in @message. Returns 0; ENOTCONN, the connection is gone; EMSGSIZE, it is
+ * larger than the client's receive buffer; ENOBUFS, call again after a delay.
+ */
+int rpcordma_core_server_send_backward(struct rpcordma_server *server, rpcordma_u32 xid,
+				       const struct rpcordma_xdr_buf *message);
+/** Backward calls that may be outstanding before the client has granted anything, and at most. */
+rpcordma_u32 rpcordma_core_server_backward_calls(void);
+/** The largest backward call and reply, bytes; before a connection is known, a lower bound. */
+rpcordma_u32 rpcordma_core_server_backward_payload(const struct rpcordma_server *server);
+
+/* Port: the connection as sunrpc sees it */
+
+struct rpcordma_server *rpcordma_svc_server(struct svc_xprt *xprt);
+/** What the service is made for, as of now. Any context. */
+struct rpcordma_svc_limits {
+	rpcordma_u32 max_message; /* bytes of a call or a reply at most */
+	rpcordma_u32 max_pages; /* of a call, in a thread's array, so that some are left for the reply */
+	rpcordma_u32 threads;
+};
+void rpcordma_svc_get_limits(const struct svc_xprt *xprt, struct rpcordma_svc_limits *limits);
+/** Have the transport closed, by a service thread; harmless when it is. Any context. */
+void rpcordma_svc_close(struct svc_xprt *xprt);
+/** Whether it is closed, or about to be. Any context. */
+rpcordma_bool rpcordma_svc_is_dead(const struct svc_xprt *xprt);
+/** There is (no) call to take: XPT_DATA. Under the lock that guards what it says. */
+void rpcordma_svc_set_data(struct svc_xprt *xprt);
+void rpcordma_svc_clear_data(struct svc_xprt *xprt);
+/** Have a thread look at the transport, if there is something for it. Any context, no locks held. */
+void rpcordma_svc_enqueue(struct svc_xprt *xprt);
+/** The thread is done with the transport's queue: another one may look. */
+void rpcordma_svc_received(struct svc_xprt *xprt);
+
+/* Port: a thread's call */
+
+/** A call in pieces, in this order; the pages are the thread's own, from its first on. */
+struct rpcordma_svc_arg {
+	void *head; /* null: the first page is the head, and @page_length counts from the second */
+	rpcordma_u32 head_length;
+	rpcordma_u32 page_length;
+	void *tail;
+	rpcordma_u32 tail_length;
+	rpcordma_u32 pages_used; /* of the thread's array; the reply begins behind them */
+};
+/** Hand over a call: the transport context, the addresses, rq_arg, and where the reply begins. */
+void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,
+			  struct rpcordma_server_call *call, const struct rpcordma_svc_arg *arg);
+/**
+ * Exchange the thread's first @count pages for those of @pages. Any of the thread's may be absent:
+ * then null comes back.
+ */
+void rpcordma_svc_swap_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count);
+/** Take the thread's first @count pages; it gets others before its next call. */
+void rpcordma_svc_lend_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count);
+/** The reply, encoded. */
+struct rpcordma_xdr_buf *rpcordma_svc_reply(struct svc_rqst *rqst);
+/**
+ * Take the pages that the reply lies in, its head's among them, up to @room of them; returns how
+ * many. They are to be given back with rpcordma_pages_release().
+ */
+rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **pages,
+					   rpcordma_u32 room);
+
+/* Port: pages. null entries are passed over by release. */
+
+/** Allocate up to @count pages; returns how many. */
+rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count,
+				  enum rpcordma_alloc_how how);
+/** Drop a reference each. Any context that may not sleep too. */
+void rpcordma_pages_release(struct page **pages, rpcordma_u32 count);
+/** Copy @length bytes to @pages, from byte @offset of the first on. Any context. */
+void rpcordma_pages_write(struct page **pages, rpcordma_u32 offset, const void *from,
+			  rpcordma_u32 length);
+/** Have rpcordma_core_server_refill() called soon; harmless when that is under way. Any context. */
+void rpcordma_server_queue_refill(void);
+
+/* Port: the backchannel */
+
+/**
+ * Complete the backward call with @xid, on @xprt's backchannel, with the @length bytes of RPC reply
+ * at @reply, and put @credits in force there (at least 1, at most what it can have). Returns false
+ * when nobody waits for it, or it is too large for who does. A receive completion.
+ */
+rpcordma_bool rpcordma_svc_backward_reply(struct svc_xprt *xprt, rpcordma_u32 xid,
+					  const void *reply, rpcordma_u32 length,
+					  rpcordma_u32 credits);
+/** As that, with an error instead of a reply: a negative errno that becomes the task's status. */
+rpcordma_bool rpcordma_svc_backward_error(struct svc_xprt *xprt, rpcordma_u32 xid, int error);
+
+/* Port: what it takes to move bulk data; see also rpcordma_rdma_wr in verbs.h */
+
+/** A DMA mapping of pieces of memory: scattered page data, in order. Belongs to no device while empty. */
+struct rpcordma_bulk;
+/** Room for @pieces pieces; a page's part is one, neighbours in memory join. Null without memory. */
+struct rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, enum rpcordma_alloc_how how);
+void rpcordma_bulk_destroy(struct rpcordma_bulk *bulk);
+/** Add @length bytes of @pages, from byte @offset of the first on. Errors: ENOSPC. Any context. */
+int rpcordma_bulk_add_pages(struct rpcordma_bulk *bulk, struct page **pages, rpcordma_u32 offset,
+			    rpcordma_u32 length);
+/** Add bytes [@offset, @offset + @length) of @buf. Errors: ENOSPC. Any context. */
+int rpcordma_bulk_add_buf(struct rpcordma_bulk *bulk, const struct rpcordma_xdr_buf *buf,
+			  rpcordma_u32 offset, rpcordma_u32 length);
+/**
+ * Map what was added, and describe it with SGEs, in order, at most @room. Returns how many.
+ * Errors (then it is empty again): ENOMEM, no room for the mapping now; ENOSPC. Any context.
+ */
+int rpcordma_bulk_map(struct rpcordma_bulk *bulk, struct rpcordma_endpoint *endpoint,
+		      enum rpcordma_dma direction, struct rpcordma_sge *sges, rpcordma_u32 room);
+/** Undo the mapping, if there is one, and forget what was added. Any context. */
+void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk);
+/** Copy bytes [@offset, @offset + @length) of @buf, head, pages and tail. Any context. */
+void rpcordma_buf_read(const struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
+		       rpcordma_u32 length);
+
+RPCORDMA_END
+
+#endif

@@ -72,6 +72,8 @@ void rpcordma_core_server_detach(struct rpcordma_server *server);
 void rpcordma_core_server_destroy(struct rpcordma_server *server);
 /** Break the connection as a network failure would; anybody may call, in process context. */
 void rpcordma_core_server_inject_disconnect(struct rpcordma_server *server);
+/** Once, before the first connection: make what is kept for all of them. */
+int rpcordma_core_server_init(void);
 /** Once, when the module goes and no connection is left: free what is kept for all of them. */
 void rpcordma_core_server_exit(void);
 /** Asked for by rpcordma_server_queue_refill(): fill the pool of sink pages. May sleep. */
@@ -134,6 +136,8 @@ struct rpcordma_svc_limits {
 	rpcordma_u32 max_pages; /* of a call, in a thread's array, so that some are left for the reply */
 	rpcordma_u32 threads;
 };
+/** The client's address, without its port, as a number; no two clients' are likely to be the same. */
+rpcordma_u64 rpcordma_svc_address_key(const struct svc_xprt *xprt);
 void rpcordma_svc_get_limits(const struct svc_xprt *xprt, struct rpcordma_svc_limits *limits);
 /** Have the transport closed, by a service thread; harmless when it is. Any context. */
 void rpcordma_svc_close(struct svc_xprt *xprt);
@@ -170,6 +174,8 @@ void rpcordma_svc_swap_pages(struct svc_rqst *rqst, struct page **pages, rpcordm
 void rpcordma_svc_lend_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count);
 /** The reply, encoded. */
 struct rpcordma_xdr_buf *rpcordma_svc_reply(struct svc_rqst *rqst);
+/** Whether the call's security flavour lets results be placed directly: no integrity, no privacy. */
+rpcordma_bool rpcordma_svc_ddp_allowed(const struct svc_rqst *rqst);
 /**
  * Take the pages that the reply lies in, its head's among them, up to @room of them; returns how
  * many. They are to be given back with rpcordma_pages_release().

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a requester makes of the credits that a responder grants (RFC 8166 3.3.1). Pure logic.
+ * Credits (RFC 8166 3.3.1): what a requester makes of those it is granted, and what a responder grants.
+ * Pure logic.
  */
 #pragma once
 
@@ -44,6 +45,64 @@ public:
 private:
 	u32 limit_;
 	u32 in_force_ = kInitial;
+};
+
+/**
+ * What a responder grants (RFC 8166 3.3.1): few calls at first, more with use, up to a limit. A grant is
+ * backed by posted Receives before it is given; the owner asks for them when wanted() says so.
+ */
+class ResponderCredits {
+public:
+	/** A fresh connection's grant: enough for a mount, small enough for a thousand idle clients. */
+	static constexpr u32 kInitial = 4;
+	/** Calls for each credit granted, since the last increase, that count as use. */
+	static constexpr u32 kCallsPerCredit = 4;
+
+	/** @limit: the most that is ever granted; at least one. */
+	explicit constexpr ResponderCredits(u32 limit) : limit_(limit), granted_(min(kInitial, limit))
+	{
+	}
+	/** The grant of every reply. Never zero. */
+	[[nodiscard]] constexpr u32 granted() const
+	{
+		return granted_;
+	}
+	/**
+	 * A call came, asking for @requested credits, and with it @in_service calls are not replied
+	 * to. A request for fewer than are granted, zero included, is what the client gets from now
+	 * on, though never zero: its Receives dwindle as they are consumed.
+	 */
+	constexpr void call(Credits requested, u32 in_service)
+	{
+		requested_ = max(1u, requested.get());
+		if (granted_ > requested_)
+			granted_ = requested_;
+		calls_++;
+		busy_ = busy_ || in_service >= granted_;
+	}
+	/** The grant that the client's use of its credits deserves; granted() when that is enough. */
+	[[nodiscard]] constexpr u32 wanted() const
+	{
+		const u32 most = min(limit_, requested_);
+
+		if (granted_ >= most || (!busy_ && calls_ < granted_ * kCallsPerCredit))
+			return granted_;
+		return min(2 * granted_, most);
+	}
+	/** @credits calls are backed by posted Receives. */
+	constexpr void grant(u32 credits)
+	{
+		granted_ = max(1u, min(credits, limit_));
+		calls_ = 0;
+		busy_ = false;
+	}
+
+private:
+	u32 limit_;
+	u32 granted_;
+	u32 requested_ = ~0u;
+	u32 calls_ = 0; /* since the last increase */
+	bool busy_ = false; /* all credits were in use since then */
 };
 
 } // namespace rpcordma

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Builds a chain of RDMA Read or Write work requests between a run of local memory, described by SGEs,
+ * and segments at the peer. A work request has one segment, or a part of one, and as many SGEs as the
+ * device takes; so a chain is as short as the segments let it be. Pure logic.
+ */
+#pragma once
+
+#include "compat/port/verbs.h"
+#include "module/base/span.hh"
+#include "module/base/types.hh"
+#include "xdr/wire.hh"
+
+namespace rpcordma {
+
+class ChainBuilder {
+public:
+	/**
+	 * @local      what is mapped, in order; consumed from its front
+	 * @wrs, @sges where the chain is built
+	 * @max_sge    SGEs of one work request, at least one
+	 * @opcode     RPCORDMA_WR_RDMA_READ or RPCORDMA_WR_RDMA_WRITE
+	 * @cqe        of all work requests: hears of failures only
+	 */
+	ChainBuilder(Span<const rpcordma_sge> local, Span<rpcordma_rdma_wr> wrs,
+		     Span<rpcordma_sge> sges, u32 max_sge, int opcode, rpcordma_cqe *cqe)
+		: local_(local),
+		  wrs_(wrs),
+		  sges_(sges),
+		  max_sge_(max_sge),
+		  opcode_(opcode),
+		  cqe_(cqe)
+	{
+	}
+
+	/** Pass over @length bytes of local memory. False: there are not so many. */
+	[[nodiscard]] bool skip(u32 length)
+	{
+		while (length) {
+			if (local_.empty())
+				return false;
+			const u32 n = min(length, local_[0].length - in_sge_);
+
+			consume_(n);
+			length -= n;
+		}
+		return true;
+	}
+
+	/**
+	 * Move @remote.length bytes between local memory and @remote. False: local memory is at its
+	 * end, or the chain has no room for this; what was built then means nothing.
+	 */
+	[[nodiscard]] bool transfer(const xdr::Segment &remote)
+	{
+		u32 left = remote.length;
+
+		while (left) {
+			if (count_ == wrs_.size())
+				return false;
+			rpcordma_rdma_wr &wr = wrs_[count_];
+
+			wr = {};
+			wr.wr.cqe = cqe_;
+			wr.wr.opcode = opcode_;
+			wr.wr.sg_list = sges_.data() + sges_used_;
+			wr.remote_addr = remote.offset + (remote.length - left);
+			wr.rkey = remote.handle.get();
+			while (left && u32(wr.wr.num_sge) < max_sge_) {
+				if (local_.empty() || sges_used_ == sges_.size())
+					return false;
+				rpcordma_sge &sge = sges_[sges_used_++];
+
+				sge.addr = local_[0].addr + in_sge_;
+				sge.length = min(left, local_[0].length - in_sge_);
+				sge.lkey = local_[0].lkey;
+				left -= sge.length;
+				consume_(sge.length);
+				wr.wr.num_sge++;
+			}
+			if (count_)
+				wrs_[count_ - 1].wr.next = &wr.wr;
+			count_++;
+		}
+		return true;
+	}
+
+	/** Work requests so far. */
+	[[nodiscard]] u32 count() const
+	{
+		return u32(count_);
+	}
+	/** The last one; only when there is one. */
+	[[nodiscard]] rpcordma_send_wr &last()
+	{
+		return wrs_[count_ - 1].wr;
+	}
+
+private:
+	void consume_(u32 n)
+	{
+		in_sge_ += n;
+		if (in_sge_ == local_[0].length) {
+			local_ = local_.from(1);
+			in_sge_ = 0;
+		}
+	}
+
+	Span<const rpcordma_sge> local_;
+	Span<rpcordma_rdma_wr> wrs_;
+	Span<rpcordma_sge> sges_;
+	u32 in_sge_ = 0; /* consumed of local_'s first */
+	usize count_ = 0;
+	usize sges_used_ = 0;
+	u32 max_sge_;
+	int opcode_;
+	rpcordma_cqe *cqe_;
+};
+
+} // namespace rpcordma

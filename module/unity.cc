@@ -10,6 +10,8 @@
 #include "xdr/private_data.cc"
 #include "xdr/v1.cc"
 
+#include "module/chunk/answer.cc"
+#include "module/chunk/arrival.cc"
 #include "module/chunk/reduce.cc"
 #include "module/chunk/reply.cc"
 #include "module/chunk/segments.cc"
@@ -22,3 +24,10 @@
 #include "module/client/fence.cc"
 #include "module/client/reply.cc"
 #include "module/client/send.cc"
+
+#include "module/server/backward.cc"
+#include "module/server/connection.cc"
+#include "module/server/pool.cc"
+#include "module/server/read.cc"
+#include "module/server/receive.cc"
+#include "module/server/reply.cc"

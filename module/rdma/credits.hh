@@ -55,8 +55,9 @@ class ResponderCredits {
 public:
 	/** A fresh connection's grant: enough for a mount, small enough for a thousand idle clients. */
 	static constexpr u32 kInitial = 4;
-	/** Calls for each credit granted, since the last increase, that count as use. */
+	/** Calls for each credit granted, within kWindowMs and since the last increase, that are use. */
 	static constexpr u32 kCallsPerCredit = 4;
+	static constexpr u32 kWindowMs = 1000;
 
 	/** @limit: the most that is ever granted; at least one. */
 	explicit constexpr ResponderCredits(u32 limit) : limit_(limit), granted_(min(kInitial, limit))
@@ -68,12 +69,16 @@ public:
 		return granted_;
 	}
 	/**
-	 * A call came, asking for @requested credits, and with it @in_service calls are not replied
-	 * to. A request for fewer than are granted, zero included, is what the client gets from now
+	 * A call came at @now_ms, asking for @requested credits, and with it @in_service calls are
+	 * not replied to. A request for fewer than are granted, zero included, is what the client gets from now
 	 * on, though never zero: its Receives dwindle as they are consumed.
 	 */
-	constexpr void call(Credits requested, u32 in_service)
+	constexpr void call(Credits requested, u32 in_service, u64 now_ms)
 	{
+		if (now_ms - window_ > kWindowMs) {
+			window_ = now_ms;
+			calls_ = 0;
+		}
 		requested_ = max(1u, requested.get());
 		if (granted_ > requested_)
 			granted_ = requested_;
@@ -101,7 +106,8 @@ private:
 	u32 limit_;
 	u32 granted_;
 	u32 requested_ = ~0u;
-	u32 calls_ = 0; /* since the last increase */
+	u64 window_ = 0; /* when counting began, ms */
+	u32 calls_ = 0;	 /* since then, and since the last increase */
 	bool busy_ = false; /* all credits were in use since then */
 };
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* How a reply is sent. See answer.hh. */
+
+#include "module/chunk/answer.hh"
+
+namespace rpcordma::chunk {
+
+/* A segment of fewer bytes is XDR padding that a client registered for good (RFC 8166 3.4.6.2). */
+static constexpr u32 kLeastInvalidated = 4;
+
+Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
+			   u32 max_inline)
+{
+	Answer answer;
+	u32 at = 0; /* of the reply; what precedes is placed or on the list of rest */
+	u32 kept = 0;
+	usize i = 0;
+
+	auto keep = [&](u32 until) {
+		if (until > at)
+			answer.rest[answer.rest_count++] = {at, until - at};
+		kept += until - at;
+	};
+	for (xdr::WriteChunk chunk : lists.writes) {
+		if (i == results.size() || i == Answer::kResults)
+			break;
+		const ReplyRange result = results[i];
+
+		i++;
+		answer.placed_count++;
+		if (!chunk.count() || !result.length)
+			continue;
+		/* The service took it back, as it may when a later step of it failed. */
+		if (result.offset < at || result.offset > length ||
+		    result.length > length - result.offset)
+			continue;
+		if (result.length > chunk.length())
+			return Error::no_space;
+		answer.placed[answer.placed_count - 1] = result;
+		answer.write_length += result.length;
+		keep(result.offset);
+		/* Its pad goes with it (3.4.6.2). */
+		at = min(result.offset + result.length + xdr_pad(result.length), length);
+	}
+	keep(length);
+
+	const u64 header = v1::encoded_length(0, lists.writes.count(), lists.writes.segments(),
+					      lists.reply.present(), lists.reply.count());
+	if (header > max_inline)
+		return Error::no_space;
+	answer.header_length = u32(header);
+	if (kept <= max_inline - header) {
+		answer.inline_length = kept;
+		return answer;
+	}
+	if (!lists.reply.present() || lists.reply.length() < kept)
+		return Error::no_space;
+	answer.proc = v1::Proc::nomsg;
+	answer.reply_length = kept;
+	return answer;
+}
+
+u32 choose_invalidation(const xdr::ChunkLists &lists)
+{
+	u32 best = 0;
+	u64 most = kLeastInvalidated;
+
+	/* Neighbours with one R_key count as one. */
+	u32 key = 0;
+	u64 bytes = 0;
+	auto see = [&](const xdr::Segment &segment) {
+		if (segment.handle.get() != key) {
+			key = segment.handle.get();
+			bytes = 0;
+		}
+		bytes += segment.length;
+		if (bytes > most) {
+			most = bytes;
+			best = key;
+		}
+	};
+	for (xdr::ReadSegment segment : lists.reads)
+		see(segment.target);
+	for (xdr::WriteChunk chunk : lists.writes)
+		for (xdr::Segment segment : chunk)
+			see(segment);
+	for (xdr::Segment segment : lists.reply)
+		see(segment);
+	return best;
+}
+
+} // namespace rpcordma::chunk

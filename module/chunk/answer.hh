@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Taking a reply apart at the responder: which of its bytes go in which Write chunk, in the Reply chunk,
+ * and inline (RFC 8166 3.4.6, 3.5, 4.3). Pure.
+ */
+#pragma once
+
+#include "module/base/result.hh"
+#include "module/base/span.hh"
+#include "module/base/types.hh"
+#include "xdr/v1.hh"
+
+namespace rpcordma::chunk {
+
+/** A run of a reply's bytes. */
+struct ReplyRange {
+	u32 offset = 0;
+	u32 length = 0;
+};
+
+/** How a reply is sent. */
+struct Answer {
+	/** More DDP-eligible results than this go inline. */
+	static constexpr u32 kResults = 16;
+
+	v1::Proc proc = v1::Proc::msg;
+	u32 header_length = 0;
+	u32 inline_length = 0; /* of the reduced reply; 0 with Proc::nomsg */
+	u32 reply_length = 0;  /* of the reduced reply, in the Reply chunk; 0 with Proc::msg */
+	u32 write_length = 0;  /* of the results in Write chunks */
+	/* What the client gets back of Write chunk i: the payload written there, maybe nothing. */
+	u32 placed_count = 0;
+	ReplyRange placed[kResults];
+	/* What stays of the reply, in order: before, between and behind the results placed. */
+	u32 rest_count = 0;
+	ReplyRange rest[kResults + 1];
+};
+
+/**
+ * Decide how a reply of @length bytes is sent, whose results (in the reply's order) may be placed in the
+ * Write chunks of @lists, the first in the first: an empty Write chunk has its result stay inline, as
+ * one without a Write chunk does (RFC 8267 6.4.1). A result that is not in the reply is passed over.
+ *
+ * @max_inline  bytes of a message, header included, that the client takes inline
+ *
+ * Errors: ENOSPC, a result is larger than its Write chunk, or the reply fits neither inline nor in a
+ * Reply chunk: the client gets ERR_CHUNK (RFC 8166 4.5.3).
+ */
+[[nodiscard]] Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results,
+					 u32 length, u32 max_inline);
+
+/**
+ * The R_key that is best invalidated with the reply: that of most bytes among all chunks of the call;
+ * 0 when there is none. Never that of a segment too short to be data: a pad.
+ */
+[[nodiscard]] u32 choose_invalidation(const xdr::ChunkLists &lists);
+
+} // namespace rpcordma::chunk

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What all connections of the server share: transfers, each with all that one RDMA Read or Write chain
+ * needs, and sink pages for Reads that the receive completion starts. Neither is held by an idle
+ * connection. Taking never sleeps unless it says so; a worker keeps the pool filled, as far as use has
+ * shown to be wanted and never beyond the cap.
+ */
+#pragma once
+
+#include <atomic>
+
+#include "compat/port/port.h"
+#include "module/base/list.hh"
+#include "module/base/types.hh"
+
+namespace rpcordma {
+
+struct TransferTag;
+
+/** One chain: the pages, their DMA mapping, and the work requests. Free, or owned by one call. */
+struct Transfer : ListLink<TransferTag> {
+	/** The pages of the largest message, and one for a start in the midst of a page. */
+	static constexpr u32 kPages = 260;
+	/** Work requests of a chain: more segments than this are refused. */
+	static constexpr u32 kRequests = 128;
+	/** SGEs in all: one for each page, and one for each place where a segment ends within one. */
+	static constexpr u32 kSges = kPages + kRequests;
+
+	rpcordma_bulk *bulk = nullptr;
+	u32 page_count = 0;
+	u32 mapped = 0;	     /* SGEs in local */
+	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */
+	page *pages[kPages] = {};
+	rpcordma_sge local[kPages] = {};
+	rpcordma_sge sges[kSges] = {};
+	rpcordma_rdma_wr requests[kRequests] = {};
+};
+
+class ServerPool {
+public:
+	[[nodiscard]] bool init();
+	/** No connection is left. */
+	void exit();
+	/** A connection comes, or goes; with the last one, everything kept is freed. Process context. */
+	void join();
+	void leave();
+
+	/** A transfer, without pages; null without memory. @how: as for rpcordma_alloc(). */
+	[[nodiscard]] Transfer *take(rpcordma_alloc_how how);
+	/** A transfer with @pages sink pages; null when the pool has none, and then it will. */
+	[[nodiscard]] Transfer *take_sink(u32 pages, u32 cap_pages);
+	/** The mapping is undone, the pages it still has go to the pool, or are released. Any context. */
+	void give(Transfer *transfer);
+
+	/** Fill up to what is wanted. Process context; may sleep. */
+	void refill();
+
+	/** Bytes of Reads that receive completions have under way, of all connections. */
+	std::atomic<u64> eager_bytes{0};
+	/** Connections that have some. */
+	std::atomic<u32> eager_users{0};
+
+private:
+	struct Block {
+		static constexpr u32 kPages = 508;
+		Block *below = nullptr;
+		u32 count = 0;
+		page *pages[kPages] = {};
+	};
+
+	[[nodiscard]] Transfer *create_(rpcordma_alloc_how how);
+	static void destroy_(Transfer *transfer);
+	[[nodiscard]] bool push_locked_(page *p);
+	[[nodiscard]] page *pop_locked_();
+	void trim_(u32 pages, u32 transfers);
+
+	rpcordma_lock *lock_ = nullptr; /* of all below */
+	List<Transfer, TransferTag> transfers_;
+	u32 transfer_count_ = 0;
+	Block *top_ = nullptr; /* blocks below are full */
+	Block *spare_ = nullptr;
+	u32 page_count_ = 0;
+	u32 wanted_ = 0; /* pages to keep */
+	u32 users_ = 0;
+};
+
+} // namespace rpcordma

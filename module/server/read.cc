@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pulling a call's Read chunks (RFC 8166 3.4.5): by the receive completion, within a budget and without
+ * ever sleeping, or by a service thread. See server.hh.
+ */
+
+#include "module/server/server.hh"
+
+using namespace rpcordma;
+
+u32 rpcordma_server::sink_pages(const Call *call) const
+{
+	return div_round_up(call->arrival.sink_length, device.page_size);
+}
+
+/* --- the eager budget --- */
+
+[[nodiscard]] static u64 eager_cap(const svc_xprt *xprt)
+{
+	const u32 bytes = rpcordma_server_tunables.eager_read_bytes;
+	rpcordma_svc_limits limits;
+
+	if (bytes)
+		return bytes;
+	rpcordma_svc_get_limits(xprt, &limits);
+	return u64(limits.threads) * limits.max_message;
+}
+
+/*
+ * Bytes that the module pulls before any thread has asked for them are capped, lest strangers pin what
+ * memory there is; connections that have some under way share the cap evenly; and one that has not been
+ * replied to yet has one call.
+ */
+bool rpcordma_server::take_eager(Call *call, u64 cap)
+{
+	const u32 bytes = call->arrival.sink_length;
+
+	/* Only receive completions, one at a time, add to it. */
+	const u64 mine = eager_bytes.load(std::memory_order_relaxed);
+	if (mine) {
+		const u32 users = max(1u, server_pool.eager_users.load(std::memory_order_relaxed));
+
+		if (!replied.load(std::memory_order_relaxed) || mine + bytes > cap / users)
+			return false;
+	}
+	if (server_pool.eager_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes > cap) {
+		server_pool.eager_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+		return false;
+	}
+	if (!eager_bytes.fetch_add(bytes, std::memory_order_relaxed))
+		server_pool.eager_users.fetch_add(1, std::memory_order_relaxed);
+	call->eager = bytes;
+	return true;
+}
+
+void rpcordma_server::return_eager(Call *call)
+{
+	if (!call->eager)
+		return;
+	server_pool.eager_bytes.fetch_sub(call->eager, std::memory_order_relaxed);
+	if (eager_bytes.fetch_sub(call->eager, std::memory_order_relaxed) == call->eager)
+		server_pool.eager_users.fetch_sub(1, std::memory_order_relaxed);
+	call->eager = 0;
+}
+
+/* --- Reads --- */
+
+/*
+ * Map the call's sink and build the chain that fills it. Errors: ENOMEM, the mapping failed, which may
+ * pass; EPROTO, the chain would be longer than a chain can be.
+ */
+Status rpcordma_server::build_reads(Call *call)
+{
+	Transfer &t = *call->transfer;
+	const chunk::Arrival &arrival = call->arrival;
+
+	if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, arrival.sink_length))
+		return Error::protocol;
+	const int mapped =
+		rpcordma_bulk_map(t.bulk, endpoint, RPCORDMA_DMA_FROM_DEVICE, t.local, Transfer::kPages);
+	if (mapped < 0)
+		return Error::no_memory;
+
+	ChainBuilder chain({t.local, usize(mapped)}, t.requests, t.sges, read_sges,
+			   RPCORDMA_WR_RDMA_READ, &call->chain_cqe.cqe);
+	bool built = true;
+	if (arrival.how == chunk::Arrival::How::single) {
+		for (xdr::ReadSegment segment : call->header.reads)
+			built = built && chain.transfer(segment.target);
+	} else {
+		u32 at = 0;
+		auto read = [&](const xdr::Segment &segment, u32 offset) {
+			built = built && chain.skip(offset - at) && chain.transfer(segment);
+			at = offset + segment.length;
+		};
+		auto copy = [](u32, u32, u32) {};
+		(void)chunk::walk_arrival(call->header.reads, arrival.inline_length,
+				   arrival.message_length, read, copy);
+	}
+	if (!built || !chain.count() || chain.count() > queue_size)
+		return Error::protocol;
+	chain.last().cqe = &call->read_cqe.cqe;
+	chain.last().send_flags = RPCORDMA_SEND_SIGNALED;
+	call->chain_length = chain.count();
+	return {};
+}
+
+/* Give up what was taken for its Reads; none of them is posted. */
+void rpcordma_server::abandon(Call *call)
+{
+	if (call->transfer)
+		server_pool.give(call->transfer);
+	call->transfer = nullptr;
+	return_eager(call);
+}
+
+bool rpcordma_server::read_eagerly(Call *call)
+{
+	const u32 pages = sink_pages(call);
+	const u64 cap = eager_cap(xprt);
+
+	rpcordma_lock_acquire(lock);
+	/* Not past calls that are waiting for a thread. */
+	const bool in_order = held.empty();
+	rpcordma_lock_release(lock);
+	if (!in_order || !established.load(std::memory_order_acquire) || !take_eager(call, cap))
+		return false;
+
+	call->transfer = server_pool.take_sink(pages, u32(min<u64>(cap / device.page_size, ~0u >> 1)));
+	if (!call->transfer || !build_reads(call).ok() || !take_room(call->chain_length)) {
+		abandon(call);
+		return false;
+	}
+	const rpcordma_send_wr *bad;
+	const u32 count = call->chain_length;
+	int rc = to_errno(Error::not_connected);
+	bool posted_some = false;
+
+	rpcordma_lock_acquire(lock);
+	if (!closing.load(std::memory_order_relaxed)) {
+		const rpcordma_send_wr *first = &call->transfer->requests[0].wr;
+
+		rc = rpcordma_post_send(endpoint, first, &bad);
+		posted_some = bad != first;
+	}
+	rpcordma_lock_release(lock);
+	trace::post(peer, "read", call->header.xid.get(), count, true, rc);
+	if (!rc) {
+		rpcordma_server_count(RPCORDMA_SERVER_EAGER, 1);
+		rpcordma_server_count(RPCORDMA_SERVER_READ, count);
+		return true;
+	}
+	/* What was posted of the chain stays the device's until the drain: destroy() frees it. */
+	if (!posted_some) {
+		give_room(count);
+		abandon(call);
+		recycle(call);
+	}
+	request_close("RDMA Reads could not be posted", rc);
+	return true;
+}
+
+/* The thread's part for a call that the receive completion held: its Reads, into its own pages. */
+int rpcordma_server::read_with(Call *call, svc_rqst *rqst)
+{
+	const u32 pages = sink_pages(call);
+	Status built = Error::no_memory;
+
+	rpcordma_server_count(RPCORDMA_SERVER_HELD, 1);
+	call->transfer = server_pool.take(RPCORDMA_ALLOC_NOIO);
+	if (call->transfer) {
+		rpcordma_svc_lend_pages(rqst, call->transfer->pages, pages);
+		call->transfer->page_count = pages;
+		built = build_reads(call);
+	}
+	if (!built.ok()) {
+		const Error error = built.error();
+
+		abandon(call);
+		if (error == Error::protocol) {
+			call->answer = Call::Answer::error_chunk;
+			send_error(call);
+			return 0;
+		}
+		/* The client sends it again, over another connection. */
+		recycle(call);
+		request_close("no memory for RDMA Reads", to_errno(error));
+		return 0;
+	}
+	const u32 count = call->chain_length;
+	if (!wait_for_room(count)) {
+		abandon(call);
+		recycle(call);
+		return 0;
+	}
+	const rpcordma_send_wr *first = &call->transfer->requests[0].wr, *bad;
+	const u32 xid = call->header.xid.get();
+	const int rc = rpcordma_post_send(endpoint, first, &bad);
+	trace::post(peer, "read", xid, count, true, rc);
+	if (!rc) {
+		rpcordma_server_count(RPCORDMA_SERVER_READ, count);
+		return 0;
+	}
+	if (bad == first) {
+		give_room(count);
+		abandon(call);
+		recycle(call);
+	}
+	request_close("RDMA Reads could not be posted", rc);
+	return 0;
+}
+
+/* The last of the chain completed, and with it all of them. */
+void rpcordma_server::reads_done(Call *call, const rpcordma_completion &completion)
+{
+	give_room(call->chain_length);
+	if (completion.status == RPCORDMA_WC_SUCCESS) {
+		enqueue(call, ready);
+		return;
+	}
+	chain_failed(call, completion);
+	abandon(call);
+	recycle(call);
+}
+
+void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
+				    const rpcordma_completion *completion)
+{
+	Server *server = static_cast<Server *>(context);
+
+	trace::completion(server->peer, "read", *completion);
+	server->reads_done(OwnedCqe<ServerCall>::owner_of(cqe), *completion);
+}
+
+/*
+ * A work request of @call failed. The first on a connection to report a remote access error tells that
+ * the call's chunks are bad; those behind it are flushed, and tell nothing (RFC 8166 4.5.3).
+ */
+void rpcordma_server::chain_failed(Call *call, const rpcordma_completion &completion)
+{
+	if (completion.status == RPCORDMA_WC_REMOTE_ACCESS &&
+	    !access_failed.exchange(true, std::memory_order_relaxed)) {
+		const u64 address = rpcordma_svc_address_key(xprt);
+
+		rpcordma_lock_acquire(server_failures_lock);
+		server_failures.remember(address, call->message(), rpcordma_now_ms());
+		rpcordma_lock_release(server_failures_lock);
+		trace::error(peer, "the client's device refused a chunk", call->header.xid.get(),
+			     completion.status);
+	}
+	request_close("RDMA failed", completion.status);
+}
+
+void rpcordma_core_server_chain_done(void *context, rpcordma_cqe *cqe,
+				     const rpcordma_completion *completion)
+{
+	Server *server = static_cast<Server *>(context);
+
+	trace::completion(server->peer, "chain", *completion);
+	/* It comes for those that were flushed, too, and has freed nothing: the chain's last does. */
+	if (completion->status != RPCORDMA_WC_SUCCESS)
+		server->chain_failed(OwnedCqe<ServerCall>::owner_of(cqe), *completion);
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Receives and what comes in them: decoding, the queues, the service threads' side of them, and how
+ * Receives are replaced. See server.hh.
+ */
+
+#include "module/server/server.hh"
+
+using namespace rpcordma;
+
+/* --- Receives --- */
+
+/* Receives that must be posted, so that no message of an honest client finds none. */
+u32 rpcordma_server::promised_locked() const
+{
+	return credits.granted() + backward_backed;
+}
+
+void rpcordma_server::post_receives_locked(Call *first, u32 count)
+{
+	const rpcordma_recv_wr *bad;
+	const int rc = rpcordma_post_receive(endpoint, &first->receive_wr, &bad);
+
+	trace::post(peer, "receive", 0, count, true, rc);
+	/* The queue pair is in no state for it: the connection is gone, and destroy() frees the calls. */
+	if (rc)
+		trace::error(peer, "Receives could not be posted", 0, rc);
+}
+
+/*
+ * Have @receives posted, making calls where none are spare. Returns whether so many are. Receive
+ * completion; or any process context, with @how to match.
+ */
+bool rpcordma_server::provide(u32 receives, rpcordma_alloc_how how)
+{
+	for (;;) {
+		Call *chain = nullptr;
+		u32 count = 0;
+		bool make = false;
+
+		rpcordma_lock_acquire(lock);
+		receives = min(receives, receives_limit);
+		const u32 most = 2 * credits.granted() + backward_backed + 2 * kServerBatch;
+		while (posted < receives && !closing.load(std::memory_order_relaxed)) {
+			Call *call = spare.pop_front();
+
+			if (!call) {
+				make = calls < max(most, receives + kServerBatch);
+				calls += make;
+				break;
+			}
+			call->receive_wr.next = chain ? &chain->receive_wr : nullptr;
+			chain = call;
+			count++;
+			posted++;
+		}
+		if (chain)
+			post_receives_locked(chain, count);
+		const bool enough = posted >= receives;
+		rpcordma_lock_release(lock);
+		if (!make)
+			return enough;
+		Call *made = create_call(how);
+		rpcordma_lock_acquire(lock);
+		if (made) {
+			made->all_next = all;
+			all = made;
+			spare.push_front(made);
+		} else {
+			calls--;
+		}
+		rpcordma_lock_release(lock);
+		if (!made)
+			return false;
+	}
+}
+
+/* A Receive was consumed: post others before anything that lets the client send again. */
+void rpcordma_server::replenish()
+{
+	rpcordma_lock_acquire(lock);
+	const u32 wanted = credits.wanted();
+	const bool grow = wanted > credits.granted();
+	const u32 promised = promised_locked();
+	rpcordma_lock_release(lock);
+
+	if (!provide(promised + kServerBatch, RPCORDMA_ALLOC_ATOMIC))
+		rpcordma_server_count(RPCORDMA_SERVER_DEBT, 1);
+	if (!grow)
+		return;
+	const bool backed =
+		provide(wanted - credits.granted() + promised + kServerBatch, RPCORDMA_ALLOC_ATOMIC);
+	rpcordma_lock_acquire(lock);
+	trace::credits(peer, credits.granted(), backed ? wanted : credits.granted());
+	/* Without memory it stays as it is, and is tried again after as much use. */
+	credits.grant(backed ? wanted : credits.granted());
+	grant.store(credits.granted(), std::memory_order_relaxed);
+	rpcordma_lock_release(lock);
+}
+
+/* Neither sunrpc nor the device has anything of it any more. */
+void rpcordma_server::recycle(Call *call)
+{
+	if (call->transfer) {
+		rpcordma_warn("a server's call is spare without a transfer");
+		server_pool.give(call->transfer);
+		call->transfer = nullptr;
+	}
+	return_eager(call);
+	call->answer = Call::Answer::none;
+	call->result_count = 0;
+	rpcordma_lock_acquire(lock);
+	if (call->tracked)
+		in_service--;
+	call->tracked = false;
+	/* Memory was short, or the client has more in service than it should. */
+	if (posted < promised_locked() && !closing.load(std::memory_order_relaxed)) {
+		posted++;
+		call->receive_wr.next = nullptr;
+		post_receives_locked(call, 1);
+	} else {
+		spare.push_front(call);
+	}
+	rpcordma_lock_release(lock);
+}
+
+void rpcordma_server::drop_owner(Call *call)
+{
+	if (call->owners.fetch_sub(1, std::memory_order_acq_rel) == 1)
+		recycle(call);
+}
+
+/* --- messages --- */
+
+/* Whether this very call broke an earlier connection with its chunks. */
+[[nodiscard]] static bool failed_before(const Server &server, const ServerCall *call)
+{
+	const u64 now = rpcordma_now_ms();
+
+	if (!call->header.has_chunks() || !server_failures.any(now))
+		return false;
+	const u64 address = rpcordma_svc_address_key(server.xprt);
+	rpcordma_lock_acquire(server_failures_lock);
+	const bool failed = server_failures.recall(address, call->message(), now);
+	rpcordma_lock_release(server_failures_lock);
+	return failed;
+}
+
+/* What a message is, and for a call how it is to be answered if not by the service. */
+Server::Kind rpcordma_server::classify(Call *call)
+{
+	const Bytes message = call->message();
+	auto decoded = v1::decode(message);
+
+	if (!decoded.ok()) {
+		switch (decoded.error()) {
+		case Error::message_size:
+		case Error::bad_message:
+			trace::error(peer, "a message that is to be dropped", 0,
+				     to_errno(decoded.error()));
+			return Kind::drop;
+		case Error::no_protocol:
+			call->answer = Call::Answer::error_vers;
+			break;
+		default:
+			call->answer = Call::Answer::error_chunk;
+			break;
+		}
+		trace::error(peer, "a header that is not understood", v1::peek(message).value().xid.get(),
+			     to_errno(decoded.error()));
+		return Kind::call;
+	}
+	call->header = decoded.value();
+	const v1::Header &header = call->header;
+
+	const auto direction = v1::direction(header, message);
+	if (!direction.ok()) {
+		trace::error(peer, "a header that its payload contradicts", header.xid.get(),
+			     to_errno(direction.error()));
+		call->answer = Call::Answer::error_chunk;
+		return Kind::call;
+	}
+	if (direction.value() == v1::Direction::reply)
+		return Kind::backward;
+
+	rpcordma_svc_limits limits;
+	rpcordma_svc_get_limits(xprt, &limits);
+	const auto arrival = chunk::plan_arrival(header.reads, u32(header.payload(message).size()),
+						 limits.max_message);
+	if (!arrival.ok()) {
+		trace::error(peer, "Read chunks that make no call", header.xid.get(),
+			     to_errno(arrival.error()));
+		call->answer = Call::Answer::error_chunk;
+		return Kind::call;
+	}
+	call->arrival = arrival.value();
+	/* A chain's work requests: one for each segment, and for each run of SGEs that is full. */
+	const u32 pages = sink_pages(call);
+	if (pages > min(limits.max_pages, Transfer::kPages) ||
+	    call->arrival.segments + pages / read_sges > min(Transfer::kRequests, queue_size)) {
+		trace::error(peer, "Read chunks of too many segments or pages", header.xid.get(),
+			     int(call->arrival.segments));
+		call->answer = Call::Answer::error_chunk;
+	} else if (failed_before(*this, call)) {
+		trace::error(peer, "a call whose chunks broke a connection", header.xid.get(), 0);
+		call->answer = Call::Answer::error_chunk;
+	}
+	return Kind::call;
+}
+
+/* Put @call on a queue, and have a thread look. */
+void rpcordma_server::enqueue(Call *call, ServerCallList &queue)
+{
+	rpcordma_lock_acquire(lock);
+	queue.push_back(call);
+	/* Nothing can be sent before, so nobody is to look before: the event says when. */
+	const bool look = established.load(std::memory_order_relaxed);
+	if (look)
+		rpcordma_svc_set_data(xprt);
+	rpcordma_lock_release(lock);
+	if (look)
+		rpcordma_svc_enqueue(xprt);
+}
+
+/* Calls may have come before. */
+void rpcordma_server::establish()
+{
+	rpcordma_lock_acquire(lock);
+	established.store(true, std::memory_order_release);
+	if (!ready.empty() || !held.empty())
+		rpcordma_svc_set_data(xprt);
+	rpcordma_lock_release(lock);
+	rpcordma_svc_enqueue(xprt);
+}
+
+void rpcordma_server::receive(Call *call)
+{
+	rpcordma_dma_sync_for_cpu(endpoint, &call->receive_sge, call->length);
+	const Kind kind = classify(call);
+
+	rpcordma_lock_acquire(lock);
+	posted--;
+	if (kind == Kind::call) {
+		call->tracked = true;
+		in_service++;
+		if (call->answer == Call::Answer::none)
+			credits.call(call->header.credits, in_service, rpcordma_now_ms());
+		grant.store(credits.granted(), std::memory_order_relaxed);
+	}
+	const bool low = posted <= promised_locked() || credits.wanted() > credits.granted();
+	rpcordma_lock_release(lock);
+	if (low)
+		replenish();
+
+	switch (kind) {
+	case Kind::drop:
+		rpcordma_server_count(RPCORDMA_SERVER_DROPPED, 1);
+		recycle(call);
+		break;
+	case Kind::backward:
+		backward_reply(call);
+		recycle(call);
+		break;
+	case Kind::call:
+		rpcordma_server_count(RPCORDMA_SERVER_RECV, 1);
+		if (call->answer == Call::Answer::none)
+			trace::reply(peer, "call", call->header.xid.get(),
+				     call->header.credits.get(), u32(call->header.proc),
+				     int(call->length));
+		if (call->answer != Call::Answer::none || call->arrival.how == chunk::Arrival::How::inline_)
+			enqueue(call, ready);
+		else if (!read_eagerly(call))
+			enqueue(call, held);
+		break;
+	}
+}
+
+void rpcordma_core_server_receive_done(void *context, rpcordma_cqe *cqe,
+				       const rpcordma_completion *completion)
+{
+	Server *server = static_cast<Server *>(context);
+	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
+
+	trace::completion(server->peer, "receive", *completion);
+	if (completion->status == RPCORDMA_WC_SUCCESS &&
+	    !server->closing.load(std::memory_order_relaxed)) {
+		call->length = completion->byte_len;
+		server->receive(call);
+		return;
+	}
+	/* A call that came with the disconnect is dropped: its reply could not be sent. */
+	rpcordma_lock_acquire(server->lock);
+	server->posted--;
+	server->spare.push_front(call);
+	rpcordma_lock_release(server->lock);
+	server->request_close("receive failed", completion->status);
+}
+
+/* --- the service threads' side --- */
+
+/* Hand a whole call to the thread. Returns its length. */
+int rpcordma_server::deliver(Call *call, svc_rqst *rqst)
+{
+	const chunk::Arrival &arrival = call->arrival;
+	u8 *const payload = call->data + call->header.header_length;
+	rpcordma_svc_arg arg = {};
+
+	if (Transfer *transfer = call->transfer) {
+		rpcordma_bulk_unmap(transfer->bulk);
+		arg.pages_used = sink_pages(call);
+		if (arrival.how == chunk::Arrival::How::linear) {
+			auto read = [](const xdr::Segment &, u32) {};
+			auto copy = [&](u32 from, u32 to, u32 length) {
+				rpcordma_pages_write(transfer->pages, to, payload + from, length);
+			};
+			(void)chunk::walk_arrival(call->header.reads, arrival.inline_length,
+					   arrival.message_length, read, copy);
+		}
+		rpcordma_svc_swap_pages(rqst, transfer->pages, arg.pages_used);
+		call->transfer = nullptr;
+		server_pool.give(transfer);
+		return_eager(call);
+	}
+	switch (arrival.how) {
+	case chunk::Arrival::How::inline_:
+		arg.head = payload;
+		arg.head_length = arrival.inline_length;
+		break;
+	case chunk::Arrival::How::single:
+		arg.head = payload;
+		arg.head_length = arrival.position;
+		arg.page_length = arrival.sink_length + xdr_pad(arrival.sink_length);
+		arg.tail = payload + arrival.position;
+		arg.tail_length = arrival.inline_length - arrival.position;
+		break;
+	case chunk::Arrival::How::linear:
+		arg.head_length = min(arrival.message_length, device.page_size);
+		arg.page_length = arrival.message_length - arg.head_length;
+		break;
+	}
+	call->owners.store(1, std::memory_order_relaxed);
+	rpcordma_svc_set_arg(rqst, xprt, call, &arg);
+	return int(arrival.message_length);
+}
+
+int rpcordma_server::recvfrom(svc_rqst *rqst)
+{
+	bool read = false;
+
+	rpcordma_lock_acquire(lock);
+	Call *call = ready.pop_front();
+	if (!call) {
+		call = held.pop_front();
+		read = call != nullptr;
+	}
+	if (ready.empty() && held.empty())
+		rpcordma_svc_clear_data(xprt);
+	rpcordma_lock_release(lock);
+	rpcordma_svc_received(xprt);
+
+	if (!call)
+		return 0;
+	if (read)
+		return read_with(call, rqst);
+	if (call->answer != Call::Answer::none) {
+		send_error(call);
+		return 0;
+	}
+	return deliver(call, rqst);
+}
+
+int rpcordma_core_server_recvfrom(rpcordma_server *server, svc_rqst *rqst)
+{
+	return server->recvfrom(rqst);
+}
+
+void rpcordma_core_server_release(rpcordma_server *server, rpcordma_server_call *call)
+{
+	server->drop_owner(call);
+}

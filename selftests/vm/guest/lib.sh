@@ -61,9 +61,9 @@ nfsd_stop() {
 	echo 0 > /proc/fs/nfsd/threads
 }
 
-# server_up TRANSPORT_MODULE: everything for NFS over RDMA but the link and the export.
+# server_up TRANSPORT_MODULE [PARAMETER=VALUE...]: everything for NFS over RDMA but the link and the export.
 server_up() {
-	modprobe "$1" || die "modprobe $1 failed"
+	modprobe "$@" || die "modprobe $* failed"
 	modprobe nfsd || die "modprobe nfsd failed"
 	modprobe lockd
 	echo 3 > /proc/sys/fs/nfs/nlm_timeout

@@ -436,6 +436,7 @@ int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xd
 	wr->access = writable ? IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE :
 				IB_ACCESS_REMOTE_READ;
 	mapping->rkey = mr->rkey;
+	mapping->lkey = mr->lkey;
 	mapping->length = mr->length;
 	mapping->iova = mr->iova;
 	return 0;

@@ -259,6 +259,7 @@ void rpcordma_dma_sync_for_cpu(struct rpcordma_endpoint *endpoint, const struct 
  */
 struct rpcordma_mapping {
 	rpcordma_u32 rkey;
+	rpcordma_u32 lkey; /* for SGEs of our own */
 	rpcordma_u32 length;
 	rpcordma_u64 iova;
 };

@@ -80,8 +80,7 @@ ServerCall *rpcordma_server::create_call(rpcordma_alloc_how how)
 void rpcordma_server::destroy_call(Call *call)
 {
 	/* Left over by a connection that ended in the midst of it. */
-	if (call->transfer)
-		server_pool.give(call->transfer);
+	put_transfer(call);
 	return_eager(call);
 	if (call->wire)
 		rpcordma_dma_unmap(endpoint, &call->wire_sge, send_size, RPCORDMA_DMA_TO_DEVICE);
@@ -195,6 +194,18 @@ Status rpcordma_server::accept(rpcordma_endpoint *from, Bytes private_data, u32 
 
 	send_sges = max(1u, min(device.max_send_sge, kMostSges));
 	read_sges = max(1u, min(send_sges, device.max_sge_rd));
+	if (device.read_needs_region) {
+		/* The protocol has no more than one SGE in a Read there. */
+		read_sges = 1;
+		region_pages = min(device.max_fast_reg_pages, Transfer::kPages);
+		if (!device.fast_registration || region_pages * Transfer::kRegions < Transfer::kPages) {
+			rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
+					    "this device registers too little memory at once for "
+					    "NFS over RDMA",
+					    device.name);
+			return Error::not_supported;
+		}
+	}
 
 	/* Each queue has room for the drain besides. */
 	const u32 most = min(device.max_qp_wr, device.max_cqe);
@@ -286,6 +297,10 @@ void rpcordma_server::destroy()
 	while (Call *call = all) {
 		all = call->all_next;
 		destroy_call(call);
+	}
+	while (Region *region = regions.pop_front()) {
+		rpcordma_region_destroy(region->device);
+		rpcordma_free(region);
 	}
 	if (joined)
 		server_pool.leave();

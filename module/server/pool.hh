@@ -12,6 +12,7 @@
 #include "compat/port/port.h"
 #include "module/base/list.hh"
 #include "module/base/types.hh"
+#include "module/rdma/region.hh"
 
 namespace rpcordma {
 
@@ -26,7 +27,12 @@ struct Transfer : ListLink<TransferTag> {
 	/** SGEs in all: one for each page, and one for each place where a segment ends within one. */
 	static constexpr u32 kSges = kPages + kRequests;
 
+	/** Where the sink has to be registered (iWARP), one region does for the largest message or two. */
+	static constexpr u32 kRegions = 2;
+
 	rpcordma_bulk *bulk = nullptr;
+	Region *regions[kRegions] = {}; /* the connection's; null mostly */
+	const rpcordma_send_wr *first = nullptr; /* of a Read chain */
 	u32 page_count = 0;
 	u32 mapped = 0;	     /* SGEs in local */
 	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */

@@ -6,6 +6,8 @@
 
 #include "module/server/server.hh"
 
+#include <new>
+
 using namespace rpcordma;
 
 u32 rpcordma_server::sink_pages(const Call *call) const
@@ -65,23 +67,84 @@ void rpcordma_server::return_eager(Call *call)
 
 /* --- Reads --- */
 
+Region *rpcordma_server::take_region(rpcordma_alloc_how how)
+{
+	rpcordma_lock_acquire(lock);
+	Region *region = regions.pop_front();
+	rpcordma_lock_release(lock);
+	if (region || how == RPCORDMA_ALLOC_ATOMIC)
+		return region;
+
+	int error = 0;
+	void *place = rpcordma_alloc(sizeof(Region), how);
+	rpcordma_region *made =
+		place ? rpcordma_region_create(endpoint, region_pages, false, &error) : nullptr;
+
+	if (!made) {
+		trace::error(peer, "no memory region could be made", 0, error);
+		rpcordma_free(place);
+		return nullptr;
+	}
+	region = new (place) Region;
+	region->device = made;
+	region->register_wr.wr.opcode = RPCORDMA_WR_REG_MR;
+	region->invalidate_wr.opcode = RPCORDMA_WR_LOCAL_INV;
+	return region;
+}
+
+/*
+ * On iWARP the sink of a Read is memory that the peer could write: a region, registered ahead of the Read
+ * in the same chain. It is invalidated before it is registered anew. Returns how many SGEs there are.
+ */
+Result<u32> rpcordma_server::register_sink(Call *call, rpcordma_alloc_how how)
+{
+	Transfer &t = *call->transfer;
+	rpcordma_xdr_buf sink = {};
+	u32 count = 0;
+
+	sink.pages = t.pages;
+	sink.page_length = sink.len = call->arrival.sink_length;
+	for (u32 at = 0; at < sink.len; count++) {
+		const u32 length = min(sink.len - at, region_pages * device.page_size);
+		Region *region = take_region(how);
+
+		if (!region)
+			return Error::no_memory;
+		t.regions[count] = region;
+		region->invalidate_wr.invalidate_rkey = region->mapping.rkey;
+		region->invalidate_wr.cqe = region->register_wr.wr.cqe = &call->chain_cqe.cqe;
+		if (rpcordma_region_map(region->device, &sink, at, length, true, 0,
+					&region->register_wr, &region->mapping))
+			return Error::no_memory;
+		t.local[count] = {region->mapping.iova, length, region->mapping.lkey};
+		at += length;
+	}
+	return count;
+}
+
 /*
  * Map the call's sink and build the chain that fills it. Errors: ENOMEM, the mapping failed, which may
  * pass; EPROTO, the chain would be longer than a chain can be.
  */
-Status rpcordma_server::build_reads(Call *call)
+Status rpcordma_server::build_reads(Call *call, rpcordma_alloc_how how)
 {
 	Transfer &t = *call->transfer;
 	const chunk::Arrival &arrival = call->arrival;
+	u32 mapped;
 
-	if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, arrival.sink_length))
-		return Error::protocol;
-	const int mapped =
-		rpcordma_bulk_map(t.bulk, endpoint, RPCORDMA_DMA_FROM_DEVICE, t.local, Transfer::kPages);
-	if (mapped < 0)
-		return Error::no_memory;
+	if (region_pages) {
+		mapped = TRY(register_sink(call, how));
+	} else {
+		if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, arrival.sink_length))
+			return Error::protocol;
+		const int sges = rpcordma_bulk_map(t.bulk, endpoint, RPCORDMA_DMA_FROM_DEVICE,
+						   t.local, Transfer::kPages);
+		if (sges < 0)
+			return Error::no_memory;
+		mapped = u32(sges);
+	}
 
-	ChainBuilder chain({t.local, usize(mapped)}, t.requests, t.sges, read_sges,
+	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, read_sges,
 			   RPCORDMA_WR_RDMA_READ, &call->chain_cqe.cqe);
 	bool built = true;
 	if (arrival.how == chunk::Arrival::How::single) {
@@ -102,15 +165,49 @@ Status rpcordma_server::build_reads(Call *call)
 	chain.last().cqe = &call->read_cqe.cqe;
 	chain.last().send_flags = RPCORDMA_SEND_SIGNALED;
 	call->chain_length = chain.count();
-	return {};
+	t.first = &t.requests[0].wr;
+	for (usize i = Transfer::kRegions; i--;) {
+		Region *region = t.regions[i];
+
+		if (!region)
+			continue;
+		region->register_wr.wr.next = const_cast<rpcordma_send_wr *>(t.first);
+		t.first = &region->register_wr.wr;
+		call->chain_length++;
+		if (region->stale) {
+			region->invalidate_wr.next = &region->register_wr.wr;
+			t.first = &region->invalidate_wr;
+			call->chain_length++;
+		}
+		region->stale = true;
+	}
+	return call->chain_length <= queue_size ? Status() : Status(Error::protocol);
 }
 
-/* Give up what was taken for its Reads; none of them is posted. */
+/* @call has done with its transfer, and the device has. */
+void rpcordma_server::put_transfer(Call *call)
+{
+	Transfer *transfer = call->transfer;
+
+	if (!transfer)
+		return;
+	call->transfer = nullptr;
+	for (Region *&region : transfer->regions) {
+		if (!region)
+			continue;
+		rpcordma_region_unmap(region->device);
+		rpcordma_lock_acquire(lock);
+		regions.push_front(region);
+		rpcordma_lock_release(lock);
+		region = nullptr;
+	}
+	server_pool.give(transfer);
+}
+
+/* As that; and what it took of the eager budget. */
 void rpcordma_server::abandon(Call *call)
 {
-	if (call->transfer)
-		server_pool.give(call->transfer);
-	call->transfer = nullptr;
+	put_transfer(call);
 	return_eager(call);
 }
 
@@ -127,7 +224,7 @@ bool rpcordma_server::read_eagerly(Call *call)
 		return false;
 
 	call->transfer = server_pool.take_sink(pages, u32(min<u64>(cap / device.page_size, ~0u >> 1)));
-	if (!call->transfer || !build_reads(call).ok() || !take_room(call->chain_length)) {
+	if (!call->transfer || !build_reads(call, RPCORDMA_ALLOC_ATOMIC).ok() || !take_room(call->chain_length)) {
 		abandon(call);
 		return false;
 	}
@@ -138,7 +235,7 @@ bool rpcordma_server::read_eagerly(Call *call)
 
 	rpcordma_lock_acquire(lock);
 	if (!closing.load(std::memory_order_relaxed)) {
-		const rpcordma_send_wr *first = &call->transfer->requests[0].wr;
+		const rpcordma_send_wr *first = call->transfer->first;
 
 		rc = rpcordma_post_send(endpoint, first, &bad);
 		posted_some = bad != first;
@@ -171,7 +268,7 @@ int rpcordma_server::read_with(Call *call, svc_rqst *rqst)
 	if (call->transfer) {
 		rpcordma_svc_lend_pages(rqst, call->transfer->pages, pages);
 		call->transfer->page_count = pages;
-		built = build_reads(call);
+		built = build_reads(call, RPCORDMA_ALLOC_NOIO);
 	}
 	if (!built.ok()) {
 		const Error error = built.error();
@@ -193,7 +290,7 @@ int rpcordma_server::read_with(Call *call, svc_rqst *rqst)
 		recycle(call);
 		return 0;
 	}
-	const rpcordma_send_wr *first = &call->transfer->requests[0].wr, *bad;
+	const rpcordma_send_wr *first = call->transfer->first, *bad;
 	const u32 xid = call->header.xid.get();
 	const int rc = rpcordma_post_send(endpoint, first, &bad);
 	trace::post(peer, "read", xid, count, true, rc);

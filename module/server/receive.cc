@@ -103,8 +103,7 @@ void rpcordma_server::recycle(Call *call)
 {
 	if (call->transfer) {
 		rpcordma_warn("a server's call is spare without a transfer");
-		server_pool.give(call->transfer);
-		call->transfer = nullptr;
+		put_transfer(call);
 	}
 	return_eager(call);
 	call->answer = Call::Answer::none;
@@ -307,6 +306,9 @@ int rpcordma_server::deliver(Call *call, svc_rqst *rqst)
 
 	if (Transfer *transfer = call->transfer) {
 		rpcordma_bulk_unmap(transfer->bulk);
+		for (Region *region : transfer->regions)
+			if (region)
+				rpcordma_region_unmap(region->device);
 		arg.pages_used = sink_pages(call);
 		if (arrival.how == chunk::Arrival::How::linear) {
 			auto read = [](const xdr::Segment &, u32) {};
@@ -317,8 +319,7 @@ int rpcordma_server::deliver(Call *call, svc_rqst *rqst)
 					   arrival.message_length, read, copy);
 		}
 		rpcordma_svc_swap_pages(rqst, transfer->pages, arg.pages_used);
-		call->transfer = nullptr;
-		server_pool.give(transfer);
+		put_transfer(call);
 		return_eager(call);
 	}
 	switch (arrival.how) {

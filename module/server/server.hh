@@ -141,6 +141,7 @@ struct rpcordma_server {
 	u32 send_size = 0;    /* bytes we may */
 	u32 send_sges = 1;    /* of an RDMA Write */
 	u32 read_sges = 1;    /* of an RDMA Read */
+	u32 region_pages = 0; /* of a sink's region; 0: sinks need none */
 	u32 queue_size = 0;   /* work requests of the send queue */
 	u32 receives_limit = 0; /* what the queue pair holds */
 	bool remote_invalidation = false;
@@ -158,6 +159,7 @@ struct rpcordma_server {
 	rpcordma::ServerCallList ready;
 	rpcordma::ServerCallList held;
 	rpcordma::ServerCallList spare;
+	rpcordma::RegionList regions; /* free ones */
 	Call *all = nullptr;
 	u32 calls = 0;	    /* there are */
 	u32 posted = 0;
@@ -200,7 +202,10 @@ struct rpcordma_server {
 	[[nodiscard]] bool read_eagerly(Call *call);
 	[[nodiscard]] bool take_eager(Call *call, u64 cap);
 	void return_eager(Call *call);
-	[[nodiscard]] rpcordma::Status build_reads(Call *call);
+	[[nodiscard]] rpcordma::Status build_reads(Call *call, rpcordma_alloc_how how);
+	[[nodiscard]] rpcordma::Result<u32> register_sink(Call *call, rpcordma_alloc_how how);
+	[[nodiscard]] rpcordma::Region *take_region(rpcordma_alloc_how how);
+	void put_transfer(Call *call);
 	[[nodiscard]] int read_with(Call *call, svc_rqst *rqst);
 	void reads_done(Call *call, const rpcordma_completion &completion);
 	void abandon(Call *call);

@@ -111,7 +111,7 @@ Result<u32> rpcordma_server::register_sink(Call *call, rpcordma_alloc_how how)
 		if (!region)
 			return Error::no_memory;
 		t.regions[count] = region;
-		region->invalidate_wr.invalidate_rkey = region->mapping.rkey;
+		region->invalidate_wr.invalidate_rkey = region->registered;
 		region->invalidate_wr.cqe = region->register_wr.wr.cqe = &call->chain_cqe.cqe;
 		if (rpcordma_region_map(region->device, &sink, at, length, true, 0,
 					&region->register_wr, &region->mapping))
@@ -174,14 +174,34 @@ Status rpcordma_server::build_reads(Call *call, rpcordma_alloc_how how)
 		region->register_wr.wr.next = const_cast<rpcordma_send_wr *>(t.first);
 		t.first = &region->register_wr.wr;
 		call->chain_length++;
-		if (region->stale) {
+		if (region->registered) {
 			region->invalidate_wr.next = &region->register_wr.wr;
 			t.first = &region->invalidate_wr;
 			call->chain_length++;
 		}
-		region->stale = true;
 	}
 	return call->chain_length <= queue_size ? Status() : Status(Error::protocol);
+}
+
+/* Post @call's chain of Reads. */
+int rpcordma_server::post_reads(Call *call, bool &some)
+{
+	Transfer &t = *call->transfer;
+	const rpcordma_send_wr *bad;
+	const u32 count = call->chain_length;
+	const u32 xid = call->header.xid.get();
+
+	for (Region *region : t.regions)
+		if (region)
+			region->registered = region->mapping.rkey;
+	/* The call may be another one's as soon as that is posted. */
+	const rpcordma_send_wr *first = t.first;
+	const int rc = rpcordma_post_send(endpoint, first, &bad);
+	some = !rc || bad != first;
+	trace::post(peer, "read", xid, count, true, rc);
+	if (!rc)
+		rpcordma_server_count(RPCORDMA_SERVER_READ, count);
+	return rc;
 }
 
 /* @call has done with its transfer, and the device has. */
@@ -228,33 +248,30 @@ bool rpcordma_server::read_eagerly(Call *call)
 		abandon(call);
 		return false;
 	}
-	const rpcordma_send_wr *bad;
 	const u32 count = call->chain_length;
 	int rc = to_errno(Error::not_connected);
-	bool posted_some = false;
+	bool some = false;
 
 	rpcordma_lock_acquire(lock);
-	if (!closing.load(std::memory_order_relaxed)) {
-		const rpcordma_send_wr *first = call->transfer->first;
-
-		rc = rpcordma_post_send(endpoint, first, &bad);
-		posted_some = bad != first;
-	}
+	if (!closing.load(std::memory_order_relaxed))
+		rc = post_reads(call, some);
 	rpcordma_lock_release(lock);
-	trace::post(peer, "read", call->header.xid.get(), count, true, rc);
-	if (!rc) {
+	if (!rc)
 		rpcordma_server_count(RPCORDMA_SERVER_EAGER, 1);
-		rpcordma_server_count(RPCORDMA_SERVER_READ, count);
-		return true;
-	}
-	/* What was posted of the chain stays the device's until the drain: destroy() frees it. */
-	if (!posted_some) {
+	else
+		reads_failed(call, count, some, rc);
+	return true;
+}
+
+/* What was posted of the chain stays the device's until the drain: destroy() frees it. */
+void rpcordma_server::reads_failed(Call *call, u32 count, bool some, int rc)
+{
+	if (!some) {
 		give_room(count);
 		abandon(call);
 		recycle(call);
 	}
 	request_close("RDMA Reads could not be posted", rc);
-	return true;
 }
 
 /* The thread's part for a call that the receive completion held: its Reads, into its own pages. */
@@ -290,20 +307,10 @@ int rpcordma_server::read_with(Call *call, svc_rqst *rqst)
 		recycle(call);
 		return 0;
 	}
-	const rpcordma_send_wr *first = call->transfer->first, *bad;
-	const u32 xid = call->header.xid.get();
-	const int rc = rpcordma_post_send(endpoint, first, &bad);
-	trace::post(peer, "read", xid, count, true, rc);
-	if (!rc) {
-		rpcordma_server_count(RPCORDMA_SERVER_READ, count);
-		return 0;
-	}
-	if (bad == first) {
-		give_room(count);
-		abandon(call);
-		recycle(call);
-	}
-	request_close("RDMA Reads could not be posted", rc);
+	bool some;
+	const int rc = post_reads(call, some);
+	if (rc)
+		reads_failed(call, count, some, rc);
 	return 0;
 }
 

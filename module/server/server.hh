@@ -206,6 +206,8 @@ struct rpcordma_server {
 	[[nodiscard]] rpcordma::Result<u32> register_sink(Call *call, rpcordma_alloc_how how);
 	[[nodiscard]] rpcordma::Region *take_region(rpcordma_alloc_how how);
 	void put_transfer(Call *call);
+	[[nodiscard]] int post_reads(Call *call, bool &some);
+	void reads_failed(Call *call, u32 count, bool some, int rc);
 	[[nodiscard]] int read_with(Call *call, svc_rqst *rqst);
 	void reads_done(Call *call, const rpcordma_completion &completion);
 	void abandon(Call *call);

@@ -111,7 +111,7 @@ bool rpcordma_server::ensure_wire(Call *call)
 
 bool rpcordma_server::take_room(u32 requests)
 {
-	u32 free = room.load(std::memory_order_relaxed);
+	u32 free = room.load(std::memory_order_seq_cst);
 
 	while (free >= requests)
 		if (room.compare_exchange_weak(free, free - requests, std::memory_order_seq_cst))

@@ -40,8 +40,7 @@
  * Invariants, each with the place that asserts it
  *
  *   S1  A call is made spare with no transfer.                        recycle() in receive.cc
- *   S2  One thread at most waits in line for a call's transfer.       by ownership
- *   S3  Nothing is posted after the drain.                            destroy() in connection.cc
+ *   S2  Nothing is posted after the drain.                            destroy() in connection.cc
  */
 #pragma once
 

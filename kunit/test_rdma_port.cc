@@ -192,13 +192,13 @@ void rpcordma_cqe_init(rpcordma_cqe *cqe, rpcordma_cqe_kind kind)
 	cqe->done = reinterpret_cast<void *>(static_cast<__UINTPTR_TYPE__>(kind) + 1);
 }
 
-void rpcordma_trace_post(const rpc_xprt *, const char *, rpcordma_u32, rpcordma_u32, rpcordma_bool,
+void rpcordma_trace_post(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32, rpcordma_bool,
 			 int)
 {
 	FakePort::traced_posts++;
 }
 
-void rpcordma_trace_error(const rpc_xprt *, const char *, rpcordma_u32, int)
+void rpcordma_trace_error(const rpcordma_peer *, const char *, rpcordma_u32, int)
 {
 	FakePort::traced_errors++;
 }

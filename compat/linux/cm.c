@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Endpoints, as far as the connection manager is concerned: resolve, connect, disconnect, and the
- * events that come meanwhile and afterwards. Queue pairs and what is posted to them are in verbs.c.
+ * Endpoints, as far as the connection manager is concerned: resolve, connect, accept, disconnect, and
+ * the events that come meanwhile and afterwards. Queue pairs and what is posted to them are in
+ * verbs.c, listeners in svc.c.
  *
  * The event handler runs under a mutex of the rdma_cm_id, one event at a time. It never sleeps,
  * never destroys anything and always returns 0; it ends the step that somebody waits for, or tells
  * the core. So rdma_destroy_id(), which takes that mutex, waits for a handler under way and fences
  * later ones, and the only thread that destroys is the one in rpcordma_endpoint_destroy().
+ *
+ * A server's endpoint is born in the handler of a connection request and waits to be accepted. What
+ * happens to it in that time is told to the listener's side (svc.c), afterwards to the core. The
+ * identifier is locked against handlers while it is accepted, so that there is no time between.
+ * A peer that never completes the handshake is noticed by the CM below, which repeats its part some
+ * times, for about a minute with InfiniBand and RoCE, and then reports it as unreachable.
  *
  * Device removal. The in-tree transport moved from the rdma_cm's DEVICE_REMOVAL event to an
  * ib_client of its own, for these reasons:
@@ -117,7 +124,7 @@ static int address_error(const struct rpcordma_endpoint *ep, int status)
 		/* Neighbour discovery had no answer. */
 		return -EHOSTUNREACH;
 	default:
-		rpcordma_log_value(ep->xprt, RPCORDMA_LOG_ERROR,
+		rpcordma_log_value(ep->peer, RPCORDMA_LOG_ERROR,
 				   "no RDMA device leads to this address (see `rdma link`)", status);
 		return -EPROTO;
 	}
@@ -131,8 +138,21 @@ static int reject_error(const struct rdma_cm_id *id, int status)
 	return -ECONNREFUSED;
 }
 
+/* Only of an endpoint that is established, or accepted. */
+static void tell_core(struct rpcordma_endpoint *ep, enum rpcordma_endpoint_event event)
+{
+	if (ep->server)
+		rpcordma_core_server_event(ep->context, event);
+	else
+		rpcordma_core_endpoint_event(ep->context, event);
+}
+
 static void handle_established(struct rpcordma_endpoint *ep, const struct rdma_conn_param *param)
 {
+	if (ep->server) {
+		tell_core(ep, RPCORDMA_EVENT_ESTABLISHED);
+		return;
+	}
 	spin_lock(&ep->lock);
 	if (ep->result == STEP_PENDING) {
 		if (param->private_data) {
@@ -147,7 +167,10 @@ static void handle_established(struct rpcordma_endpoint *ep, const struct rdma_c
 	spin_unlock(&ep->lock);
 }
 
-/* Something happened to the connection: to the one being made, or to the one there is. */
+/*
+ * Something happened to the connection: to the one being made, to the one that waits to be accepted,
+ * or to the one there is.
+ */
 static void handle_loss(struct rpcordma_endpoint *ep, int result,
 			enum rpcordma_endpoint_event event)
 {
@@ -155,9 +178,13 @@ static void handle_loss(struct rpcordma_endpoint *ep, int result,
 
 	spin_lock(&ep->lock);
 	established = ep->established;
+	if (!established)
+		ep->lost = true;
 	spin_unlock(&ep->lock);
 	if (established)
-		rpcordma_core_endpoint_event(ep->context, event);
+		tell_core(ep, event);
+	else if (ep->server)
+		rpcordma_svc_request_lost(ep->peer);
 	else
 		end_step(ep, result);
 }
@@ -167,7 +194,7 @@ static int handle_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	struct rpcordma_endpoint *ep = id->context;
 
 	if (READ_ONCE(rpcordma_trace_enabled) & RPCORDMA_TRACE_CONNECTION)
-		rpcordma_trace_connection(ep->xprt, rdma_event_msg(event->event), event->status);
+		rpcordma_trace_connection(ep->peer, rdma_event_msg(event->event), event->status);
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -218,28 +245,58 @@ static void fatal_worker(struct work_struct *work)
 	established = ep->established;
 	spin_unlock(&ep->lock);
 	if (established)
-		rpcordma_core_endpoint_event(ep->context, RPCORDMA_EVENT_QP_FATAL);
+		tell_core(ep, RPCORDMA_EVENT_QP_FATAL);
+}
+
+static struct rpcordma_endpoint *alloc_endpoint(const struct rpcordma_peer *peer, void *context)
+{
+	struct rpcordma_endpoint *ep = rpcordma_alloc(sizeof(*ep), RPCORDMA_ALLOC_NOIO);
+
+	if (!ep)
+		return NULL;
+	ep->peer = peer;
+	ep->context = context;
+	spin_lock_init(&ep->lock);
+	init_completion(&ep->ended);
+	INIT_WORK(&ep->fatal, fatal_worker);
+	return ep;
 }
 
 struct rpcordma_endpoint *rpcordma_endpoint_create(struct rpc_xprt *xprt, void *context, int *error)
 {
-	struct rpcordma_endpoint *ep = rpcordma_alloc(sizeof(*ep), RPCORDMA_ALLOC_NOIO);
+	struct rpcordma_endpoint *ep = alloc_endpoint(rpcordma_xprt_peer(xprt), context);
 
 	if (!ep) {
 		*error = -ENOMEM;
 		return NULL;
 	}
-	ep->xprt = xprt;
-	ep->context = context;
-	spin_lock_init(&ep->lock);
-	init_completion(&ep->ended);
-	INIT_WORK(&ep->fatal, fatal_worker);
 	ep->id = rdma_create_id(xprt->xprt_net, handle_event, ep, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(ep->id)) {
 		*error = PTR_ERR(ep->id);
 		rpcordma_free(ep);
 		return NULL;
 	}
+	return ep;
+}
+
+struct rpcordma_endpoint *rpcordma_endpoint_adopt(struct rdma_cm_id *id,
+						  const struct rpcordma_peer *peer, void *context,
+						  const struct rdma_conn_param *request)
+{
+	struct rpcordma_endpoint *ep = alloc_endpoint(peer, context);
+
+	if (!ep)
+		return NULL;
+	ep->server = true;
+	if (request->private_data) {
+		ep->private_data_length =
+			min_t(u32, request->private_data_len, sizeof(ep->private_data));
+		memcpy(ep->private_data, request->private_data, ep->private_data_length);
+	}
+	ep->id = id;
+	/* Both were the listener's. */
+	id->context = ep;
+	id->event_handler = handle_event;
 	return ep;
 }
 
@@ -250,7 +307,7 @@ int rpcordma_endpoint_resolve(struct rpcordma_endpoint *ep, rpcordma_u32 limit_m
 	rc = begin_step(ep);
 	if (rc)
 		return rc;
-	rc = rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&ep->xprt->addr, limit_ms);
+	rc = rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&ep->peer->address, limit_ms);
 	if (rc)
 		return failed_step(ep, address_error(ep, rc));
 	rc = await_step(ep, limit_ms + STEP_GRACE_MS);
@@ -266,11 +323,9 @@ int rpcordma_endpoint_resolve(struct rpcordma_endpoint *ep, rpcordma_u32 limit_m
 	return await_step(ep, limit_ms + STEP_GRACE_MS);
 }
 
-int rpcordma_endpoint_connect(struct rpcordma_endpoint *ep,
-			      const struct rpcordma_connect_parameters *parameters,
-			      rpcordma_u32 limit_ms)
+static struct rdma_conn_param translate(const struct rpcordma_connect_parameters *parameters)
 {
-	struct rdma_conn_param param = {
+	return (struct rdma_conn_param){
 		.private_data = parameters->private_data,
 		.private_data_len = parameters->private_data_length,
 		.responder_resources = parameters->responder_resources,
@@ -278,6 +333,13 @@ int rpcordma_endpoint_connect(struct rpcordma_endpoint *ep,
 		.retry_count = parameters->retry_count,
 		.rnr_retry_count = parameters->rnr_retry_count,
 	};
+}
+
+int rpcordma_endpoint_connect(struct rpcordma_endpoint *ep,
+			      const struct rpcordma_connect_parameters *parameters,
+			      rpcordma_u32 limit_ms)
+{
+	struct rdma_conn_param param = translate(parameters);
 	int rc;
 
 	rc = begin_step(ep);
@@ -287,6 +349,38 @@ int rpcordma_endpoint_connect(struct rpcordma_endpoint *ep,
 	if (rc)
 		return failed_step(ep, rc == -ENOMEM ? rc : -ENOTCONN);
 	return await_step(ep, limit_ms);
+}
+
+int rpcordma_endpoint_accept(struct rpcordma_endpoint *ep,
+			     const struct rpcordma_connect_parameters *parameters)
+{
+	struct rdma_conn_param param = translate(parameters);
+	int rc;
+
+	/* Handlers wait, so that they find the endpoint accepted, or hear of no connection. */
+	rdma_lock_handler(ep->id);
+	if (ep->removed)
+		rc = -ENODEV;
+	else if (ep->lost)
+		rc = -ENOTCONN;
+	else
+		rc = rdma_accept(ep->id, &param);
+	if (!rc) {
+		spin_lock(&ep->lock);
+		ep->established = true;
+		spin_unlock(&ep->lock);
+	}
+	rdma_unlock_handler(ep->id);
+
+	switch (rc) {
+	case 0:
+	case -ENODEV:
+	case -EINVAL:
+	case -ENOMEM:
+		return rc;
+	default:
+		return -ENOTCONN;
+	}
 }
 
 const void *rpcordma_endpoint_private_data(const struct rpcordma_endpoint *ep, rpcordma_u32 *length)

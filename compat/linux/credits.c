@@ -19,6 +19,11 @@
 #define CONNECT_LIMIT_LEAST_MS 1000
 #define CONNECT_LIMIT_MOST_MS 60000
 
+const struct rpcordma_peer *rpcordma_xprt_peer(const struct rpc_xprt *xprt)
+{
+	return &container_of(xprt, const struct rpcordma_transport, xprt)->peer;
+}
+
 /* @rqst gives its credit back, and the next sender is woken; transport_lock held. */
 static void put_credit_locked(struct rpc_rqst *rqst)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What cm.c, which connects an endpoint, and verbs.c, which works with its queue pair, both know of
- * it. Nobody else includes this.
+ * What cm.c, which connects an endpoint, and those who work with its queue pair and its device
+ * (verbs.c, bulk.c) know of it; and how a listener (svc.c) makes one of a connection request.
  */
 #ifndef RPCORDMA_LINUX_ENDPOINT_H
 #define RPCORDMA_LINUX_ENDPOINT_H
@@ -12,11 +12,13 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
+#include "compat/linux/peer.h"
 #include "compat/port/verbs.h"
 
 struct rpcordma_endpoint {
-	struct rpc_xprt *xprt;
+	const struct rpcordma_peer *peer;
 	void *context; /* the core's */
+	bool server; /* made of a connection request: another core, and events before it has us */
 
 	/* Written by whoever creates and destroys, who is one; read by those whom the core lets. */
 	struct rdma_cm_id *id;
@@ -30,6 +32,7 @@ struct rpcordma_endpoint {
 	spinlock_t lock; /* of the rest; between the event handler and who waits */
 	int result; /* of the step; STEP_PENDING meanwhile */
 	bool established; /* from here on, the core hears of events */
+	bool lost; /* a server's: it cannot be accepted any more */
 	bool removed; /* the device goes away: no step can succeed */
 	u32 private_data_length;
 	u8 private_data[255];
@@ -37,5 +40,19 @@ struct rpcordma_endpoint {
 
 /* verbs.c: whatever rpcordma_endpoint_create_qp() made, also half of it */
 void rpcordma_endpoint_destroy_qp(struct rpcordma_endpoint *endpoint);
+
+/*
+ * cm.c: an endpoint around the identifier of a connection request, from the handler of that event.
+ * From here on its events are the endpoint's. Null without memory: nothing has changed then.
+ */
+struct rpcordma_endpoint *rpcordma_endpoint_adopt(struct rdma_cm_id *id,
+						  const struct rpcordma_peer *peer, void *context,
+						  const struct rdma_conn_param *request);
+
+/*
+ * svc.c: the connection whose endpoint this is cannot be accepted any more. @peer: as given to
+ * adopt(). From an event handler; may come more than once.
+ */
+void rpcordma_svc_request_lost(const struct rpcordma_peer *peer);
 
 #endif

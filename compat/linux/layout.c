@@ -71,6 +71,11 @@ SAME_MEMBER(struct rpcordma_send_wr, opcode, struct ib_send_wr, opcode);
 SAME_MEMBER(struct rpcordma_send_wr, send_flags, struct ib_send_wr, send_flags);
 SAME_MEMBER(struct rpcordma_send_wr, invalidate_rkey, struct ib_send_wr, ex.invalidate_rkey);
 
+SAME_SIZE(struct rpcordma_rdma_wr, struct ib_rdma_wr);
+SAME_MEMBER(struct rpcordma_rdma_wr, wr, struct ib_rdma_wr, wr);
+SAME_MEMBER(struct rpcordma_rdma_wr, remote_addr, struct ib_rdma_wr, remote_addr);
+SAME_MEMBER(struct rpcordma_rdma_wr, rkey, struct ib_rdma_wr, rkey);
+
 SAME_SIZE(struct rpcordma_reg_wr, struct ib_reg_wr);
 SAME_MEMBER(struct rpcordma_reg_wr, wr, struct ib_reg_wr, wr);
 SAME_MEMBER(struct rpcordma_reg_wr, mr, struct ib_reg_wr, mr);
@@ -83,8 +88,11 @@ SAME_MEMBER(struct rpcordma_recv_wr, cqe, struct ib_recv_wr, wr_cqe);
 SAME_MEMBER(struct rpcordma_recv_wr, sg_list, struct ib_recv_wr, sg_list);
 SAME_MEMBER(struct rpcordma_recv_wr, num_sge, struct ib_recv_wr, num_sge);
 
+SAME_VALUE(RPCORDMA_WR_RDMA_WRITE, IB_WR_RDMA_WRITE);
 SAME_VALUE(RPCORDMA_WR_SEND, IB_WR_SEND);
+SAME_VALUE(RPCORDMA_WR_RDMA_READ, IB_WR_RDMA_READ);
 SAME_VALUE(RPCORDMA_WR_LOCAL_INV, IB_WR_LOCAL_INV);
+SAME_VALUE(RPCORDMA_WR_SEND_WITH_INV, IB_WR_SEND_WITH_INV);
 SAME_VALUE(RPCORDMA_WR_REG_MR, IB_WR_REG_MR);
 SAME_VALUE(RPCORDMA_SEND_SIGNALED, IB_SEND_SIGNALED);
 SAME_VALUE(RPCORDMA_ACCESS_LOCAL_WRITE, IB_ACCESS_LOCAL_WRITE);
@@ -92,6 +100,7 @@ SAME_VALUE(RPCORDMA_ACCESS_REMOTE_WRITE, IB_ACCESS_REMOTE_WRITE);
 SAME_VALUE(RPCORDMA_ACCESS_REMOTE_READ, IB_ACCESS_REMOTE_READ);
 SAME_VALUE(RPCORDMA_WC_SUCCESS, IB_WC_SUCCESS);
 SAME_VALUE(RPCORDMA_WC_FLUSHED, IB_WC_WR_FLUSH_ERR);
+SAME_VALUE(RPCORDMA_WC_REMOTE_ACCESS, IB_WC_REM_ACCESS_ERR);
 SAME_VALUE(RPCORDMA_WC_WITH_INVALIDATE, IB_WC_WITH_INVALIDATE);
 
 /* The errno numbers of Error in module/base/result.hh, in its order. */

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The port's locks, mutexes and events. C++ holds them by pointer, since their sizes depend on the
+ * The port's locks, mutexes, events and gates. C++ holds them by pointer, since their sizes depend on the
  * kernel's configuration. Every class has a key of its own: with one initialiser for all, lockdep
  * would take all for one class, and could neither see nor believe an order between them.
  */
 
+#include <linux/atomic.h>
 #include <linux/completion.h>
 #include <linux/lockdep.h>
 #include <linux/mutex.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/wait.h>
 
 #include "compat/port/base.h"
 
@@ -25,9 +28,17 @@ struct rpcordma_event {
 	struct completion raised;
 };
 
+struct rpcordma_gate {
+	atomic_t openings;
+	wait_queue_head_t waiters;
+};
+
 static struct lock_class_key lock_keys[RPCORDMA_LOCK_CLASSES];
 static const char *const lock_names[RPCORDMA_LOCK_CLASSES] = {
 	[RPCORDMA_LOCK_CLIENT] = "rpcordma_client",
+	[RPCORDMA_LOCK_SERVER] = "rpcordma_server",
+	[RPCORDMA_LOCK_SINKS] = "rpcordma_sinks",
+	[RPCORDMA_LOCK_FAILURES] = "rpcordma_failures",
 };
 
 static struct lock_class_key mutex_keys[RPCORDMA_MUTEX_CLASSES];
@@ -118,4 +129,39 @@ void rpcordma_event_raise(struct rpcordma_event *event)
 void rpcordma_event_wait(struct rpcordma_event *event)
 {
 	wait_for_completion(&event->raised);
+}
+
+struct rpcordma_gate *rpcordma_gate_create(void)
+{
+	struct rpcordma_gate *gate = kmalloc(sizeof(*gate), GFP_KERNEL);
+
+	if (gate) {
+		atomic_set(&gate->openings, 0);
+		init_waitqueue_head(&gate->waiters);
+	}
+	return gate;
+}
+
+void rpcordma_gate_destroy(struct rpcordma_gate *gate)
+{
+	kfree(gate);
+}
+
+rpcordma_u32 rpcordma_gate_ticket(struct rpcordma_gate *gate)
+{
+	/* Who holds the ticket looks after this; who opens has changed what is looked at before. */
+	return atomic_read_acquire(&gate->openings);
+}
+
+void rpcordma_gate_wait(struct rpcordma_gate *gate, rpcordma_u32 ticket)
+{
+	wait_event(gate->waiters, atomic_read(&gate->openings) != ticket);
+}
+
+void rpcordma_gate_open(struct rpcordma_gate *gate)
+{
+	/* Fully ordered, before it and behind it. */
+	atomic_inc_return(&gate->openings);
+	if (waitqueue_active(&gate->waiters))
+		wake_up_all(&gate->waiters);
 }

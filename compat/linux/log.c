@@ -10,14 +10,14 @@
 #include <linux/bug.h>
 #include <linux/kernel.h>
 #include <linux/ratelimit.h>
-#include <linux/sunrpc/xprt.h>
 
+#include "compat/linux/peer.h"
 #include "compat/port/base.h"
 
 /* Places that may report a broken invariant; each text is a place. */
 #define WARN_PLACES 64
 
-static __printf(3, 4) void emit(const struct rpc_xprt *xprt, enum rpcordma_level level,
+static __printf(3, 4) void emit(const struct rpcordma_peer *peer, enum rpcordma_level level,
 				const char *format, ...)
 {
 	/*
@@ -33,20 +33,20 @@ static __printf(3, 4) void emit(const struct rpc_xprt *xprt, enum rpcordma_level
 	text.va = &arguments;
 	switch (level) {
 	case RPCORDMA_LOG_ERROR:
-		if (xprt)
-			pr_err("%pISpc: %pV\n", &xprt->addr, &text);
+		if (peer)
+			pr_err("%pISpc: %pV\n", &peer->address, &text);
 		else
 			pr_err("%pV\n", &text);
 		break;
 	case RPCORDMA_LOG_WARNING:
-		if (xprt)
-			pr_warn("%pISpc: %pV\n", &xprt->addr, &text);
+		if (peer)
+			pr_warn("%pISpc: %pV\n", &peer->address, &text);
 		else
 			pr_warn("%pV\n", &text);
 		break;
 	case RPCORDMA_LOG_INFO:
-		if (xprt)
-			pr_info("%pISpc: %pV\n", &xprt->addr, &text);
+		if (peer)
+			pr_info("%pISpc: %pV\n", &peer->address, &text);
 		else
 			pr_info("%pV\n", &text);
 		break;
@@ -54,21 +54,21 @@ static __printf(3, 4) void emit(const struct rpc_xprt *xprt, enum rpcordma_level
 	va_end(arguments);
 }
 
-void rpcordma_log(const struct rpc_xprt *xprt, enum rpcordma_level level, const char *text)
+void rpcordma_log(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text)
 {
-	emit(xprt, level, "%s", text);
+	emit(peer, level, "%s", text);
 }
 
-void rpcordma_log_value(const struct rpc_xprt *xprt, enum rpcordma_level level, const char *text,
+void rpcordma_log_value(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
 			long long value)
 {
-	emit(xprt, level, "%s: %lld", text, value);
+	emit(peer, level, "%s: %lld", text, value);
 }
 
-void rpcordma_log_string(const struct rpc_xprt *xprt, enum rpcordma_level level, const char *text,
+void rpcordma_log_string(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
 			 const char *what)
 {
-	emit(xprt, level, "%s: %s", text, what);
+	emit(peer, level, "%s: %s", text, what);
 }
 
 /* The texts are literals, so that one place is one address. */

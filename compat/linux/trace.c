@@ -9,8 +9,8 @@
 
 #include <linux/compiler.h>
 #include <linux/in6.h>
-#include <linux/sunrpc/xprt.h>
 
+#include "compat/linux/peer.h"
 #include "compat/port/trace.h"
 
 unsigned int rpcordma_trace_enabled;
@@ -39,51 +39,51 @@ DEFINE_HOOKS(credits, RPCORDMA_TRACE_CREDITS)
 DEFINE_HOOKS(reply, RPCORDMA_TRACE_REPLY)
 DEFINE_HOOKS(error, RPCORDMA_TRACE_ERROR)
 
-void rpcordma_trace_connection(const struct rpc_xprt *xprt, const char *what, int value)
+void rpcordma_trace_connection(const struct rpcordma_peer *peer, const char *what, int value)
 {
-	trace_rpcordma_connection(xprt, what, value);
+	trace_rpcordma_connection(peer, what, value);
 }
 
-void rpcordma_trace_marshal(const struct rpc_xprt *xprt, rpcordma_u32 xid, rpcordma_u32 credits,
+void rpcordma_trace_marshal(const struct rpcordma_peer *peer, rpcordma_u32 xid, rpcordma_u32 credits,
 			    rpcordma_u32 proc, rpcordma_u32 header_length,
 			    rpcordma_u32 inline_length, rpcordma_u32 send_mode,
 			    rpcordma_u32 receive_mode)
 {
-	trace_rpcordma_marshal(xprt, xid, credits, proc, header_length, inline_length, send_mode,
+	trace_rpcordma_marshal(peer, xid, credits, proc, header_length, inline_length, send_mode,
 			       receive_mode);
 }
 
-void rpcordma_trace_post(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid,
+void rpcordma_trace_post(const struct rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			 rpcordma_u32 work_requests, rpcordma_bool signaled, int result)
 {
-	trace_rpcordma_post(xprt, what, xid, work_requests, signaled, result);
+	trace_rpcordma_post(peer, what, xid, work_requests, signaled, result);
 }
 
-void rpcordma_trace_completion(const struct rpc_xprt *xprt, const char *what, int status,
+void rpcordma_trace_completion(const struct rpcordma_peer *peer, const char *what, int status,
 			       rpcordma_u32 byte_len, rpcordma_u32 invalidated_rkey)
 {
-	trace_rpcordma_completion(xprt, what, status, byte_len, invalidated_rkey);
+	trace_rpcordma_completion(peer, what, status, byte_len, invalidated_rkey);
 }
 
-void rpcordma_trace_region(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid,
+void rpcordma_trace_region(const struct rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			   rpcordma_u32 rkey, rpcordma_u32 length, rpcordma_u64 iova)
 {
-	trace_rpcordma_region(xprt, what, xid, rkey, length, iova);
+	trace_rpcordma_region(peer, what, xid, rkey, length, iova);
 }
 
-void rpcordma_trace_credits(const struct rpc_xprt *xprt, rpcordma_u32 from, rpcordma_u32 to)
+void rpcordma_trace_credits(const struct rpcordma_peer *peer, rpcordma_u32 from, rpcordma_u32 to)
 {
-	trace_rpcordma_credits(xprt, from, to);
+	trace_rpcordma_credits(peer, from, to);
 }
 
-void rpcordma_trace_reply(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid,
+void rpcordma_trace_reply(const struct rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			  rpcordma_u32 credits, rpcordma_u32 proc, int result)
 {
-	trace_rpcordma_reply(xprt, what, xid, credits, proc, result);
+	trace_rpcordma_reply(peer, what, xid, credits, proc, result);
 }
 
-void rpcordma_trace_error(const struct rpc_xprt *xprt, const char *what, rpcordma_u32 xid,
+void rpcordma_trace_error(const struct rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			  int value)
 {
-	trace_rpcordma_error(xprt, what, xid, value);
+	trace_rpcordma_error(peer, what, xid, value);
 }

@@ -15,9 +15,10 @@
 
 #include <linux/in6.h>
 #include <linux/string.h>
-#include <linux/sunrpc/xprt.h>
 #include <linux/tracepoint.h>
 #include <linux/types.h>
+
+#include "compat/linux/peer.h"
 
 #ifndef RPCORDMA_TRACE_ONCE
 #define RPCORDMA_TRACE_ONCE
@@ -37,10 +38,10 @@ RPCORDMA_TRACE_HOOKS(error);
 
 /* The peer, by value: the event outlives the transport. */
 #define RPCORDMA_TRACE_PEER __array(unsigned char, peer, sizeof(struct sockaddr_in6))
-#define RPCORDMA_TRACE_SET_PEER(xprt)                                                              \
+#define RPCORDMA_TRACE_SET_PEER(who)                                                               \
 	do {                                                                                       \
-		if (xprt)                                                                          \
-			memcpy(__entry->peer, &(xprt)->addr, sizeof(struct sockaddr_in6));         \
+		if (who)                                                                           \
+			memcpy(__entry->peer, (who), sizeof(struct sockaddr_in6));                 \
 		else                                                                               \
 			memset(__entry->peer, 0, sizeof(struct sockaddr_in6));                     \
 	} while (0)
@@ -56,15 +57,15 @@ RPCORDMA_TRACE_HOOKS(error);
 /* clang-format off */
 
 TRACE_EVENT_FN(rpcordma_connection,
-	TP_PROTO(const struct rpc_xprt *xprt, const char *what, int value),
-	TP_ARGS(xprt, what, value),
+	TP_PROTO(const struct rpcordma_peer *peer, const char *what, int value),
+	TP_ARGS(peer, what, value),
 	TP_STRUCT__entry(
 		RPCORDMA_TRACE_PEER
 		__string(what, what)
 		__field(int, value)
 	),
 	TP_fast_assign(
-		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_SET_PEER(peer);
 		RPCORDMA_TRACE_ASSIGN(what);
 		__entry->value = value;
 	),
@@ -73,9 +74,9 @@ TRACE_EVENT_FN(rpcordma_connection,
 );
 
 TRACE_EVENT_FN(rpcordma_marshal,
-	TP_PROTO(const struct rpc_xprt *xprt, u32 xid, u32 credits, u32 proc, u32 header_length,
+	TP_PROTO(const struct rpcordma_peer *peer, u32 xid, u32 credits, u32 proc, u32 header_length,
 		 u32 inline_length, u32 send_mode, u32 receive_mode),
-	TP_ARGS(xprt, xid, credits, proc, header_length, inline_length, send_mode, receive_mode),
+	TP_ARGS(peer, xid, credits, proc, header_length, inline_length, send_mode, receive_mode),
 	TP_STRUCT__entry(
 		RPCORDMA_TRACE_PEER
 		__field(u32, xid)
@@ -87,7 +88,7 @@ TRACE_EVENT_FN(rpcordma_marshal,
 		__field(u32, receive_mode)
 	),
 	TP_fast_assign(
-		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_SET_PEER(peer);
 		__entry->xid = xid;
 		__entry->credits = credits;
 		__entry->proc = proc;
@@ -104,9 +105,9 @@ TRACE_EVENT_FN(rpcordma_marshal,
 );
 
 TRACE_EVENT_FN(rpcordma_post,
-	TP_PROTO(const struct rpc_xprt *xprt, const char *what, u32 xid, u32 work_requests,
+	TP_PROTO(const struct rpcordma_peer *peer, const char *what, u32 xid, u32 work_requests,
 		 bool signaled, int result),
-	TP_ARGS(xprt, what, xid, work_requests, signaled, result),
+	TP_ARGS(peer, what, xid, work_requests, signaled, result),
 	TP_STRUCT__entry(
 		RPCORDMA_TRACE_PEER
 		__string(what, what)
@@ -116,7 +117,7 @@ TRACE_EVENT_FN(rpcordma_post,
 		__field(int, result)
 	),
 	TP_fast_assign(
-		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_SET_PEER(peer);
 		RPCORDMA_TRACE_ASSIGN(what);
 		__entry->xid = xid;
 		__entry->work_requests = work_requests;
@@ -130,9 +131,9 @@ TRACE_EVENT_FN(rpcordma_post,
 );
 
 TRACE_EVENT_FN(rpcordma_completion,
-	TP_PROTO(const struct rpc_xprt *xprt, const char *what, int status, u32 byte_len,
+	TP_PROTO(const struct rpcordma_peer *peer, const char *what, int status, u32 byte_len,
 		 u32 invalidated_rkey),
-	TP_ARGS(xprt, what, status, byte_len, invalidated_rkey),
+	TP_ARGS(peer, what, status, byte_len, invalidated_rkey),
 	TP_STRUCT__entry(
 		RPCORDMA_TRACE_PEER
 		__string(what, what)
@@ -141,7 +142,7 @@ TRACE_EVENT_FN(rpcordma_completion,
 		__field(u32, invalidated_rkey)
 	),
 	TP_fast_assign(
-		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_SET_PEER(peer);
 		RPCORDMA_TRACE_ASSIGN(what);
 		__entry->status = status;
 		__entry->byte_len = byte_len;
@@ -153,9 +154,9 @@ TRACE_EVENT_FN(rpcordma_completion,
 );
 
 TRACE_EVENT_FN(rpcordma_region,
-	TP_PROTO(const struct rpc_xprt *xprt, const char *what, u32 xid, u32 rkey, u32 length,
+	TP_PROTO(const struct rpcordma_peer *peer, const char *what, u32 xid, u32 rkey, u32 length,
 		 u64 iova),
-	TP_ARGS(xprt, what, xid, rkey, length, iova),
+	TP_ARGS(peer, what, xid, rkey, length, iova),
 	TP_STRUCT__entry(
 		RPCORDMA_TRACE_PEER
 		__string(what, what)
@@ -165,7 +166,7 @@ TRACE_EVENT_FN(rpcordma_region,
 		__field(u64, iova)
 	),
 	TP_fast_assign(
-		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_SET_PEER(peer);
 		RPCORDMA_TRACE_ASSIGN(what);
 		__entry->xid = xid;
 		__entry->rkey = rkey;
@@ -178,15 +179,15 @@ TRACE_EVENT_FN(rpcordma_region,
 );
 
 TRACE_EVENT_FN(rpcordma_credits,
-	TP_PROTO(const struct rpc_xprt *xprt, u32 from, u32 to),
-	TP_ARGS(xprt, from, to),
+	TP_PROTO(const struct rpcordma_peer *peer, u32 from, u32 to),
+	TP_ARGS(peer, from, to),
 	TP_STRUCT__entry(
 		RPCORDMA_TRACE_PEER
 		__field(u32, from)
 		__field(u32, to)
 	),
 	TP_fast_assign(
-		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_SET_PEER(peer);
 		__entry->from = from;
 		__entry->to = to;
 	),
@@ -195,9 +196,9 @@ TRACE_EVENT_FN(rpcordma_credits,
 );
 
 TRACE_EVENT_FN(rpcordma_reply,
-	TP_PROTO(const struct rpc_xprt *xprt, const char *what, u32 xid, u32 credits, u32 proc,
+	TP_PROTO(const struct rpcordma_peer *peer, const char *what, u32 xid, u32 credits, u32 proc,
 		 int result),
-	TP_ARGS(xprt, what, xid, credits, proc, result),
+	TP_ARGS(peer, what, xid, credits, proc, result),
 	TP_STRUCT__entry(
 		RPCORDMA_TRACE_PEER
 		__string(what, what)
@@ -207,7 +208,7 @@ TRACE_EVENT_FN(rpcordma_reply,
 		__field(int, result)
 	),
 	TP_fast_assign(
-		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_SET_PEER(peer);
 		RPCORDMA_TRACE_ASSIGN(what);
 		__entry->xid = xid;
 		__entry->credits = credits;
@@ -220,8 +221,8 @@ TRACE_EVENT_FN(rpcordma_reply,
 );
 
 TRACE_EVENT_FN(rpcordma_error,
-	TP_PROTO(const struct rpc_xprt *xprt, const char *what, u32 xid, int value),
-	TP_ARGS(xprt, what, xid, value),
+	TP_PROTO(const struct rpcordma_peer *peer, const char *what, u32 xid, int value),
+	TP_ARGS(peer, what, xid, value),
 	TP_STRUCT__entry(
 		RPCORDMA_TRACE_PEER
 		__string(what, what)
@@ -229,7 +230,7 @@ TRACE_EVENT_FN(rpcordma_error,
 		__field(int, value)
 	),
 	TP_fast_assign(
-		RPCORDMA_TRACE_SET_PEER(xprt);
+		RPCORDMA_TRACE_SET_PEER(peer);
 		RPCORDMA_TRACE_ASSIGN(what);
 		__entry->xid = xid;
 		__entry->value = value;

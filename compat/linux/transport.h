@@ -12,6 +12,7 @@
 #include <linux/sunrpc/xprt.h>
 #include <linux/workqueue.h>
 
+#include "compat/linux/peer.h"
 #include "compat/port/sunrpc.h"
 
 /* The core's halves begin on a cache line of their own. */
@@ -20,6 +21,7 @@
 /** A client transport; the core's half follows. sunrpc frees it, by the pointer to xprt. */
 struct rpcordma_transport {
 	struct rpc_xprt xprt;
+	struct rpcordma_peer peer;
 	struct delayed_work connect;
 	struct delayed_work refill;
 	struct delayed_work check;
@@ -51,6 +53,12 @@ extern struct workqueue_struct *rpcordma_workqueue;
 extern struct page *rpcordma_scratch_page;
 
 /* xprt.c */
+/** The addresses as the side protocols and the user see them. */
+int rpcordma_format_addresses(struct rpc_xprt *xprt);
+void rpcordma_free_addresses(struct rpc_xprt *xprt);
+/** The line of /proc/self/mountstats. */
+void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_stats *stats,
+			  struct seq_file *seq);
 int rpcordma_xprt_register(void);
 void rpcordma_xprt_unregister(void);
 

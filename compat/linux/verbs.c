@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Queue pairs, work requests, completions, DMA and memory regions. How an endpoint gets connected
- * is in cm.c. What is posted when, and what a completion means, is the core's business.
+ * is in cm.c, scattered memory in bulk.c. What is posted when, and what a completion means, is the core's business.
  */
 
 #include <linux/dma-mapping.h>
@@ -9,7 +9,6 @@
 #include <linux/errno.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
-#include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/sunrpc/xdr.h>
@@ -17,6 +16,7 @@
 #include <rdma/rdma_cm.h>
 
 #include "compat/linux/endpoint.h"
+#include "compat/linux/scatter.h"
 #include "compat/linux/transport.h"
 #include "compat/port/port.h"
 
@@ -68,6 +68,38 @@ static void invalidate_done(struct ib_cq *cq, struct ib_wc *wc)
 				      &completion);
 }
 
+static void server_receive_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	const struct rpcordma_completion completion = translate(wc);
+
+	rpcordma_core_server_receive_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
+					  &completion);
+}
+
+static void server_send_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	const struct rpcordma_completion completion = translate(wc);
+
+	rpcordma_core_server_send_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
+				       &completion);
+}
+
+static void server_read_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	const struct rpcordma_completion completion = translate(wc);
+
+	rpcordma_core_server_read_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
+				       &completion);
+}
+
+static void server_chain_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	const struct rpcordma_completion completion = translate(wc);
+
+	rpcordma_core_server_chain_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
+					&completion);
+}
+
 void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind)
 {
 	struct ib_cqe *entry = (struct ib_cqe *)cqe;
@@ -84,6 +116,18 @@ void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind)
 		break;
 	case RPCORDMA_CQE_INVALIDATE:
 		entry->done = invalidate_done;
+		break;
+	case RPCORDMA_CQE_SERVER_RECEIVE:
+		entry->done = server_receive_done;
+		break;
+	case RPCORDMA_CQE_SERVER_SEND:
+		entry->done = server_send_done;
+		break;
+	case RPCORDMA_CQE_SERVER_READ:
+		entry->done = server_read_done;
+		break;
+	case RPCORDMA_CQE_SERVER_CHAIN:
+		entry->done = server_chain_done;
 		break;
 	}
 }
@@ -110,6 +154,9 @@ void rpcordma_endpoint_device(const struct rpcordma_endpoint *ep, struct rpcordm
 	device->max_qp_wr = max(attrs->max_qp_wr, 0);
 	device->max_cqe = max(attrs->max_cqe, 0);
 	device->max_qp_rd_atom = max(attrs->max_qp_rd_atom, 0);
+	device->max_qp_init_rd_atom = max(attrs->max_qp_init_rd_atom, 0);
+	device->max_sge_rd = max(attrs->max_sge_rd, 0);
+	device->read_needs_region = rdma_protocol_iwarp(ib, ep->id->port_num);
 	device->page_size = PAGE_SIZE;
 	device->mr_page_size = region_page_size(ib);
 }
@@ -124,6 +171,10 @@ static void handle_qp_event(struct ib_event *event, void *context)
 	case IB_EVENT_QP_REQ_ERR:
 	case IB_EVENT_QP_ACCESS_ERR:
 		queue_work(rpcordma_workqueue, &ep->fatal);
+		break;
+	case IB_EVENT_COMM_EST:
+		/* A message came before the peer's last word in the handshake: it is established. */
+		rdma_notify(ep->id, event->event);
 		break;
 	default:
 		break;
@@ -262,14 +313,9 @@ void rpcordma_dma_sync_for_cpu(struct rpcordma_endpoint *ep, const struct rpcord
 /* --- memory regions --- */
 
 struct rpcordma_region {
-	struct ib_device *device;
 	struct ib_mr *mr;
 	u32 page_size;
-	enum dma_data_direction direction;
-	unsigned int mapped; /* entries that are DMA-mapped; 0, none */
-	unsigned int used; /* entries that are filled in */
-	unsigned int room; /* entries there are */
-	struct scatterlist entries[];
+	struct rpcordma_scatter scatter;
 };
 
 struct rpcordma_region *rpcordma_region_create(struct rpcordma_endpoint *ep, rpcordma_u32 pages,
@@ -277,15 +323,13 @@ struct rpcordma_region *rpcordma_region_create(struct rpcordma_endpoint *ep, rpc
 {
 	struct rpcordma_region *region;
 
-	region = rpcordma_alloc(struct_size(region, entries, pages), RPCORDMA_ALLOC_NOIO);
+	region = rpcordma_alloc(struct_size(region, scatter.entries, pages), RPCORDMA_ALLOC_NOIO);
 	if (!region) {
 		*error = -ENOMEM;
 		return NULL;
 	}
-	region->device = ep->id->device;
-	region->page_size = region_page_size(region->device);
-	region->room = pages;
-	sg_init_table(region->entries, pages);
+	region->page_size = region_page_size(ep->id->device);
+	rpcordma_scatter_init(&region->scatter, pages);
 	region->mr = ib_alloc_mr(ep->pd, sg_gaps ? IB_MR_TYPE_SG_GAPS : IB_MR_TYPE_MEM_REG, pages);
 	if (IS_ERR(region->mr)) {
 		*error = PTR_ERR(region->mr);
@@ -307,95 +351,18 @@ void rpcordma_region_destroy(struct rpcordma_region *region)
 	rpcordma_free(region);
 }
 
-static bool add_entry(struct rpcordma_region *region, struct page *page, u32 length, u32 offset)
-{
-	struct scatterlist *last = region->used ? &region->entries[region->used - 1] : NULL;
-
-	/*
-	 * Memory that goes on where the last entry ends is one run: two entries would make a gap of
-	 * it.
-	 */
-	if (last && page_to_phys(page) + offset == sg_phys(last) + last->length) {
-		last->length += length;
-		return true;
-	}
-	if (unlikely(region->used == region->room))
-		return false;
-	sg_set_page(&region->entries[region->used++], page, length, offset);
-	return true;
-}
-
-/* The part of @kvec that lies in the range; moves the range's start and shortens it by that. */
-static bool add_kvec(struct rpcordma_region *region, const struct kvec *kvec, u32 *offset,
-		     u32 *length)
-{
-	const void *base;
-	u32 take;
-
-	if (*offset >= kvec->iov_len) {
-		*offset -= kvec->iov_len;
-		return true;
-	}
-	take = min_t(size_t, kvec->iov_len - *offset, *length);
-	base = kvec->iov_base + *offset;
-	*offset = 0;
-	*length -= take;
-	if (!take)
-		return true;
-	/* Memory from kmalloc() is contiguous: one entry, however many pages. */
-	if (unlikely(!virt_addr_valid(base))) {
-		rpcordma_warn("a message's head and tail lie in the kernel's linear mapping");
-		return false;
-	}
-	return add_entry(region, virt_to_page(base), take, offset_in_page(base));
-}
-
-static bool add_page_data(struct rpcordma_region *region, const struct xdr_buf *buf, u32 *offset,
-		      u32 *length)
-{
-	struct page **page;
-	u32 left, in_page;
-
-	if (*offset >= buf->page_len) {
-		*offset -= buf->page_len;
-		return true;
-	}
-	left = min(buf->page_len - *offset, *length);
-	*length -= left;
-	in_page = offset_in_page(buf->page_base + *offset);
-	page = buf->pages + ((buf->page_base + *offset) >> PAGE_SHIFT);
-	*offset = 0;
-	while (left) {
-		u32 take = min_t(u32, left, PAGE_SIZE - in_page);
-
-		if (unlikely(!*page)) {
-			rpcordma_warn("sparse pages are filled before they are registered");
-			return false;
-		}
-		if (!add_entry(region, *page, take, in_page))
-			return false;
-		left -= take;
-		in_page = 0;
-		page++;
-	}
-	return true;
-}
-
 /* DMA-map the entries that are filled in, and make them the region's page list. */
 static int map_entries(struct rpcordma_region *region, u32 length,
 		       enum dma_data_direction direction)
 {
 	int entries, taken;
 
-	region->direction = direction;
-	entries = ib_dma_map_sg(region->device, region->entries, region->used, direction);
-	/* The IOMMU or the bounce buffers are full: that passes. */
-	if (entries <= 0)
-		return -ENOMEM;
-	region->mapped = region->used;
+	entries = rpcordma_scatter_map(&region->scatter, region->mr->device, direction);
+	if (entries < 0)
+		return entries;
 
 	/* It takes as much as fits; less than all breaks the rules of segment layout. */
-	taken = ib_map_mr_sg(region->mr, region->entries, entries, NULL, region->page_size);
+	taken = ib_map_mr_sg(region->mr, region->scatter.entries, entries, NULL, region->page_size);
 	if (taken != entries || region->mr->length != length) {
 		rpcordma_region_unmap(region);
 		return -EIO;
@@ -410,17 +377,14 @@ int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xd
 {
 	const struct xdr_buf *xdr = (const struct xdr_buf *)buf;
 	struct ib_mr *mr = region->mr;
-	u32 left = length;
 	int rc;
 
-	if (region->mapped) {
+	if (region->scatter.mapped) {
 		rpcordma_warn("a region is unmapped before it is mapped again");
 		return -EIO;
 	}
-	region->used = 0;
-	if (!add_kvec(region, &xdr->head[0], &offset, &left) ||
-	    !add_page_data(region, xdr, &offset, &left) ||
-	    !add_kvec(region, &xdr->tail[0], &offset, &left) || left || !region->used)
+	rpcordma_scatter_reset(&region->scatter);
+	if (!length || !rpcordma_scatter_add_buf(&region->scatter, xdr, offset, length))
 		return -EIO;
 
 	rc = map_entries(region, length, writable ? DMA_FROM_DEVICE : DMA_TO_DEVICE);
@@ -450,16 +414,16 @@ int rpcordma_region_map_scratch(struct rpcordma_region *region, struct rpcordma_
 	u32 in_page = offset_in_page(iova), left = length;
 	int rc;
 
-	if (region->mapped) {
+	if (region->scatter.mapped) {
 		rpcordma_warn("a region is unmapped before it is mapped again");
 		return -EIO;
 	}
 	/* One page serves for all: whatever is written there is lost. */
-	region->used = 0;
+	rpcordma_scatter_reset(&region->scatter);
 	while (left) {
 		const u32 take = min_t(u32, left, PAGE_SIZE - in_page);
 
-		if (!add_entry(region, rpcordma_scratch_page, take, in_page))
+		if (!rpcordma_scatter_add(&region->scatter, rpcordma_scratch_page, take, in_page))
 			return -EIO;
 		left -= take;
 		in_page = 0;
@@ -476,8 +440,5 @@ int rpcordma_region_map_scratch(struct rpcordma_region *region, struct rpcordma_
 
 void rpcordma_region_unmap(struct rpcordma_region *region)
 {
-	if (!region->mapped)
-		return;
-	ib_dma_unmap_sg(region->device, region->entries, region->mapped, region->direction);
-	region->mapped = 0;
+	rpcordma_scatter_unmap(&region->scatter);
 }

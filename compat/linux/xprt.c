@@ -237,9 +237,9 @@ static void client_set_connect_timeout(struct rpc_xprt *xprt, unsigned long conn
 }
 
 /* A line of /proc/self/mountstats: tools take it apart by position, so the in-tree order is law. */
-static void client_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
+void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_stats *stats,
+			  struct seq_file *seq)
 {
-	const struct rpcordma_client_stats *stats = rpcordma_core_client_stats(to_client(xprt));
 	long idle_time = 0;
 
 	if (xprt_connected(xprt))
@@ -258,6 +258,11 @@ static void client_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
 	seq_printf(seq, "%lu %lu %lu %lu %lu %u\n", stats->mrs_recycled, stats->mrs_orphaned,
 		   stats->mrs_allocated, stats->local_inv_needed, stats->empty_sendctx_q,
 		   0 /* was once a count of replies that waited for their Send */);
+}
+
+static void client_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
+{
+	rpcordma_print_stats(xprt, rpcordma_core_client_stats(to_client(xprt)), seq);
 }
 
 /*
@@ -279,7 +284,7 @@ static void client_disable_swap(struct rpc_xprt *xprt)
 
 /* --- addresses, as the side protocols and the user see them --- */
 
-static void free_addresses(struct rpc_xprt *xprt)
+void rpcordma_free_addresses(struct rpc_xprt *xprt)
 {
 	/* The others are literals. */
 	kfree(xprt->address_strings[RPC_DISPLAY_ADDR]);
@@ -300,7 +305,7 @@ static int format_port(struct rpc_xprt *xprt, unsigned int port)
 	return decimal && hex ? 0 : -ENOMEM;
 }
 
-static int format_addresses(struct rpc_xprt *xprt)
+int rpcordma_format_addresses(struct rpc_xprt *xprt)
 {
 	const struct sockaddr *address = (const struct sockaddr *)&xprt->addr;
 	char text[INET6_ADDRSTRLEN + IPV6_SCOPE_ID_LEN + 1];
@@ -337,6 +342,7 @@ static int format_addresses(struct rpc_xprt *xprt)
 static void client_set_port(struct rpc_xprt *xprt, unsigned short port)
 {
 	rpc_set_port((struct sockaddr *)&xprt->addr, port);
+	rpc_set_port(&to_transport(xprt)->peer.address, port);
 	/* Without memory there is nothing to show; the address itself is what counts. */
 	format_port(xprt, port);
 }
@@ -396,9 +402,10 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 
 	xprt->addrlen = args->addrlen;
 	memcpy(&xprt->addr, args->dstaddr, args->addrlen);
-	rc = format_addresses(xprt);
+	rc = rpcordma_format_addresses(xprt);
 	if (rc)
 		goto out_xprt;
+	rpcordma_peer_set(&transport->peer, args->dstaddr);
 	if (rpc_get_port(args->dstaddr))
 		xprt_set_bound(xprt);
 #ifdef HAVE_XPRT_CREATE_TIMEOUTS
@@ -414,7 +421,7 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 	return xprt;
 
 out_xprt:
-	free_addresses(xprt);
+	rpcordma_free_addresses(xprt);
 	xprt_free(xprt);
 out_module:
 	module_put(THIS_MODULE);
@@ -434,7 +441,7 @@ static void client_destroy(struct rpc_xprt *xprt)
 	/* What the connection's end asked for. */
 	cancel_delayed_work_sync(&transport->refill);
 	cancel_delayed_work_sync(&transport->check);
-	free_addresses(xprt);
+	rpcordma_free_addresses(xprt);
 	xprt_free(xprt);
 	/* Last, and as near to the return as can be: the module may go now. */
 	module_put(THIS_MODULE);

@@ -83,11 +83,11 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 	const u32 xid = header.xid.get();
 	const Bytes payload = header.payload(receive->message());
 
-	trace::reply(xprt, "backward call", xid, header.credits.get(),
+	trace::reply(peer, "backward call", xid, header.credits.get(),
 		     static_cast<u32>(header.proc), 0);
 	if (!backchannel || !rpcordma_xprt_has_bc_service(xprt)) {
 		stats.bad_reply_count++;
-		trace::error(xprt, "backward call, and nobody serves it", xid, 0);
+		trace::error(peer, "backward call, and nobody serves it", xid, 0);
 		c.receive_queue.recycle(receive);
 		return;
 	}
@@ -102,7 +102,7 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 	if (!call || length > call->call_capacity) {
 		rpcordma_lock_release(lock);
 		/* More calls than granted, or larger than a message can be: the peer is out of step. */
-		rpcordma_log(xprt, RPCORDMA_LOG_WARNING,
+		rpcordma_log(peer, RPCORDMA_LOG_WARNING,
 			     "more backward calls than credits; the connection is dropped");
 		c.request_close("backward credits overrun", 0);
 		c.receive_queue.recycle(receive);
@@ -132,7 +132,7 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &header)
 {
 	stats.bad_reply_count++;
-	trace::error(xprt, "backward call with chunks", header.xid.get(), 0);
+	trace::error(peer, "backward call with chunks", header.xid.get(), 0);
 	rpcordma_lock_acquire(lock);
 	Call *call = backward_free.pop_front();
 	rpcordma_lock_release(lock);
@@ -159,7 +159,7 @@ void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &head
 	call->send_wr.cqe = &marker->cqe;
 	rpcordma_dma_sync_for_device(c.endpoint, &call->wire_sge, length.value());
 	int rc = rpcordma_post_send(c.endpoint, &call->send_wr, &bad);
-	trace::post(xprt, "refusal", call->xid, 1, true, rc);
+	trace::post(peer, "refusal", call->xid, 1, true, rc);
 	if (rc) {
 		SendQueue::release(*marker);
 		put_backward(call);
@@ -180,7 +180,7 @@ int rpcordma_client::send_backward_reply(Call *call)
 			    request.send->page_length + static_cast<u32>(request.send->tail.length);
 	if (payload + v1::min_header_length > min(c->thresholds.send, call->wire_capacity)) {
 		stats.failed_marshal_count++;
-		trace::error(xprt, "backward reply too long", call->xid, static_cast<int>(payload));
+		trace::error(peer, "backward reply too long", call->xid, static_cast<int>(payload));
 		return status::kIo;
 	}
 	v1::Encoder encoder({call->wire, call->wire_capacity}, Xid(call->xid),

@@ -16,6 +16,7 @@ static constexpr usize kFirstBuffer = 1024;
 Status rpcordma_client::create(rpc_xprt *transport, u32 slot_count)
 {
 	xprt = transport;
+	peer = rpcordma_xprt_peer(transport);
 	slots = slot_count;
 	lock = rpcordma_lock_create(RPCORDMA_LOCK_CLIENT);
 	fence = rpcordma_mutex_create(RPCORDMA_MUTEX_FENCE);

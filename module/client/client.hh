@@ -167,6 +167,7 @@ struct rpcordma_client {
 	using Connection = rpcordma::Connection;
 
 	rpc_xprt *xprt = nullptr;
+	const rpcordma_peer *peer = nullptr;
 	rpcordma_lock *lock = nullptr; /* all lists, and what the calls say of them */
 	rpcordma_mutex *fence =
 		nullptr; /* keeps connection and its queue pair for who fences memory */

@@ -30,7 +30,7 @@ void Connection::request_close(const char *why, int value)
 {
 	if (broken.exchange(true, std::memory_order_seq_cst))
 		return;
-	trace::connection(client->xprt, why, value);
+	trace::connection(client->peer, why, value);
 	client->back_off = true;
 	/* Before that, connect() is still at work, and looks at broken when it is done. */
 	if (published.load(std::memory_order_seq_cst))
@@ -38,13 +38,13 @@ void Connection::request_close(const char *why, int value)
 }
 
 /* The limits of reduction, from what the device says. */
-[[nodiscard]] static Status set_limits(Connection &c, const rpc_xprt *xprt)
+[[nodiscard]] static Status set_limits(Connection &c, const rpcordma_peer *peer)
 {
 	const rpcordma_device &d = c.device;
 
 	if (!d.fast_registration) {
 		rpcordma_log_string(
-			xprt, RPCORDMA_LOG_ERROR,
+			peer, RPCORDMA_LOG_ERROR,
 			"this device cannot register memory by work request (no memory "
 			"management extensions), which NFS over RDMA needs; use another device, "
 			"or mount with proto=tcp",
@@ -61,7 +61,7 @@ void Connection::request_close(const char *why, int value)
 	c.limits.copy_limit = ~0u;
 	if (!c.limits.valid() || !chunk::max_payload(c.limits)) {
 		rpcordma_log_string(
-			xprt, RPCORDMA_LOG_ERROR,
+			peer, RPCORDMA_LOG_ERROR,
 			"this device registers too little memory at once for NFS over RDMA", d.name);
 		return Error::not_supported;
 	}
@@ -69,7 +69,7 @@ void Connection::request_close(const char *why, int value)
 }
 
 /* Sizes of the queues, and how many calls they allow at once. */
-[[nodiscard]] static Result<u32> size_queues(Connection &c, const rpc_xprt *xprt, u32 slots,
+[[nodiscard]] static Result<u32> size_queues(Connection &c, const rpcordma_peer *peer, u32 slots,
 					     rpcordma_queue_sizes &sizes)
 {
 	/* One work request each is for draining. */
@@ -81,7 +81,7 @@ void Connection::request_close(const char *why, int value)
 	static_assert(send_least > receive_extra);
 
 	if (room < send_least) {
-		rpcordma_log_string(xprt, RPCORDMA_LOG_ERROR,
+		rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
 				    "this device's queues are too short for NFS over RDMA",
 				    c.device.name);
 		return Error::not_supported;
@@ -109,7 +109,7 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 						  nullptr;
 
 		if (!device) {
-			trace::error(xprt, "no memory region could be made", 0, error);
+			trace::error(peer, "no memory region could be made", 0, error);
 			rpcordma_free(place);
 			break;
 		}
@@ -156,7 +156,7 @@ void rpcordma_client::refill()
 /* What has to be torn down again when a step fails: teardown_() bears with any that did not happen. */
 [[nodiscard]] static Status establish(Client &client, Connection &c)
 {
-	const rpc_xprt *xprt = client.xprt;
+	const rpcordma_peer *peer = client.peer;
 	rpcordma_queue_sizes sizes = {};
 	u8 message[private_data::length];
 	int rc = 0;
@@ -165,12 +165,12 @@ void rpcordma_client::refill()
 	if (!c.endpoint)
 		return from_errno(rc);
 	if ((rc = rpcordma_endpoint_resolve(c.endpoint, kResolveLimitMs)) < 0) {
-		trace::connection(xprt, "not resolved", rc);
+		trace::connection(peer, "not resolved", rc);
 		return from_errno(rc);
 	}
 	rpcordma_endpoint_device(c.endpoint, &c.device);
-	TRY_STATUS(set_limits(c, xprt));
-	const u32 requests = TRY(size_queues(c, xprt, client.slots, sizes));
+	TRY_STATUS(set_limits(c, peer));
+	const u32 requests = TRY(size_queues(c, peer, client.slots, sizes));
 	c.credits = RequesterCredits(requests);
 	c.regions_limit = requests * kRegionsPerCall;
 	c.send_queue.init(sizes.send_wrs - SendQueue::kSlack);
@@ -179,14 +179,14 @@ void rpcordma_client::refill()
 	rpcordma_cqe_init(&c.silent_invalidate_cqe, RPCORDMA_CQE_INVALIDATE);
 
 	if ((rc = rpcordma_endpoint_create_qp(c.endpoint, &sizes)) < 0) {
-		trace::connection(xprt, "no queue pair", rc);
+		trace::connection(peer, "no queue pair", rc);
 		return from_errno(rc);
 	}
 
 	/* Receives before the connection: the peer may send as soon as it is there. */
 	const u32 local_send = announced(rpcordma_tunables.max_inline_write);
 	const u32 local_receive = announced(rpcordma_tunables.max_inline_read);
-	c.receive_queue.init(c.endpoint, xprt, local_receive, sizes.receive_wrs);
+	c.receive_queue.init(c.endpoint, peer, local_receive, sizes.receive_wrs);
 	const u32 first =
 		RequesterCredits::kInitial + (client.backchannel ? 2 * kBackwardCredits : 0);
 	if (c.receive_queue.provide(first) < first)
@@ -208,21 +208,21 @@ void rpcordma_client::refill()
 	rc = rpcordma_endpoint_connect(c.endpoint, &parameters,
 				       rpcordma_xprt_connect_limit_ms(client.xprt));
 	if (rc < 0) {
-		trace::connection(xprt, "not connected", rc);
+		trace::connection(peer, "not connected", rc);
 		return from_errno(rc);
 	}
 
 	u32 received = 0;
 	const void *theirs = rpcordma_endpoint_private_data(c.endpoint, &received);
 	/* Without valid private data: the defaults of RFC 8166 3.3.3. */
-	private_data::Properties peer;
+	private_data::Properties answer;
 	if (auto parsed = private_data::parse({static_cast<const u8 *>(theirs), received});
 	    parsed.ok())
-		peer = parsed.value();
-	c.thresholds.send = private_data::inline_threshold(local_send, peer.receive_size);
-	c.thresholds.receive = private_data::inline_threshold(peer.send_size, local_receive);
-	trace::connection(xprt, "inline threshold, send", static_cast<int>(c.thresholds.send));
-	trace::connection(xprt, "inline threshold, receive", static_cast<int>(c.thresholds.receive));
+		answer = parsed.value();
+	c.thresholds.send = private_data::inline_threshold(local_send, answer.receive_size);
+	c.thresholds.receive = private_data::inline_threshold(answer.send_size, local_receive);
+	trace::connection(peer, "inline threshold, send", static_cast<int>(c.thresholds.send));
+	trace::connection(peer, "inline threshold, receive", static_cast<int>(c.thresholds.receive));
 
 	if (!client.create_regions(c, kRegionBatch))
 		return Error::no_memory;
@@ -328,7 +328,7 @@ Status rpcordma_client::connect()
 	connection = c;
 	rpcordma_lock_release(lock);
 	rpcordma_mutex_unlock(fence);
-	trace::connection(xprt, "connected", static_cast<int>(c->credits.requested().get()));
+	trace::connection(peer, "connected", static_cast<int>(c->credits.requested().get()));
 	c->published.store(true, std::memory_order_seq_cst);
 	if (c->broken.load(std::memory_order_seq_cst))
 		rpcordma_xprt_force_disconnect(xprt);
@@ -339,7 +339,7 @@ void rpcordma_client::close()
 {
 	if (!connection)
 		return;
-	trace::connection(xprt, "close", 0);
+	trace::connection(peer, "close", 0);
 	teardown_(*this, connection);
 }
 
@@ -388,7 +388,7 @@ void rpcordma_core_client_inject_disconnect(rpcordma_client *client)
 {
 	rpcordma_mutex_lock(client->fence);
 	if (client->connection && !client->connection->closing) {
-		trace::connection(client->xprt, "disconnect injected", 0);
+		trace::connection(client->peer, "disconnect injected", 0);
 		rpcordma_endpoint_disconnect(client->connection->endpoint);
 	}
 	rpcordma_mutex_unlock(client->fence);
@@ -404,6 +404,9 @@ void rpcordma_core_endpoint_event(void *context, rpcordma_endpoint_event event)
 	Connection *c = static_cast<Connection *>(context);
 
 	switch (event) {
+	case RPCORDMA_EVENT_ESTABLISHED:
+		/* Of accepted endpoints only. */
+		break;
 	case RPCORDMA_EVENT_DISCONNECTED:
 		c->request_close("disconnected", 0);
 		break;

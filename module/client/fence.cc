@@ -16,7 +16,7 @@ void rpcordma_client::unmap_all(Connection &c, Call *call)
 {
 	while (Region *region = call->mapped.pop_front()) {
 		rpcordma_region_unmap(region->device);
-		trace::region(xprt, "unmap", call->xid, region->mapping);
+		trace::region(peer, "unmap", call->xid, region->mapping);
 		call->spare.push_back(region);
 	}
 	c.send_queue.return_invalidations(call->mapped_count);
@@ -41,16 +41,16 @@ int rpcordma_client::post_invalidations(Connection &c, Call *call)
 		*link = last;
 		link = &last->next;
 		count++;
-		trace::region(xprt, "local-inv", call->xid, region->mapping);
+		trace::region(peer, "local-inv", call->xid, region->mapping);
 	}
 	last->next = nullptr;
 	last->cqe = &call->invalidate_cqe.cqe;
 	last->send_flags = RPCORDMA_SEND_SIGNALED;
 	stats.local_inv_needed += count;
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(xprt, "invalidate", call->xid, count, true, rc);
+	trace::post(peer, "invalidate", call->xid, count, true, rc);
 	if (rc) {
-		trace::error(xprt, "LOCAL_INV could not be posted", call->xid, rc);
+		trace::error(peer, "LOCAL_INV could not be posted", call->xid, rc);
 		c.request_close("LOCAL_INV could not be posted", rc);
 	}
 	return rc;
@@ -112,7 +112,7 @@ void rpcordma_client::cancel(Call *call)
 		rpcordma_mutex_unlock(fence);
 		return;
 	}
-	trace::region(xprt, "cancel", call->xid, call->mapped.front()->mapping);
+	trace::region(peer, "cancel", call->xid, call->mapped.front()->mapping);
 	rpcordma_event_reset(call->fenced);
 	bool fenced = false;
 	if (!c->closing && !post_invalidations(*c, call)) {
@@ -187,7 +187,7 @@ void rpcordma_client::park(Connection &c, Call *call)
 		call->mapped.push_back(region);
 		call->mapped_count++;
 		count++;
-		trace::region(xprt, "scratch", call->xid, region->mapping);
+		trace::region(peer, "scratch", call->xid, region->mapping);
 	}
 	call->spare.splice_back(others);
 	if (!count)
@@ -202,7 +202,7 @@ void rpcordma_client::park(Connection &c, Call *call)
 	call->parked = true;
 	stats.scratch_count += count;
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(xprt, "scratch", call->xid, count, true, rc);
+	trace::post(peer, "scratch", call->xid, count, true, rc);
 	if (rc)
 		c.request_close("scratch memory could not be registered", rc);
 }
@@ -243,7 +243,7 @@ bool rpcordma_client::reply_to_cancelled(Connection &c, u32 xid, const Receive &
 		rpcordma_lock_release(lock);
 		return false;
 	}
-	trace::reply(xprt, "reply to a cancelled call", xid, 0, 0, 0);
+	trace::reply(peer, "reply to a cancelled call", xid, 0, 0, 0);
 	call->late_reply = true;
 	const bool zombie = call->zombie;
 	if (zombie) {
@@ -276,7 +276,7 @@ void rpcordma_client::check_zombies()
 	if (!oldest)
 		return;
 	if (age >= kReplyLimitMs) {
-		trace::connection(xprt, "replies to cancelled calls are overdue", 0);
+		trace::connection(peer, "replies to cancelled calls are overdue", 0);
 		rpcordma_xprt_force_disconnect(xprt);
 	} else {
 		rpcordma_xprt_queue_check(xprt, static_cast<u32>(kReplyLimitMs - age));
@@ -306,7 +306,7 @@ void rpcordma_core_invalidate_done(void *context, rpcordma_cqe *cqe,
 	Connection *c = static_cast<Connection *>(context);
 	const bool success = completion->status == RPCORDMA_WC_SUCCESS;
 
-	trace::completion(c->client->xprt, "invalidate", *completion);
+	trace::completion(c->client->peer, "invalidate", *completion);
 	if (cqe == &c->silent_invalidate_cqe) {
 		/* One before the last; only a failure is told, and the last one will fail too. */
 		if (!success)

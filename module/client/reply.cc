@@ -20,7 +20,7 @@ void rpcordma_client::grant(Connection &c, Credits granted)
 
 	if (!granted.get()) {
 		stats.bad_reply_count++;
-		trace::error(xprt, "the peer granted no credit", 0, 0);
+		trace::error(peer, "the peer granted no credit", 0, 0);
 	}
 	/* C4: first the Receives, then the credits; as many credits as there are Receives for. */
 	if (wanted + backward > c.provided) {
@@ -31,7 +31,7 @@ void rpcordma_client::grant(Connection &c, Credits granted)
 	if (wanted == before)
 		return;
 	c.credits.put_in_force(wanted);
-	trace::credits(xprt, before, wanted);
+	trace::credits(peer, before, wanted);
 	rpcordma_xprt_set_credits(xprt, wanted);
 }
 
@@ -42,7 +42,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 
 	if (!decoded.ok()) {
 		stats.bad_reply_count++;
-		trace::error(xprt, "message not decodable", 0, to_errno(decoded.error()));
+		trace::error(peer, "message not decodable", 0, to_errno(decoded.error()));
 		c.receive_queue.recycle(receive);
 		return;
 	}
@@ -50,7 +50,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	Result<v1::Direction> direction = v1::direction(header, message);
 	if (!direction.ok()) {
 		stats.bad_reply_count++;
-		trace::error(xprt, "message neither call nor reply", header.xid.get(),
+		trace::error(peer, "message neither call nor reply", header.xid.get(),
 			     to_errno(direction.error()));
 		c.receive_queue.recycle(receive);
 		return;
@@ -68,13 +68,13 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	if (!rqst) {
 		if (!reply_to_cancelled(c, xid, *receive)) {
 			rpcordma_xprt_count_bad_xid(xprt);
-			trace::error(xprt, "reply to nobody", xid, 0);
+			trace::error(peer, "reply to nobody", xid, 0);
 		}
 		c.receive_queue.recycle(receive);
 		return;
 	}
 	Call *call = rpcordma_rqst_call(rqst);
-	trace::reply(xprt, "reply", xid, header.credits.get(), static_cast<u32>(header.proc), 0);
+	trace::reply(peer, "reply", xid, header.credits.get(), static_cast<u32>(header.proc), 0);
 
 	CallState expected = CallState::sent;
 	if (call->state.compare_exchange_strong(expected, CallState::replied,
@@ -98,7 +98,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	}
 	/* A second reply, or one to a call that was not sent on this connection. */
 	stats.bad_reply_count++;
-	trace::error(xprt, "reply to a call that owes none", xid, static_cast<int>(expected));
+	trace::error(peer, "reply to a call that owes none", xid, static_cast<int>(expected));
 	rpcordma_rqst_unpin(rqst);
 	c.receive_queue.recycle(receive);
 }
@@ -113,14 +113,14 @@ void rpcordma_client::believe_invalidation(Connection &c, Call *call, const Rece
 	while (region && region->mapping.rkey != receive.invalidated_rkey)
 		region = call->mapped.next(region);
 	if (!region) {
-		trace::error(xprt, "the peer invalidated an R_key that is not the call's",
+		trace::error(peer, "the peer invalidated an R_key that is not the call's",
 			     call->xid, static_cast<int>(receive.invalidated_rkey));
 		return;
 	}
 	decltype(call->mapped)::remove(region);
 	call->mapped_count--;
 	rpcordma_region_unmap(region->device);
-	trace::region(xprt, "remote-inv", call->xid, region->mapping);
+	trace::region(peer, "remote-inv", call->xid, region->mapping);
 	call->spare.push_front(region);
 	c.send_queue.return_invalidations(1);
 	space_came();
@@ -227,10 +227,10 @@ void rpcordma_client::finish(Connection &c, Call *call, Receive *receive, const 
 		Result<u32> delivered = deliver(*this, call, *header, receive->message());
 		result = delivered.ok() ? static_cast<int>(delivered.value()) : status::kIo;
 		if (!delivered.ok())
-			trace::error(xprt, "reply contradicts its call", xid,
+			trace::error(peer, "reply contradicts its call", xid,
 				     to_errno(delivered.error()));
 	} else if (header) {
-		trace::reply(xprt, "error", xid, header->credits.get(),
+		trace::reply(peer, "error", xid, header->credits.get(),
 			     static_cast<u32>(header->error.code),
 			     static_cast<int>(header->error.vers_low));
 	}
@@ -255,7 +255,7 @@ void rpcordma_core_receive_done(void *context, rpcordma_cqe *cqe,
 	Connection *c = static_cast<Connection *>(context);
 	Receive *receive = OwnedCqe<Receive>::owner_of(cqe);
 
-	trace::completion(c->client->xprt, "receive", *completion);
+	trace::completion(c->client->peer, "receive", *completion);
 	if (completion->status != RPCORDMA_WC_SUCCESS) {
 		c->request_close("Receive failed", completion->status);
 		return;

@@ -81,7 +81,7 @@ Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
 		region->writable = writable;
 		call->mapped.push_back(region);
 		call->mapped_count++;
-		trace::region(xprt, "map", call->xid, region->mapping);
+		trace::region(peer, "map", call->xid, region->mapping);
 	}
 	return {};
 }
@@ -154,7 +154,7 @@ int rpcordma_client::wait_for_space(Connection &c, u32 requests, u32 invalidatio
 
 int rpcordma_client::drop_connection(const char *why, u32 xid, int value)
 {
-	trace::error(xprt, why, xid, value);
+	trace::error(peer, why, xid, value);
 	/* Whatever it is: it may be there on the next connection too. */
 	back_off = true;
 	close();
@@ -188,7 +188,7 @@ int rpcordma_client::post(Connection &c, Call *call, u32 length, u32 requests,
 	call->send_wr.cqe = marker ? &marker->cqe : &c.silent_send_cqe;
 	rpcordma_dma_sync_for_device(c.endpoint, &call->wire_sge, length);
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(xprt, "send", call->xid, requests, call->send_wr.send_flags != 0, rc);
+	trace::post(peer, "send", call->xid, requests, call->send_wr.send_flags != 0, rc);
 	return rc;
 }
 
@@ -243,7 +243,7 @@ int rpcordma_client::send_request(Call *call)
 	chunk::Plan &plan = call->plan;
 	if (Status status = chunk::reduce(call->shape, c->limits, thresholds, plan); !status.ok()) {
 		stats.failed_marshal_count++;
-		trace::error(xprt, "reduction failed", call->xid, to_errno(status.error()));
+		trace::error(peer, "reduction failed", call->xid, to_errno(status.error()));
 		return final(request, status::kMessageSize);
 	}
 
@@ -300,7 +300,7 @@ int rpcordma_client::send_request(Call *call)
 		header = encode_header(*c, *call);
 	if (!mapped.ok() || !header.ok()) {
 		stats.failed_marshal_count++;
-		trace::error(xprt, "marshaling failed", call->xid,
+		trace::error(peer, "marshaling failed", call->xid,
 			     to_errno(mapped.ok() ? header.error() : mapped.error()));
 		/* Nothing was posted: the peer knows none of it. */
 		c->send_queue.give_back(requests, regions - call->mapped_count);
@@ -332,7 +332,7 @@ int rpcordma_client::send_request(Call *call)
 	stats.nomsg_call_count += plan.nomsg();
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))
 		rpcordma_trace_marshal(
-			xprt, call->xid, c->credits.requested().get(),
+			peer, call->xid, c->credits.requested().get(),
 			static_cast<u32>(plan.nomsg() ? v1::Proc::nomsg : v1::Proc::msg),
 			plan.header_length, plan.inline_length, static_cast<u32>(plan.send_mode),
 			static_cast<u32>(plan.receive_mode));
@@ -379,7 +379,7 @@ void rpcordma_core_send_done(void *context, rpcordma_cqe *cqe, const rpcordma_co
 {
 	Connection *c = static_cast<Connection *>(context);
 
-	trace::completion(c->client->xprt, "send", *completion);
+	trace::completion(c->client->peer, "send", *completion);
 	if (completion->status != RPCORDMA_WC_SUCCESS)
 		c->request_close("Send failed", completion->status);
 	SendQueue::Marker *marker = c->send_queue.completed(cqe);
@@ -397,7 +397,7 @@ void rpcordma_core_register_done(void *context, rpcordma_cqe *,
 {
 	Connection *c = static_cast<Connection *>(context);
 
-	trace::completion(c->client->xprt, "register", *completion);
+	trace::completion(c->client->peer, "register", *completion);
 	if (completion->status != RPCORDMA_WC_SUCCESS)
 		c->request_close("REG_MR failed", completion->status);
 }

@@ -9,11 +9,11 @@
 
 namespace rpcordma {
 
-void ReceiveQueue::init(rpcordma_endpoint *endpoint, const rpc_xprt *xprt, u32 buffer_size,
+void ReceiveQueue::init(rpcordma_endpoint *endpoint, const rpcordma_peer *peer, u32 buffer_size,
 			u32 capacity)
 {
 	endpoint_ = endpoint;
-	xprt_ = xprt;
+	peer_ = peer;
 	buffer_size_ = buffer_size;
 	capacity_ = capacity;
 }
@@ -63,9 +63,9 @@ bool ReceiveQueue::post_(Receive *first, u32 count)
 	const rpcordma_recv_wr *bad;
 	int rc = rpcordma_post_receive(endpoint_, &first->wr, &bad);
 
-	trace::post(xprt_, "receive", 0, count, true, rc);
+	trace::post(peer_, "receive", 0, count, true, rc);
 	if (rc)
-		trace::error(xprt_, "Receives could not be posted", 0, rc);
+		trace::error(peer_, "Receives could not be posted", 0, rc);
 	return rc == 0;
 }
 

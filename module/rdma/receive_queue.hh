@@ -43,7 +43,7 @@ public:
 	static constexpr u32 kBatch = 8;
 
 	/** @buffer_size: bytes that the peer may send at once. @capacity: what the queue pair holds. */
-	void init(rpcordma_endpoint *endpoint, const rpc_xprt *xprt, u32 buffer_size, u32 capacity);
+	void init(rpcordma_endpoint *endpoint, const rpcordma_peer *peer, u32 buffer_size, u32 capacity);
 	/** Free all buffers. The queue pair is drained or was never there. Process context. */
 	void destroy();
 
@@ -62,7 +62,7 @@ private:
 	[[nodiscard]] bool post_(Receive *first, u32 count);
 
 	rpcordma_endpoint *endpoint_ = nullptr;
-	const rpc_xprt *xprt_ = nullptr;
+	const rpcordma_peer *peer_ = nullptr;
 	Receive *all_ = nullptr;
 	Receive *waiting_ = nullptr; /* chained by wr.next */
 	u32 waiting_count_ = 0;

@@ -13,47 +13,47 @@ namespace rpcordma::trace {
 				0);
 }
 
-inline void connection(const rpc_xprt *xprt, const char *what, int value)
+inline void connection(const rpcordma_peer *peer, const char *what, int value)
 {
 	if (on(RPCORDMA_TRACE_CONNECTION))
-		rpcordma_trace_connection(xprt, what, value);
+		rpcordma_trace_connection(peer, what, value);
 }
 
-inline void post(const rpc_xprt *xprt, const char *what, u32 xid, u32 requests, bool signaled,
+inline void post(const rpcordma_peer *peer, const char *what, u32 xid, u32 requests, bool signaled,
 		 int rc)
 {
 	if (on(RPCORDMA_TRACE_POST))
-		rpcordma_trace_post(xprt, what, xid, requests, signaled, rc);
+		rpcordma_trace_post(peer, what, xid, requests, signaled, rc);
 }
 
-inline void completion(const rpc_xprt *xprt, const char *what, const rpcordma_completion &c)
+inline void completion(const rpcordma_peer *peer, const char *what, const rpcordma_completion &c)
 {
 	if (on(RPCORDMA_TRACE_COMPLETION))
-		rpcordma_trace_completion(xprt, what, c.status, c.byte_len, c.invalidated_rkey);
+		rpcordma_trace_completion(peer, what, c.status, c.byte_len, c.invalidated_rkey);
 }
 
-inline void region(const rpc_xprt *xprt, const char *what, u32 xid, const rpcordma_mapping &m)
+inline void region(const rpcordma_peer *peer, const char *what, u32 xid, const rpcordma_mapping &m)
 {
 	if (on(RPCORDMA_TRACE_REGION))
-		rpcordma_trace_region(xprt, what, xid, m.rkey, m.length, m.iova);
+		rpcordma_trace_region(peer, what, xid, m.rkey, m.length, m.iova);
 }
 
-inline void credits(const rpc_xprt *xprt, u32 from, u32 to)
+inline void credits(const rpcordma_peer *peer, u32 from, u32 to)
 {
 	if (on(RPCORDMA_TRACE_CREDITS))
-		rpcordma_trace_credits(xprt, from, to);
+		rpcordma_trace_credits(peer, from, to);
 }
 
-inline void reply(const rpc_xprt *xprt, const char *what, u32 xid, u32 credits, u32 proc, int result)
+inline void reply(const rpcordma_peer *peer, const char *what, u32 xid, u32 credits, u32 proc, int result)
 {
 	if (on(RPCORDMA_TRACE_REPLY))
-		rpcordma_trace_reply(xprt, what, xid, credits, proc, result);
+		rpcordma_trace_reply(peer, what, xid, credits, proc, result);
 }
 
-inline void error(const rpc_xprt *xprt, const char *what, u32 xid, int value)
+inline void error(const rpcordma_peer *peer, const char *what, u32 xid, int value)
 {
 	if (on(RPCORDMA_TRACE_ERROR))
-		rpcordma_trace_error(xprt, what, xid, value);
+		rpcordma_trace_error(peer, what, xid, value);
 }
 
 } // namespace rpcordma::trace

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Scattered memory: pieces of pages and of messages, put together and DMA-mapped. For regions, see
+ * verbs.c; for the server's RDMA Reads and Writes, with plain SGEs, here.
+ */
+
+#include <linux/dma-mapping.h>
+#include <linux/errno.h>
+#include <linux/io.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/sunrpc/xdr.h>
+#include <rdma/ib_verbs.h>
+
+#include "compat/linux/endpoint.h"
+#include "compat/linux/scatter.h"
+#include "compat/port/port.h"
+
+/* --- what regions and bulk mappings share --- */
+
+void rpcordma_scatter_init(struct rpcordma_scatter *scatter, unsigned int room)
+{
+	scatter->mapped = 0;
+	scatter->used = 0;
+	scatter->room = room;
+	sg_init_table(scatter->entries, room);
+}
+
+bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u32 length,
+			  u32 offset)
+{
+	struct scatterlist *last = scatter->used ? &scatter->entries[scatter->used - 1] : NULL;
+
+	/*
+	 * Memory that goes on where the last entry ends is one run: two entries would make a gap of
+	 * it.
+	 */
+	if (last && page_to_phys(page) + offset == sg_phys(last) + last->length) {
+		last->length += length;
+		return true;
+	}
+	if (unlikely(scatter->used == scatter->room))
+		return false;
+	sg_set_page(&scatter->entries[scatter->used++], page, length, offset);
+	return true;
+}
+
+bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **page, u32 in_page,
+				u32 left)
+{
+	page += in_page >> PAGE_SHIFT;
+	in_page = offset_in_page(in_page);
+	while (left) {
+		u32 take = min_t(u32, left, PAGE_SIZE - in_page);
+
+		if (unlikely(!*page)) {
+			rpcordma_warn("absent pages are filled in before they are mapped");
+			return false;
+		}
+		if (!rpcordma_scatter_add(scatter, *page, take, in_page))
+			return false;
+		left -= take;
+		in_page = 0;
+		page++;
+	}
+	return true;
+}
+
+/* The part of @kvec that lies in the range; moves the range's start and shortens it by that. */
+static bool add_kvec(struct rpcordma_scatter *scatter, const struct kvec *kvec, u32 *offset,
+		     u32 *length)
+{
+	const void *base;
+	u32 take;
+
+	if (*offset >= kvec->iov_len) {
+		*offset -= kvec->iov_len;
+		return true;
+	}
+	take = min_t(size_t, kvec->iov_len - *offset, *length);
+	base = kvec->iov_base + *offset;
+	*offset = 0;
+	*length -= take;
+	if (!take)
+		return true;
+	/* Memory from kmalloc() is contiguous: one entry, however many pages. */
+	if (unlikely(!virt_addr_valid(base))) {
+		rpcordma_warn("a message's head and tail lie in the kernel's linear mapping");
+		return false;
+	}
+	return rpcordma_scatter_add(scatter, virt_to_page(base), take, offset_in_page(base));
+}
+
+/* As above, for the page data. */
+static bool add_page_data(struct rpcordma_scatter *scatter, const struct xdr_buf *buf, u32 *offset,
+			  u32 *length)
+{
+	u32 from, take;
+
+	if (*offset >= buf->page_len) {
+		*offset -= buf->page_len;
+		return true;
+	}
+	from = buf->page_base + *offset;
+	take = min(buf->page_len - *offset, *length);
+	*offset = 0;
+	*length -= take;
+	return rpcordma_scatter_add_pages(scatter, buf->pages, from, take);
+}
+
+bool rpcordma_scatter_add_buf(struct rpcordma_scatter *scatter, const struct xdr_buf *buf,
+			      u32 offset, u32 length)
+{
+	return add_kvec(scatter, &buf->head[0], &offset, &length) &&
+	       add_page_data(scatter, buf, &offset, &length) &&
+	       add_kvec(scatter, &buf->tail[0], &offset, &length) && !length;
+}
+
+int rpcordma_scatter_map(struct rpcordma_scatter *scatter, struct ib_device *device,
+			 enum dma_data_direction direction)
+{
+	const int entries = ib_dma_map_sg(device, scatter->entries, scatter->used, direction);
+
+	/* The IOMMU or the bounce buffers are full: that passes. */
+	if (entries <= 0)
+		return -ENOMEM;
+	scatter->device = device;
+	scatter->direction = direction;
+	scatter->mapped = scatter->used;
+	return entries;
+}
+
+void rpcordma_scatter_unmap(struct rpcordma_scatter *scatter)
+{
+	if (!scatter->mapped)
+		return;
+	ib_dma_unmap_sg(scatter->device, scatter->entries, scatter->mapped, scatter->direction);
+	scatter->mapped = 0;
+}
+
+/* --- bulk mappings --- */
+
+struct rpcordma_bulk {
+	struct rpcordma_scatter scatter;
+};
+
+struct rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, enum rpcordma_alloc_how how)
+{
+	struct rpcordma_bulk *bulk;
+
+	bulk = rpcordma_alloc(struct_size(bulk, scatter.entries, pieces), how);
+	if (bulk)
+		rpcordma_scatter_init(&bulk->scatter, pieces);
+	return bulk;
+}
+
+void rpcordma_bulk_destroy(struct rpcordma_bulk *bulk)
+{
+	if (!bulk)
+		return;
+	rpcordma_bulk_unmap(bulk);
+	rpcordma_free(bulk);
+}
+
+int rpcordma_bulk_add_pages(struct rpcordma_bulk *bulk, struct page **pages, rpcordma_u32 offset,
+			    rpcordma_u32 length)
+{
+	return rpcordma_scatter_add_pages(&bulk->scatter, pages, offset, length) ? 0 : -ENOSPC;
+}
+
+int rpcordma_bulk_add_buf(struct rpcordma_bulk *bulk, const struct rpcordma_xdr_buf *buf,
+			  rpcordma_u32 offset, rpcordma_u32 length)
+{
+	return rpcordma_scatter_add_buf(&bulk->scatter, (const struct xdr_buf *)buf, offset,
+					length) ?
+		       0 :
+		       -ENOSPC;
+}
+
+int rpcordma_bulk_map(struct rpcordma_bulk *bulk, struct rpcordma_endpoint *ep,
+		      enum rpcordma_dma direction, struct rpcordma_sge *sges, rpcordma_u32 room)
+{
+	struct scatterlist *entry;
+	int entries, i;
+
+	if (bulk->scatter.mapped) {
+		rpcordma_warn("a bulk mapping is unmapped before it is mapped again");
+		return -ENOSPC;
+	}
+	if (!bulk->scatter.used)
+		return 0;
+	entries = rpcordma_scatter_map(&bulk->scatter, ep->id->device,
+				       direction == RPCORDMA_DMA_TO_DEVICE ? DMA_TO_DEVICE :
+									     DMA_FROM_DEVICE);
+	if (entries < 0 || entries > room) {
+		rpcordma_bulk_unmap(bulk);
+		return entries < 0 ? entries : -ENOSPC;
+	}
+	/* An IOMMU may have made fewer of them. */
+	for_each_sg(bulk->scatter.entries, entry, entries, i) {
+		sges[i].addr = sg_dma_address(entry);
+		sges[i].length = sg_dma_len(entry);
+		sges[i].lkey = ep->pd->local_dma_lkey;
+	}
+	return entries;
+}
+
+void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk)
+{
+	rpcordma_scatter_unmap(&bulk->scatter);
+	rpcordma_scatter_reset(&bulk->scatter);
+}
+
+void rpcordma_buf_read(const struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
+		       rpcordma_u32 length)
+{
+	if (read_bytes_from_xdr_buf((const struct xdr_buf *)buf, offset, to, length))
+		rpcordma_warn("only what a message holds is read from it");
+}

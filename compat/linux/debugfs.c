@@ -5,6 +5,7 @@
  *   disconnect   writing anything to it breaks every client connection, as a network failure would;
  *                the kernel's own hook for that (fail_sunrpc) is not configured in distributions
  *   stats        every client transport, its state and its counters, one "name: value" a line
+ *   server/      see svc_debugfs.c
  *
  * As with all of debugfs, what is here is no interface, and that it could not be made is no error.
  */
@@ -17,6 +18,7 @@
 #include <linux/seq_file.h>
 #include <linux/sunrpc/xprt.h>
 
+#include "compat/linux/svc.h"
 #include "compat/linux/transport.h"
 #include "compat/port/sunrpc.h"
 
@@ -107,6 +109,7 @@ void rpcordma_debugfs_register(void)
 	directory = debugfs_create_dir("rpcordma", NULL);
 	debugfs_create_file("disconnect", 0200, directory, NULL, &disconnect_operations);
 	debugfs_create_file("stats", 0400, directory, NULL, &stats_fops);
+	rpcordma_svc_debugfs_register(directory);
 }
 
 void rpcordma_debugfs_unregister(void)

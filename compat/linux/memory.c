@@ -1,48 +1,95 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The port's memory and time. Mapping memory for a device is in verbs.c.
+ * The port's memory, pages and time. Mapping memory for a device is in verbs.c.
  */
 
 #include <linux/cache.h>
+#include <linux/gfp.h>
+#include <linux/highmem.h>
 #include <linux/ktime.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/sunrpc/sched.h>
 
 #include "compat/port/base.h"
+#include "compat/port/svc.h"
 
 rpcordma_u32 rpcordma_page_size(void)
 {
 	return PAGE_SIZE;
 }
 
-void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how)
+static gfp_t gfp_of(enum rpcordma_alloc_how how)
 {
-	gfp_t gfp;
-
 	switch (how) {
 	case RPCORDMA_ALLOC_NOIO:
 		/*
 		 * Without __GFP_NOMEMALLOC: who works for a swap file runs with PF_MEMALLOC, and
 		 * then the reserves are meant for just this.
 		 */
-		gfp = GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN;
-		break;
+		return GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN;
 	case RPCORDMA_ALLOC_TASK:
-		gfp = rpc_task_gfp_mask();
-		break;
+		return rpc_task_gfp_mask();
 	case RPCORDMA_ALLOC_ATOMIC:
 	default:
-		gfp = GFP_NOWAIT | __GFP_NOWARN;
-		break;
+		return GFP_NOWAIT | __GFP_NOWARN;
 	}
+}
+
+void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how)
+{
 	/* kmalloc() aligns what has a power of two as its size to that size. */
-	return kzalloc(size, gfp);
+	return kzalloc(size, gfp_of(how));
 }
 
 void rpcordma_free(void *p)
 {
 	kfree(p);
+}
+
+rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count,
+				  enum rpcordma_alloc_how how)
+{
+	unsigned long filled = 0, before;
+
+	/* It fills in what is absent, and at times only a part of that. */
+	memset(pages, 0, count * sizeof(*pages));
+	do {
+		before = filled;
+		filled = alloc_pages_bulk_array(gfp_of(how), count, pages);
+	} while (filled < count && filled > before);
+	return filled;
+}
+
+void rpcordma_pages_release(struct page **pages, rpcordma_u32 count)
+{
+	struct page **end = pages + count;
+
+	while (pages < end) {
+		struct page **absent = pages;
+
+		while (absent < end && *absent)
+			absent++;
+		if (absent > pages)
+			release_pages(pages, absent - pages);
+		pages = absent + 1;
+	}
+}
+
+void rpcordma_pages_write(struct page **pages, rpcordma_u32 offset, const void *from,
+			  rpcordma_u32 length)
+{
+	while (length) {
+		const u32 take = min_t(u32, length, PAGE_SIZE - offset_in_page(offset));
+
+		memcpy_to_page(pages[offset >> PAGE_SHIFT], offset_in_page(offset), from, take);
+		from += take;
+		offset += take;
+		length -= take;
+	}
 }
 
 rpcordma_u64 rpcordma_now_ms(void)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Loading and unloading, and the module's parameters. What is visible to others comes in this order
- * and goes in reverse: transport class, debugfs, sysctls. A mount may use the class before we
- * return, so what the class itself needs, and nobody sees, is there before it.
+ * and goes in reverse: client's transport class, debugfs, sysctls, the backchannel's class, the
+ * server's. A mount or nfsd may use a class before we return, so what the class itself needs, and
+ * nobody sees, is there before it.
  */
 
 #define pr_fmt(fmt) "rpcordma: " fmt
@@ -16,8 +17,10 @@
 #include <linux/string.h>
 #include <linux/workqueue.h>
 
+#include "compat/linux/svc.h"
 #include "compat/linux/transport.h"
 #include "compat/port/sunrpc.h"
+#include "compat/port/svc.h"
 
 struct workqueue_struct *rpcordma_workqueue;
 struct page *rpcordma_scratch_page;
@@ -59,6 +62,54 @@ __MODULE_PARM_TYPE(scratch_remap, "bool");
 MODULE_PARM_DESC(scratch_remap,
 		 "let a server write the late reply of a cancelled call to scratch memory, instead of losing the connection (default: N)");
 
+static int set_eager_read_bytes(const char *text, const struct kernel_param *parameter)
+{
+	u32 bytes;
+
+	if (kstrtou32(text, 0, &bytes)) {
+		pr_err("%s=\"%s\": not a number of bytes; 0 means as many as all nfsd threads can take\n",
+		       parameter->name, text);
+		return -EINVAL;
+	}
+	WRITE_ONCE(rpcordma_server_tunables.eager_read_bytes, bytes);
+	return 0;
+}
+
+static int set_rnr_retry_count(const char *text, const struct kernel_param *parameter)
+{
+	u32 count;
+
+	if (kstrtou32(text, 0, &count) || count > 7) {
+		pr_err("%s=\"%s\": not a number from 0 to 7; 7 means without end\n",
+		       parameter->name, text);
+		return -EINVAL;
+	}
+	WRITE_ONCE(rpcordma_server_tunables.rnr_retry_count, count);
+	return 0;
+}
+
+static const struct kernel_param_ops eager_read_bytes_ops = {
+	.set = set_eager_read_bytes,
+	.get = param_get_uint,
+};
+
+static const struct kernel_param_ops rnr_retry_count_ops = {
+	.set = set_rnr_retry_count,
+	.get = param_get_uint,
+};
+
+module_param_cb(eager_read_bytes, &eager_read_bytes_ops, &rpcordma_server_tunables.eager_read_bytes,
+		0644);
+__MODULE_PARM_TYPE(eager_read_bytes, "uint");
+MODULE_PARM_DESC(eager_read_bytes,
+		 "most bytes of calls that the server fetches before a thread asks for them; 0: nfsd threads times the largest message (default: 0)");
+
+module_param_cb(server_rnr_retry_count, &rnr_retry_count_ops,
+		&rpcordma_server_tunables.rnr_retry_count, 0644);
+__MODULE_PARM_TYPE(server_rnr_retry_count, "uint");
+MODULE_PARM_DESC(server_rnr_retry_count,
+		 "how often the server's device sends again to a client that has no receive buffer, 0 to 7; 7: without end (default: 7)");
+
 static int __init rpcordma_init(void)
 {
 	int rc;
@@ -78,8 +129,23 @@ static int __init rpcordma_init(void)
 	rc = rpcordma_sysctl_register();
 	if (rc)
 		goto out_class;
+	rc = rpcordma_svc_sysctl_register();
+	if (rc)
+		goto out_sysctl;
+	rc = rpcordma_svc_bc_register();
+	if (rc)
+		goto out_svc_sysctl;
+	rc = rpcordma_svc_register();
+	if (rc)
+		goto out_svc_bc;
 	return 0;
 
+out_svc_bc:
+	rpcordma_svc_bc_unregister();
+out_svc_sysctl:
+	rpcordma_svc_sysctl_unregister();
+out_sysctl:
+	rpcordma_sysctl_unregister();
 out_class:
 	rpcordma_debugfs_unregister();
 	rpcordma_xprt_unregister();
@@ -92,6 +158,9 @@ out_workqueue:
 
 static void __exit rpcordma_exit(void)
 {
+	rpcordma_svc_unregister();
+	rpcordma_svc_bc_unregister();
+	rpcordma_svc_sysctl_unregister();
 	rpcordma_sysctl_unregister();
 	rpcordma_debugfs_unregister();
 	rpcordma_xprt_unregister();

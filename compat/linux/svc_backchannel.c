@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The server's backchannel (RFC 8167): NFSv4.1 callbacks go to the client over the connection that
+ * the client made. To sunrpc that is a client transport of a class of its own, which is connected
+ * from the start and cannot be connected anew: it ends with its connection, and nfsd waits for the
+ * client to come back with another.
+ *
+ * References. The svc_xprt has two to its backchannel: one is sunrpc's, which sunrpc drops when it
+ * has done with the svc_xprt; replies may come as long as there is a queue pair, so the second one is
+ * dropped when that is gone (free_connection() in svc.c). nfsd holds the svc_xprt for as long as it
+ * uses the backchannel.
+ *
+ * The window of calls is sunrpc's congestion window, as on the client's side (credits.c).
+ */
+
+#include <linux/err.h>
+#include <linux/errno.h>
+#include <linux/jiffies.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/sched.h>
+#include <linux/sunrpc/svc_xprt.h>
+#include <linux/sunrpc/xdr.h>
+#include <linux/sunrpc/xprt.h>
+
+#include "compat/linux/svc.h"
+#include "compat/linux/transport.h"
+#include "compat/port/port.h"
+
+static const struct rpc_timeout callback_timeout = {
+	.to_initval = 60 * HZ,
+	.to_maxval = 60 * HZ,
+};
+
+static struct xprt_class callback_class;
+
+/* One piece for both buffers; the core copies what it sends. */
+static int callback_buf_alloc(struct rpc_task *task)
+{
+	struct rpc_rqst *rqst = task->tk_rqstp;
+	const size_t size = ALIGN(rqst->rq_callsize, sizeof(u64));
+
+	rqst->rq_buffer = kmalloc(size + rqst->rq_rcvsize, rpc_task_gfp_mask());
+	if (!rqst->rq_buffer)
+		return -ENOMEM;
+	rqst->rq_rbuffer = rqst->rq_buffer + size;
+	return 0;
+}
+
+static void callback_buf_free(struct rpc_task *task)
+{
+	kfree(task->tk_rqstp->rq_buffer);
+}
+
+/* The sender holds the send lock. */
+static int callback_send_request(struct rpc_rqst *rqst)
+{
+	struct rpc_xprt *xprt = rqst->rq_xprt;
+	struct svc_xprt *connection = xprt->bc_xprt;
+	int rc = -ENOTCONN;
+
+	if (!xprt_request_get_cong(xprt, rqst))
+		return -EBADSLT;
+	if (!rpcordma_svc_is_dead(connection)) {
+		rpcordma_rqst_sent(rqst);
+		rc = rpcordma_core_server_send_backward(
+			rpcordma_svc_server(connection), be32_to_cpu(rqst->rq_xid),
+			(const struct rpcordma_xdr_buf *)&rqst->rq_snd_buf);
+	}
+	switch (rc) {
+	case -ENOTCONN:
+		svc_xprt_close(connection);
+		/* Whoever closes it says so too, but until then nobody need try again. */
+		xprt_disconnect_done(xprt);
+		return rc;
+	case -EMSGSIZE:
+		/* Who sends the calls of others must not fail for them: their owner finds out. */
+		return READ_ONCE(xprt->snd_task) == rqst->rq_task ? rc : -ENOBUFS;
+	default:
+		return rc;
+	}
+}
+
+/* sunrpc closes the connection. */
+static void callback_close(struct rpc_xprt *xprt)
+{
+	xprt_disconnect_done(xprt);
+}
+
+static void callback_destroy(struct rpc_xprt *xprt)
+{
+	rpcordma_free_addresses(xprt);
+	xprt_free(xprt);
+	/* Last, and as near to the return as can be: the module may go now. */
+	module_put(THIS_MODULE);
+}
+
+static void callback_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
+{
+	/* No chunk ever goes this way. */
+	static const struct rpcordma_client_stats none;
+
+	rpcordma_print_stats(xprt, &none, seq);
+}
+
+static const struct rpc_xprt_ops callback_ops = {
+	.reserve_xprt = xprt_reserve_xprt_cong,
+	.release_xprt = xprt_release_xprt_cong,
+	.alloc_slot = xprt_alloc_slot,
+	.free_slot = xprt_free_slot,
+	.buf_alloc = callback_buf_alloc,
+	.buf_free = callback_buf_free,
+	.send_request = callback_send_request,
+	.wait_for_reply_request = xprt_wait_for_reply_request_def,
+	.release_request = xprt_release_rqst_cong,
+	.close = callback_close,
+	.destroy = callback_destroy,
+	.print_stats = callback_print_stats,
+};
+
+static struct rpc_xprt *callback_setup(struct xprt_create *args)
+{
+	const u32 calls = rpcordma_core_server_backward_calls();
+	struct svc_xprt *connection = args->bc_xprt;
+	struct rpc_xprt *xprt;
+	int rc;
+
+	if (!connection || connection->xpt_class->xcl_owner != THIS_MODULE)
+		return ERR_PTR(-EINVAL);
+	if (args->addrlen > sizeof(xprt->addr))
+		return ERR_PTR(-EBADF);
+	if (!try_module_get(THIS_MODULE))
+		return ERR_PTR(-EIO);
+	xprt = xprt_alloc(args->net, sizeof(*xprt), calls, calls);
+	if (!xprt) {
+		rc = -ENOMEM;
+		goto out_module;
+	}
+	xprt->ops = &callback_ops;
+	xprt->xprt_class = &callback_class;
+	xprt->timeout = &callback_timeout;
+	xprt->connect_timeout = callback_timeout.to_initval;
+	xprt->max_reconnect_timeout = callback_timeout.to_maxval;
+	/* Nothing to bind, to connect anew, or to close for being idle. */
+	xprt->bind_timeout = 0;
+	xprt->reestablish_timeout = 0;
+	xprt->idle_timeout = 0;
+	xprt->prot = XPRT_TRANSPORT_BC_RDMA;
+	xprt->resvport = 0;
+	xprt->max_payload = rpcordma_core_server_backward_payload(rpcordma_svc_server(connection));
+	xprt->addrlen = args->addrlen;
+	memcpy(&xprt->addr, args->dstaddr, args->addrlen);
+	rc = rpcordma_format_addresses(xprt);
+	if (rc)
+		goto out_xprt;
+	xprt_set_bound(xprt);
+	xprt_set_connected(xprt);
+
+	xprt->bc_xprt = connection;
+	xprt_get(xprt);
+	xprt_get(xprt);
+	/* Completions find it from here on. */
+	smp_store_release(&connection->xpt_bc_xprt, xprt);
+	return xprt;
+
+out_xprt:
+	rpcordma_free_addresses(xprt);
+	xprt_free(xprt);
+out_module:
+	module_put(THIS_MODULE);
+	return ERR_PTR(rc);
+}
+
+static struct xprt_class callback_class = {
+	.list = LIST_HEAD_INIT(callback_class.list),
+	.name = "rdma backchannel",
+	.owner = THIS_MODULE,
+	.ident = XPRT_TRANSPORT_BC_RDMA,
+	.setup = callback_setup,
+	.netid = { "" },
+};
+
+/* --- what the core hands over --- */
+
+static struct rpc_rqst *find_pin(struct svc_xprt *connection, u32 xid)
+{
+	struct rpc_xprt *xprt = smp_load_acquire(&connection->xpt_bc_xprt);
+
+	return xprt ? rpcordma_rqst_find_pin(xprt, xid) : NULL;
+}
+
+rpcordma_bool rpcordma_svc_backward_reply(struct svc_xprt *connection, rpcordma_u32 xid,
+					  const void *reply, rpcordma_u32 length,
+					  rpcordma_u32 credits)
+{
+	struct rpc_rqst *rqst = find_pin(connection, xid);
+	struct rpc_xprt *xprt;
+
+	if (!rqst)
+		return false;
+	xprt = rqst->rq_xprt;
+	if (rqst->rq_rcv_buf.head[0].iov_len < length) {
+		rpcordma_rqst_unpin(rqst);
+		return false;
+	}
+	memcpy(&rqst->rq_private_buf, &rqst->rq_rcv_buf, sizeof(rqst->rq_private_buf));
+	memcpy(rqst->rq_private_buf.head[0].iov_base, reply, length);
+	/* Who waits for a larger window is woken when the task gives up its credit. */
+	spin_lock(&xprt->transport_lock);
+	xprt->cwnd = (unsigned long)credits << RPC_CWNDSHIFT;
+	spin_unlock(&xprt->transport_lock);
+	rpcordma_rqst_complete(rqst, length);
+	return true;
+}
+
+rpcordma_bool rpcordma_svc_backward_error(struct svc_xprt *connection, rpcordma_u32 xid, int error)
+{
+	struct rpc_rqst *rqst = find_pin(connection, xid);
+
+	if (!rqst)
+		return false;
+	rpcordma_rqst_complete(rqst, error);
+	return true;
+}
+
+/* --- loading and unloading --- */
+
+int rpcordma_svc_bc_register(void)
+{
+	return xprt_register_transport(&callback_class);
+}
+
+void rpcordma_svc_bc_unregister(void)
+{
+	xprt_unregister_transport(&callback_class);
+}

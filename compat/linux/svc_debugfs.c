@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /sys/kernel/debug/rpcordma/server, for tests and for looking at a live system:
+ *
+ *   connections  every connection, a line each: its number, and the client's address
+ *   counters     of all connections since the module was loaded, one "name value" a line
+ *   disconnect   writing a connection's number to it breaks that connection, as a network failure
+ *                would; writing "all" breaks all of them
+ *
+ * As with all of debugfs, what is here is no interface, and that it could not be made is no error.
+ */
+
+#include <linux/debugfs.h>
+#include <linux/errno.h>
+#include <linux/fs.h>
+#include <linux/kernel.h>
+#include <linux/list.h>
+#include <linux/minmax.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/seq_file.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "compat/linux/svc.h"
+#include "compat/port/svc.h"
+
+static LIST_HEAD(joined);
+/* Held while a connection on the list is used, so that it can leave only when it is not. */
+static DEFINE_MUTEX(joined_mutex);
+
+void rpcordma_svc_debugfs_join(struct rpcordma_connection *connection)
+{
+	mutex_lock(&joined_mutex);
+	list_add_tail(&connection->link, &joined);
+	mutex_unlock(&joined_mutex);
+}
+
+void rpcordma_svc_debugfs_leave(struct rpcordma_connection *connection)
+{
+	mutex_lock(&joined_mutex);
+	list_del_init(&connection->link);
+	mutex_unlock(&joined_mutex);
+}
+
+static ssize_t disconnect_write(struct file *file, const char __user *data, size_t length,
+				loff_t *position)
+{
+	struct rpcordma_connection *connection;
+	char text[16] = "";
+	u32 number = 0;
+	bool found;
+
+	if (copy_from_user(text, data, min(length, sizeof(text) - 1)))
+		return -EFAULT;
+	found = sysfs_streq(text, "all");
+	if (!found && (kstrtou32(strim(text), 10, &number) || !number))
+		return -EINVAL;
+	mutex_lock(&joined_mutex);
+	list_for_each_entry(connection, &joined, link) {
+		if (number && number != connection->number)
+			continue;
+		found = true;
+		rpcordma_core_server_inject_disconnect(connection_server(connection));
+	}
+	mutex_unlock(&joined_mutex);
+	return found ? length : -ENOENT;
+}
+
+static const struct file_operations disconnect_operations = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = disconnect_write,
+	.llseek = noop_llseek,
+};
+
+static int connections_show(struct seq_file *seq, void *unused)
+{
+	struct rpcordma_connection *connection;
+
+	mutex_lock(&joined_mutex);
+	list_for_each_entry(connection, &joined, link)
+		seq_printf(seq, "%u %pISpc\n", connection->number, &connection->peer.address);
+	mutex_unlock(&joined_mutex);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(connections);
+
+static const char *const names[RPCORDMA_SERVER_COUNTERS] = {
+	[RPCORDMA_SERVER_READ] = "read",
+	[RPCORDMA_SERVER_RECV] = "recv",
+	[RPCORDMA_SERVER_WRITE] = "write",
+	[RPCORDMA_SERVER_SQ_STARVE] = "sq_starve",
+	[RPCORDMA_SERVER_EAGER] = "eager",
+	[RPCORDMA_SERVER_HELD] = "held",
+	[RPCORDMA_SERVER_DEBT] = "debt",
+	[RPCORDMA_SERVER_ERR_VERS] = "err_vers",
+	[RPCORDMA_SERVER_ERR_CHUNK] = "err_chunk",
+	[RPCORDMA_SERVER_DROPPED] = "dropped",
+};
+
+static int counters_show(struct seq_file *seq, void *unused)
+{
+	unsigned int i;
+
+	for (i = 0; i < RPCORDMA_SERVER_COUNTERS; i++)
+		seq_printf(seq, "%s %llu\n", names[i], rpcordma_svc_counter(i));
+	seq_printf(seq, "refused %lu\n", rpcordma_svc_refused());
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(counters);
+
+void rpcordma_svc_debugfs_register(struct dentry *parent)
+{
+	struct dentry *directory = debugfs_create_dir("server", parent);
+
+	debugfs_create_file("connections", 0400, directory, NULL, &connections_fops);
+	debugfs_create_file("counters", 0400, directory, NULL, &counters_fops);
+	debugfs_create_file("disconnect", 0200, directory, NULL, &disconnect_operations);
+}

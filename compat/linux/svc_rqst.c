@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A service thread's call: its arguments, its reply, its pages.
+ *
+ * A thread has an array of pages, rq_pages, that sunrpc fills up before each call: what is absent is
+ * allocated, what is there is used again. So pages can be taken out of it, and others put in, as
+ * long as the call that is being processed does not use them. From rq_respages on they are the
+ * reply's, up to rq_next_page; READs that are spliced have pages of the page cache there.
+ */
+
+#include <linux/bitops.h>
+#include <linux/in.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/string.h>
+#include <linux/sunrpc/svc.h>
+#include <linux/sunrpc/svc_xprt.h>
+#include <linux/sunrpc/xdr.h>
+
+#include "compat/linux/svc.h"
+#include "compat/port/port.h"
+
+void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,
+			  struct rpcordma_server_call *call, const struct rpcordma_svc_arg *arg)
+{
+	struct xdr_buf *buf = &rqst->rq_arg;
+
+	rqst->rq_xprt_ctxt = call;
+	rqst->rq_prot = IPPROTO_MAX;
+	svc_xprt_copy_addrs(rqst, xprt);
+	/* No port number is seen, and none would prove anything. */
+	set_bit(RQ_SECURE, &rqst->rq_flags);
+
+	/*
+	 * A call without page data is all head, which is what sunrpc needs to put it off and to take
+	 * it up again: it copies the head then, and comes back with that, without us.
+	 */
+	buf->head[0].iov_base = arg->head ? arg->head : page_address(rqst->rq_pages[0]);
+	buf->head[0].iov_len = arg->head_length;
+	buf->pages = rqst->rq_pages + (arg->head ? 0 : 1);
+	buf->page_base = 0;
+	buf->page_len = arg->page_length;
+	buf->tail[0].iov_base = arg->tail;
+	buf->tail[0].iov_len = arg->tail_length;
+	buf->len = arg->head_length + arg->page_length + arg->tail_length;
+	buf->buflen = buf->len;
+
+	/* The reply's head has the first page behind the call's. */
+	rqst->rq_respages = rqst->rq_pages + arg->pages_used;
+	rqst->rq_next_page = rqst->rq_respages + 1;
+}
+
+void rpcordma_svc_swap_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		swap(rqst->rq_pages[i], pages[i]);
+}
+
+void rpcordma_svc_lend_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count)
+{
+	memcpy(pages, rqst->rq_pages, count * sizeof(*pages));
+	memset(rqst->rq_pages, 0, count * sizeof(*pages));
+}
+
+struct rpcordma_xdr_buf *rpcordma_svc_reply(struct svc_rqst *rqst)
+{
+	return (struct rpcordma_xdr_buf *)&rqst->rq_res;
+}
+
+rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **pages,
+					   rpcordma_u32 room)
+{
+	const u32 count = min_t(u32, rqst->rq_next_page - rqst->rq_respages, room);
+
+	memcpy(pages, rqst->rq_respages, count * sizeof(*pages));
+	memset(rqst->rq_respages, 0, count * sizeof(*pages));
+	/* What there was no room for sunrpc releases. Beyond that are the thread's own. */
+	rqst->rq_respages += count;
+	return count;
+}

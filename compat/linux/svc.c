@@ -31,6 +31,7 @@
 #include <linux/err.h>
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/jhash.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -432,6 +433,21 @@ void rpcordma_svc_get_limits(const struct svc_xprt *xprt, struct rpcordma_svc_li
 	limits->threads = READ_ONCE(connection->threads);
 }
 
+rpcordma_u64 rpcordma_svc_address_key(const struct svc_xprt *xprt)
+{
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&xprt->xpt_remote;
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&xprt->xpt_remote;
+
+	/* An IPv4 address in the clear; of an IPv6 address all bits, the scope included. */
+	if (v4->sin_family == AF_INET)
+		return be32_to_cpu(v4->sin_addr.s_addr);
+	return (u64)jhash2((const u32 *)&v6->sin6_addr, sizeof(v6->sin6_addr) / sizeof(u32),
+			   v6->sin6_scope_id)
+		       << 32 |
+	       jhash2((const u32 *)&v6->sin6_addr, sizeof(v6->sin6_addr) / sizeof(u32),
+		      ~v6->sin6_scope_id);
+}
+
 void rpcordma_svc_close(struct svc_xprt *xprt)
 {
 	/* The service may be gone, and with it what sunrpc would look at. */
@@ -571,13 +587,19 @@ int rpcordma_svc_register(void)
 {
 	int rc;
 
+	rc = rpcordma_core_server_init();
+	if (rc)
+		return rc;
 	server_workqueue = alloc_workqueue("rpcordma-server", WQ_UNBOUND, 0);
-	if (!server_workqueue)
+	if (!server_workqueue) {
+		rpcordma_core_server_exit();
 		return -ENOMEM;
+	}
 	rc = svc_reg_xprt_class(&server_class);
 	if (!rc)
 		return 0;
 	destroy_workqueue(server_workqueue);
+	rpcordma_core_server_exit();
 	if (rc != -EEXIST)
 		return rc;
 	pr_err("another module serves the server's transport \"rdma\", most likely the in-tree rpcrdma; unload it first (rmmod rpcrdma)\n");

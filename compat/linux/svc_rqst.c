@@ -69,6 +69,14 @@ struct rpcordma_xdr_buf *rpcordma_svc_reply(struct svc_rqst *rqst)
 	return (struct rpcordma_xdr_buf *)&rqst->rq_res;
 }
 
+rpcordma_bool rpcordma_svc_ddp_allowed(const struct svc_rqst *rqst)
+{
+	const rpc_authflavor_t flavor = rqst->rq_cred.cr_flavor;
+
+	/* The pseudoflavors name mechanism and service; of them only this one just authenticates. */
+	return flavor <= RPC_AUTH_MAXFLAVOR || flavor == RPC_AUTH_GSS_KRB5;
+}
+
 rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **pages,
 					   rpcordma_u32 room)
 {

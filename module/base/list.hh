@@ -31,7 +31,7 @@ template <typename T, typename Tag> class List {
 	using Link = ListLink<Tag>;
 
 public:
-	List()
+	constexpr List()
 	{
 		clear_();
 	}
@@ -92,7 +92,7 @@ public:
 	}
 
 private:
-	void clear_()
+	constexpr void clear_()
 	{
 		head_.next_ = head_.prev_ = &head_;
 	}

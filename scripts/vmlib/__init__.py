@@ -4,5 +4,6 @@
 image.py    what a guest boots: kernel, initramfs, extra modules
 machine.py  one running QEMU: console log, command channel, limits
 kernlog.py  which console lines fail a run
-lab.py      a client and a server VM, rxe, nfsd, mounts, mountstats
+lab.py      a server VM and one or two client VMs: RDMA devices, nfsd, Kerberos, mounts, mountstats
+workload.py what the demonstration and the interop matrix do over a mount
 """

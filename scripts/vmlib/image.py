@@ -31,11 +31,22 @@ PROGRAMS = {
     "kmod": "kmod", "rping": "rdmacm-utils", "strace": "strace",
 }
 
+# What Kerberos adds to a guest, and the Debian packages.
+KRB5_PROGRAMS = {
+    "krb5kdc": "krb5-kdc", "kinit": "krb5-user", "klist": "krb5-user",
+    "rpc.gssd": "nfs-common", "rpc.svcgssd": "nfs-common", "rpc.idmapd": "nfs-common",
+    "nfsidmap": "nfs-common", "request-key": "keyutils",
+}
+# What makes the database and the keys, here.
+KRB5_TOOLS = {"kdb5_util": "krb5-kdc", "kadmin.local": "krb5-admin-server"}
+REALM = "RPCORDMA.TEST"
+
 # Distribution modules of the guest; what they depend on comes along. Those that one of the two
 # kernels has built in, or lacks, are passed over: the "?" says that absence is no error.
 MODULES = """
     virtio_pci virtio_console virtio_net rdma_rxe rpcrdma nfsd nfs nfsv3 nfsv4 lockd nfs_acl rdma_cm rdma_ucm ib_uverbs
-    auth_rpcgss dummy veth sch_netem sunrpc grace nfs_layout_flexfiles
+    auth_rpcgss dummy veth sch_netem sunrpc grace nfs_layout_flexfiles 9p 9pnet_virtio
+    rpcsec_gss_krb5 cts? cmac? camellia_generic? aesni_intel? sha1_ssse3? sha256_ssse3? iw_cm
     crc32_generic? crc32c_generic? crc32_pclmul? crc32c-intel? libcrc32c? md5? zram lzo lzo-rle?
 """.split()
 
@@ -47,8 +58,10 @@ class ImageError(Exception):
 def _which(program):
     found = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
     if not found:
-        raise ImageError(f"{program} is not installed: run scripts/setup vm "
-                         f"(or apt-get install {PROGRAMS.get(program, program)})")
+        group = "interop" if program in KRB5_PROGRAMS or program in KRB5_TOOLS else "vm"
+        package = {**PROGRAMS, **KRB5_PROGRAMS, **KRB5_TOOLS}.get(program, program)
+        raise ImageError(f"{program} is not installed: run scripts/setup {group} "
+                         f"(or apt-get install {package})")
     return os.path.realpath(found)
 
 
@@ -318,9 +331,10 @@ def _helper(name, flags=()):
     return target
 
 
-def build_module(kernel, source):
+def build_module(kernel, source, *settings):
     """Builds the out-of-tree C module in directory @source for @kernel; returns its .ko.
 
+    @settings  for make, such as "CONFIG_X=m"
     The sources are copied first: kbuild writes beside what it compiles.
     """
     name = os.path.basename(source)
@@ -328,7 +342,7 @@ def build_module(kernel, source):
     target = os.path.join(work, f"{name}.ko")
     headers = kernel_headers(kernel)
     sources = [os.path.join(source, f) for f in os.listdir(source) if not f.startswith(".")]
-    stamp = _stamp([*sources, os.path.join(headers, "Makefile")], headers)
+    stamp = _stamp([*sources, os.path.join(headers, "Makefile")], headers, settings)
     if _up_to_date(target, stamp):
         return target
     print(f"vm: building {name}.ko for {kernel.release}", flush=True)
@@ -338,13 +352,23 @@ def build_module(kernel, source):
         shutil.copy(path, work)
     log = os.path.join(work, "build.log")
     with open(log, "w") as f:
-        done = subprocess.run(["make", "-C", headers, f"M={work}", "modules"], stdout=f,
+        done = subprocess.run(["make", "-C", headers, f"M={work}", *settings, "modules"], stdout=f,
                               stderr=subprocess.STDOUT)
     text = open(log).read()
     if done.returncode or re.search(r"warning:", text):
         raise ImageError(f"{name}.ko for {kernel.release} does not build cleanly:\n{text}")
     _record(target, stamp)
     return target
+
+
+def siw_module(kernel):
+    """siw.ko, which Debian leaves out of its kernels, from Debian's source of the same series."""
+    done = subprocess.run([os.path.join(TOP, "scripts", "kernels"), "source", kernel.series],
+                          stdout=subprocess.PIPE, text=True)
+    if done.returncode or not done.stdout.strip():
+        raise ImageError(f"scripts/kernels source {kernel.series} failed: no siw to build")
+    return build_module(kernel, os.path.join(done.stdout.strip().splitlines()[-1], "drivers",
+                                             "infiniband", "sw", "siw"), "CONFIG_RDMA_SIW=m")
 
 
 def find_module(name, kernel):
@@ -364,11 +388,110 @@ def find_module(name, kernel):
     return None
 
 
-def image(series, extra_modules=()):
+def _krb5_database():
+    """Directory with a realm: database and stash of its KDC, and keytabs.
+
+    Made here rather than in a guest, where it would take long; the same for all machines.
+    """
+    where = os.path.join(BUILD, "krb5")
+    done = os.path.join(where, "krb5.keytab")
+    tools = [_which(tool) for tool in KRB5_TOOLS]
+    stamp = _stamp([__file__, *tools])
+    if _up_to_date(done, stamp):
+        return where
+    shutil.rmtree(where, ignore_errors=True)
+    os.makedirs(where)
+    # One encryption type, the strongest that the older kernel's rpcsec_gss_krb5 has as well.
+    with open(os.path.join(where, "krb5.conf"), "w") as f:
+        f.write(f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n"
+                " dns_lookup_realm = false\n dns_canonicalize_hostname = false\n rdns = false\n"
+                " permitted_enctypes = aes256-cts-hmac-sha1-96\n"
+                f"[realms]\n {REALM} = {{\n  kdc = 10.0.0.1\n }}\n"
+                f"[domain_realm]\n server = {REALM}\n client = {REALM}\n"
+                "[logging]\n kdc = FILE:/run/krb5kdc.log\n")
+
+    def kdc_conf(path, directory):
+        with open(path, "w") as f:
+            f.write(f"[kdcdefaults]\n kdc_ports = 88\n kdc_tcp_ports = 88\n[realms]\n {REALM} = {{\n"
+                    f"  database_name = {directory}/principal\n"
+                    f"  key_stash_file = {directory}/stash\n  acl_file = {directory}/none.acl\n"
+                    "  supported_enctypes = aes256-cts-hmac-sha1-96:normal\n"
+                    "  master_key_type = aes256-cts-hmac-sha1-96\n }\n")
+
+    kdc_conf(os.path.join(where, "kdc.conf"), "/etc/krb5kdc")
+    kdc_conf(os.path.join(where, "kdc-here.conf"), where)
+    environment = dict(os.environ, KRB5_CONFIG=os.path.join(where, "krb5.conf"),
+                       KRB5_KDC_PROFILE=os.path.join(where, "kdc-here.conf"))
+    commands = [[tools[0], "create", "-s", "-r", REALM, "-P", "secret"]]
+    for keytab, principals in (("krb5.keytab", ("nfs/server", "nfs/client")),
+                               ("user.keytab", ("user",))):
+        for principal in principals:
+            commands += [[tools[1], "-r", REALM, "-q", f"addprinc -randkey {principal}"],
+                         [tools[1], "-r", REALM, "-q",
+                          f"ktadd -norandkey -k {where}/{keytab} {principal}"]]
+    for command in commands:
+        made = subprocess.run(command, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        if made.returncode:
+            raise ImageError(f"{' '.join(command)}: {made.stdout}")
+    for keytab in ("krb5.keytab", "user.keytab"):
+        if not os.path.exists(os.path.join(where, keytab)):
+            raise ImageError(f"kadmin.local made no {keytab}: {made.stdout}")
+    _record(done, stamp)
+    return where
+
+
+def _krb5():
+    """The archive that makes a guest of any kernel a member of a Kerberos realm."""
+    database = _krb5_database()
+    programs = {name: _which(name) for name in KRB5_PROGRAMS}
+    target = os.path.join(BUILD, "krb5.cpio")
+    stamp = _stamp([__file__, os.path.join(database, "krb5.keytab"), *programs.values()])
+    if _up_to_date(target, stamp):
+        return target
+    archive = Archive(target + ".new")
+    for name, path in programs.items():
+        archive.file(f"usr/sbin/{name}", path, 0o755)
+    # The kernel calls it by this path.
+    archive.symlink("sbin/request-key", "../usr/sbin/request-key")
+    # Loaded by name at run time, libverto's from where libverto itself is.
+    plugins = [path for pattern in ("/usr/lib/x86_64-linux-gnu/krb5/plugins/kdb/db2.so",
+                                    "/usr/lib/x86_64-linux-gnu/libnfsidmap/nsswitch.so",
+                                    "/usr/lib/x86_64-linux-gnu/libnfsidmap/static.so",
+                                    "/lib/x86_64-linux-gnu/libverto-libev.so.1")
+               for path in glob.glob(pattern)]
+    if len(plugins) != 4:
+        raise ImageError("plug-ins of krb5-kdc or nfs-common are missing: run scripts/setup interop")
+    for path in sorted({lib for p in [*programs.values(), *plugins] for lib in _libraries(p)} |
+                       set(plugins)):
+        archive.file(path, os.path.realpath(path), 0o755)
+    archive.file("etc/krb5.conf", os.path.join(database, "krb5.conf"))
+    for name in ("krb5.keytab", "user.keytab"):
+        archive.file(f"etc/{name}", os.path.join(database, name), 0o600 if name[0] == "k" else 0o644)
+    for name in ("kdc.conf", "principal", "principal.kadm5", "principal.kadm5.lock", "principal.ok",
+                 "stash"):
+        archive.file(f"etc/krb5kdc/{name}", os.path.join(database, name), 0o600)
+    domain = REALM.lower()
+    archive.data("etc/idmapd.conf", (
+        f"[General]\nDomain = {domain}\nLocal-Realms = {REALM}\n"
+        "[Mapping]\nNobody-User = nobody\nNobody-Group = nogroup\n"
+        "[Translation]\nMethod = static,nsswitch\nGSS-Methods = static,nsswitch\n"
+        # root of a client machine stays root, as with sec=sys and no_root_squash
+        f"[Static]\nnfs/client@{REALM} = root\n").encode())
+    archive.data("etc/request-key.conf",
+                 b"create id_resolver * * /usr/sbin/nfsidmap -t 600 %k %d\n")
+    archive.close()
+    os.rename(target + ".new", target)
+    _record(target, stamp)
+    return target
+
+
+def image(series, extra_modules=(), krb5=False):
     """Kernel and initramfs of a test VM.
 
     @series         "6.12" or "6.1"
     @extra_modules  paths of further .ko files for lib/modules/<release>/extra
+    @krb5           with a Kerberos realm, and all its daemons
 
     Returns (Kernel, path of the initramfs).
     """
@@ -379,11 +502,13 @@ def image(series, extra_modules=()):
     ours = find_module("rpcordma", kernel)
     if ours:
         extra.setdefault("rpcordma.ko", ours)
-    helpers = {name: _helper(name) for name in ("agent", "fsops")}
+    helpers = {name: _helper(name) for name in ("agent", "fsops", "state")}
     scripts = [os.path.join(GUEST, f) for f in sorted(os.listdir(GUEST)) if not f.endswith(".c")]
 
-    target = os.path.join(BUILD, kernel.release, "initramfs.cpio")
-    stamp = _stamp([__file__, base, *extra.values(), *helpers.values(), *scripts])
+    parts = [base] + ([_krb5()] if krb5 else [])
+    target = os.path.join(BUILD, kernel.release, f"initramfs{'-krb5' if krb5 else ''}"
+                                                 f"{'-siw' if 'siw.ko' in extra else ''}.cpio")
+    stamp = _stamp([__file__, *parts, *extra.values(), *helpers.values(), *scripts])
     if _up_to_date(target, stamp):
         return kernel, target
     tree = os.path.join(stage, "lib", "modules", kernel.release)
@@ -408,7 +533,7 @@ def image(series, extra_modules=()):
             overlay.file(f"etc/{name}", path, 0o644)
     overlay.close()
     with open(target + ".new", "wb") as out:
-        for part in (base, target + ".overlay"):
+        for part in (*parts, target + ".overlay"):
             with open(part, "rb") as f:
                 shutil.copyfileobj(f, out)
     os.unlink(target + ".overlay")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A client VM and a server VM with NFS over RDMA between them.
+"""A server VM and one or two client VMs with NFS over RDMA between them.
 
-The server always runs the in-tree transport and a stock 6.12; which transport module the client
-runs, and on which kernel, is the caller's choice. What is done over the mount is in the tests.
+Which transport module each side runs, and on which kernel, is the caller's choice; a second client
+always runs the in-tree one. What is done over the mount is in the tests.
 """
 
 import os
+import shutil
+import tempfile
 
 from . import image, machine
 
@@ -24,70 +26,119 @@ class LabError(Exception):
     """The lab cannot be set up, or what it was used for left something behind."""
 
 
-def default_xprt():
-    """The client's transport module: XPRT, or rpcordma."""
-    xprt = os.environ.get("XPRT", "rpcordma")
-    if xprt not in ("rpcordma", "rpcrdma"):
-        raise LabError(f"XPRT={xprt}: must be rpcordma or rpcrdma")
+XPRTS = ("rpcordma", "rpcrdma")
+
+
+def _xprt(variable, default):
+    xprt = os.environ.get(variable, default)
+    if xprt not in XPRTS:
+        raise LabError(f"{variable}={xprt}: must be rpcordma or rpcrdma")
     return xprt
 
 
+def default_xprt():
+    """The client's transport module: XPRT, or rpcordma."""
+    return _xprt("XPRT", "rpcordma")
+
+
+def default_server_xprt():
+    """The server's transport module: SERVER_XPRT, or the in-tree rpcrdma."""
+    return _xprt("SERVER_XPRT", "rpcrdma")
+
+
 class Lab:
-    """Use as a context manager; `client` and `server` are machine.VM.
+    """Use as a context manager; `client`, `server` and `client2` are machine.VM.
 
     @name           of the test: directory of the logs
     @client_kernel  "6.12" or "6.1"
     @xprt           module that is the client's transport
     @server         False: no second machine, and the client's eth0 leads nowhere
+    @server_kernel  "6.12" or "6.1"
+    @server_xprt    module that is the server's transport
+    @client2        a third machine, on a network of its own: the server's eth1
+    @device         "rxe" or "siw" (6.12 only)
+    @krb5           the machines are members of a Kerberos realm
+    @tools          the guests can run programs of the host (`tool` in lib.sh)
     """
 
     def __init__(self, name, client_kernel="6.12", xprt=None, server=True, client_memory=1024,
-                 server_memory=1024, client_cmdline=""):
+                 server_memory=1024, client_cmdline="", server_kernel="6.12", server_xprt=None,
+                 client2=False, device="rxe", krb5=False, tools=False):
         self.name = name
         self.xprt = xprt or default_xprt()
+        self.server_xprt = server_xprt or default_server_xprt()
+        self.device = device
         self.vms = []
-        self.client = self.server = None
+        self.client = self.server = self.client2 = None
         self.logs = os.path.join(LOGS, name)
-        kernel, initramfs = image.image(client_kernel)
-        server_image = image.image("6.12") if server else None
-        if self.xprt == "rpcordma" and not image.find_module("rpcordma", kernel):
-            raise LabError(f"no rpcordma.ko for {kernel.release} under build/: "
-                           f"run make module KVER={client_kernel}, or set RPCORDMA_KO")
+        self._share = "/usr" if tools else None
+        # Sockets have short names only.
+        self._cables = tempfile.mkdtemp(prefix="rpcordma-vm-")
+        self._cable = self._cable2 = None
+
+        def need(xprt, series):
+            extra = [image.siw_module(image.Kernel(series))] if device == "siw" else []
+            made = image.image(series, extra, krb5)
+            if xprt == "rpcordma" and not image.find_module("rpcordma", made[0]):
+                raise LabError(f"no rpcordma.ko for {made[0].release} under build/: "
+                               f"run make module KVER={series}, or set RPCORDMA_KO")
+            return made
 
         def boot():
-            near, far = machine.link()
+            self._cable = machine.Cable(os.path.join(self._cables, "0"))
+            self._cable2 = machine.Cable(os.path.join(self._cables, "1"))
             if server:
                 # One CPU: two machines of two CPUs on a host of two spend a third of their time
                 # on each other. The client, which is under test, keeps its two.
-                self.server = self._boot("server", *server_image, near, server_memory, cpus=1)
-            self.client = self._boot("client", kernel, initramfs, far, client_memory,
-                                     client_cmdline)
+                nets = [self._cable, self._cable2] if client2 else [self._cable]
+                self.server = self._boot("server", *server_image, nets, server_memory, cpus=1)
+            self.client = self._boot("client", *self._client_image, [self._cable],
+                                     *self._client_options)
+            if client2:
+                self.client2 = self._boot("client2", *client2_image, [self._cable2], 768, cpus=1)
             for vm in self.vms:
                 vm.wait_boot(90)
 
         try:
+            self._client_image = need(self.xprt, client_kernel)
+            self._client_options = (client_memory, client_cmdline)
+            server_image = need(self.server_xprt, server_kernel) if server else None
+            client2_image = need("rpcrdma", server_kernel) if client2 else None
             try:
                 boot()
             except machine.VmError as error:
                 # Nothing of ours runs before a machine has booted: this was the emulator or a
                 # starved host. Said aloud, and tried once more.
                 print(f"vm: {error}\nvm: booting {name} once more", flush=True)
-                self.stop()
+                for vm in self.vms:
+                    vm.stop()
                 self.vms = []
+                for name in os.listdir(self._cables):
+                    os.unlink(os.path.join(self._cables, name))
                 boot()
         except BaseException:
             self.stop()
             raise
 
-    def _boot(self, role, kernel, initramfs, net, memory, cmdline="", cpus=2):
+    def _boot(self, role, kernel, initramfs, nets, memory, cmdline="", cpus=2):
         capture = None
+        # A machine that boots again keeps the logs of its earlier lives.
+        life = sum(vm.name == role for vm in self.vms) + 1
+        log = os.path.join(self.logs, role if life == 1 else f"{role}-{life}")
         if os.environ.get("CAPTURE") and role == "client":
             os.makedirs(self.logs, exist_ok=True)
-            capture = os.path.join(self.logs, f"{role}.pcap")
-        vm = machine.VM(role, kernel, initramfs, os.path.join(self.logs, f"{role}.log"), [net],
-                        memory=memory, capture=capture, cmdline=cmdline, cpus=cpus)
+            capture = f"{log}.pcap"
+        vm = machine.VM(role, kernel, initramfs, f"{log}.log", nets, memory=memory,
+                        capture=capture, cmdline=cmdline, cpus=cpus, share=self._share)
         self.vms.append(vm)
         return vm
+
+    def power_cycle_client(self):
+        """Takes the power from the client, without a word to anybody, and boots it again."""
+        self.client.stop()
+        self.client = self._boot("client", *self._client_image, [self._cable],
+                                 *self._client_options)
+        self.client.wait_boot(90)
 
     def __enter__(self):
         return self
@@ -98,6 +149,7 @@ class Lab:
     def stop(self):
         for vm in self.vms:
             vm.stop()
+        shutil.rmtree(self._cables, ignore_errors=True)
 
     def complaints(self):
         """Kernel complaints of all machines so far, each with its machine's name."""
@@ -105,25 +157,52 @@ class Lab:
 
     # Roles
 
-    def up(self, export="600m", verbsmeter=False, params=""):
-        """Brings both sides to where a mount works."""
-        server = self.server.spawn(f"net_up 1; rxe_up; export_up {export}; server_up rpcrdma",
+    def up(self, export="600m", verbsmeter=False, params="", flavours="sys"):
+        """Brings all sides to where a mount works."""
+        second = f"net_up 1 1 eth1; rdma_up {self.device} eth1; " if self.client2 else ""
+        server = self.server.spawn(f"net_up 1; rdma_up {self.device}; {second}"
+                                   f"export_up {export} {flavours}; server_up {self.server_xprt}",
                                    "NFS server up")
         self.client_net(verbsmeter)
         self.client_transport(params)
         server.wait(60)
+        self._only(self.server, self.server_xprt)
         self.client.until("ping -c 1 -W 1 10.0.0.1 > /dev/null", 10, "the server answers ping")
+        if self.client2:
+            self.client2.run(f"net_up 2 1; rdma_up {self.device}; client_up rpcrdma", 30,
+                             "second client up")
+            self.client2.until("ping -c 1 -W 1 10.0.1.1 > /dev/null", 10,
+                               "the server answers the second client's ping")
 
     def client_net(self, verbsmeter=False, verbsmeter_params=""):
         load = f"modprobe verbsmeter {verbsmeter_params};" if verbsmeter else ""
-        self.client.run(f"net_up 2; modprobe ib_core; {load} rxe_up", 30, "client network up")
+        self.client.run(f"net_up 2; modprobe ib_core; {load} rdma_up {self.device}", 30,
+                        "client network up")
 
     def client_transport(self, params=""):
         self.client.run(f"client_up {self.xprt} {params}", 30, f"client loads {self.xprt}")
+        self._only(self.client, self.xprt)
 
-    def mount(self, version, options="", where="/mnt", timeout=40):
-        self.client.run(f"nfs_mount {version} '{options}' {where}", timeout,
-                        f"mount vers={version} {options}")
+    @staticmethod
+    def _only(vm, xprt):
+        """A module alias could have loaded the other transport; nothing would be shown then."""
+        loaded = [name for name in XPRTS if vm.ok(f"lsmod | grep -q '^{name} '")]
+        if loaded != [xprt]:
+            raise LabError(f"{vm.name}: the transports loaded are {loaded}, not {xprt} alone")
+
+    def krb5_up(self):
+        """Kerberos on server and client. From here on NFSv4 uses it for its state, whatever sec= is."""
+        self.server.run("krb5_server_up", 60, "KDC and svcgssd up")
+        self.client.run("krb5_client_up", 60, "gssd up")
+
+    def mount(self, version, options="", where="/mnt", timeout=40, sec="sys"):
+        self.client.run(f"nfs_mount {version} '{options}' {where} {sec}", timeout,
+                        f"mount vers={version} sec={sec} {options}")
+
+    def mount2(self, version, options="", where="/mnt", timeout=40):
+        """The same on the second client."""
+        self.client2.run(f"nfs_mount {version} '{options}' {where} sys 10.0.1.1", timeout,
+                         f"mount vers={version} {options}")
 
     def umount(self, where="/mnt", timeout=40):
         self.client.run(f"umount {where}", timeout, f"umount {where}")
@@ -154,13 +233,15 @@ class Lab:
             raise LabError(f"mountstats has no \"xprt: rdma\" line for {where}")
         return dict(zip(XPRT_FIELDS, total))
 
-    def verbs(self, vm=None, device="rxe0"):
+    def verbs(self, vm=None, device=None):
         """{counter: value} of verbsmeter's total."""
+        device = device or f"{self.device}0"
         text = (vm or self.client).run(f"cat /sys/kernel/debug/verbsmeter/{device}/total", 10,
                                        "read verbsmeter")
         return {name: int(value) for name, value in (line.split() for line in text.splitlines())}
 
-    def reset_verbs(self, vm=None, device="rxe0"):
+    def reset_verbs(self, vm=None, device=None):
+        device = device or f"{self.device}0"
         (vm or self.client).run(f"echo > /sys/kernel/debug/verbsmeter/{device}/reset", 10,
                                 "reset verbsmeter")
 

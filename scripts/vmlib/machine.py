@@ -73,13 +73,14 @@ class VM:
     @kernel     image.Kernel
     @initramfs  path
     @log        path of the console log, which also gets every script and its output
-    @nets       list of connected stream sockets, one network interface (eth0, eth1, ...) each
+    @nets       list of Cable, one network interface (eth0, eth1, ...) each
     @memory     MiB
     @capture    None, or the path of a pcap file that gets the traffic of eth0
+    @share      None, or a directory that the guest may mount for reading: 9p, tag "host"
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline=""):
+                 cmdline="", share=None):
         self.name = name
         self.scanner = kernlog.Scanner()
         self.started = time.monotonic()
@@ -107,10 +108,12 @@ class VM:
                 f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on tsc=reliable "
                 f"ipv6.autoconf=0 role={name} {cmdline}"]
         for i, net in enumerate(nets):
-            pass_fds.append(net.fileno())
             mac = f"52:54:00:00:{i:02x}:{sum(name.encode()) & 0xff:02x}"
-            args += ["-netdev", f"socket,id=n{i},fd={net.fileno()}",
+            args += ["-netdev", f"stream,id=n{i},{net.plug()}",
                      "-device", f"virtio-net-pci,netdev=n{i},mac={mac},romfile="]
+        if share:
+            args += ["-virtfs", f"local,path={share},mount_tag=host,security_model=none,"
+                                f"readonly=on,multidevs=remap"]
         if capture and nets:
             args += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
         self._log.write(f"# {' '.join(args)}\n")
@@ -121,8 +124,6 @@ class VM:
             raise VmError("qemu-system-x86_64 is not installed: run scripts/setup vm "
                           "(or apt-get install qemu-system-x86)") from None
         theirs.close()
-        for net in nets:
-            net.close()
         self._threads = [threading.Thread(target=self._read_console, daemon=True),
                          threading.Thread(target=self._read_agent, daemon=True)]
         for thread in self._threads:
@@ -296,9 +297,22 @@ class VM:
             termios.tcsetattr(0, termios.TCSADRAIN, saved)
 
 
-def link():
-    """A network cable: two connected sockets, one for each machine's `nets`."""
-    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    for end in ends:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    return ends
+class Cable:
+    """A network cable for two machines, a socket at @path. The machine that starts first keeps its
+    end; the other one can go and a new one take its place."""
+
+    def __init__(self, path):
+        self.path = path
+        self._kept = False
+
+    def plug(self):
+        """QEMU's options for the end of the machine that starts now."""
+        if self._kept:
+            deadline = time.monotonic() + 20
+            while not os.path.exists(self.path):
+                if time.monotonic() > deadline:
+                    raise VmError(f"{self.path}: the first machine did not make it in 20 s")
+                time.sleep(0.02)
+        server = "off" if self._kept else "on"
+        self._kept = True
+        return f"server={server},addr.type=unix,addr.path={self.path}"

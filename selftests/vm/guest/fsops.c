@@ -8,7 +8,8 @@
  *	copy FROM TO [N]	copy a tree, with reads and writes of many lengths
  *	compare A B [N]		verify that two trees are equal: names, kinds, sizes, every byte
  *				(both by N processes side by side, a directory each; default 1)
- *	names DIR		create, rename, link, symlink, truncate, append, unlink, rmdir
+ *	names DIR [N]		create, rename, link, symlink, truncate, append, unlink, rmdir; the
+ *				longest link text has N bytes (3900)
  *	dirmake DIR N		make N entries
  *	dirlist DIR N		verify that a listing has each of them once and nothing else
  *	locks DIR		fcntl and flock locks held against a second process
@@ -466,10 +467,10 @@ static void expect_absent(const char *path)
 		fail("%s is there and should not be", path);
 }
 
-static void do_names(const char *dir)
+static void do_names(const char *dir, size_t text)
 {
 	char *a = join(dir, "a"), *b = join(dir, "b"), *sub = join(dir, "sub");
-	char *c = join(dir, "sub/c"), *s = join(dir, "s"), name[256], longest[3901], got[4096];
+	char *c = join(dir, "sub/c"), *s = join(dir, "s"), name[256], longest[4096], got[4096];
 	struct stat st, st2;
 	unsigned int ops = 0;
 	ssize_t n;
@@ -522,11 +523,11 @@ static void do_names(const char *dir)
 	name[255] = '\0';
 	put(path_of(dir, "%s", name), "long", O_EXCL);
 	expect(path_of(dir, "%s", name), "long");
-	memset(longest, 'l', 3900);
-	longest[3900] = '\0';
+	memset(longest, 'l', text);
+	longest[text] = '\0';
 	MUST(symlink(longest, s) == 0, s);
 	n = readlink(s, got, sizeof(got));
-	if (n != 3900 || memcmp(got, longest, 3900))
+	if (n != (ssize_t)text || memcmp(got, longest, text))
 		fail("%s: the long link text came back changed", s);
 	MUST(unlink(s) == 0 && unlink(path_of(dir, "%s", name)) == 0, s);
 	MUST(rmdir(dir) == 0, dir);
@@ -858,7 +859,11 @@ int main(int argc, char **argv)
 		print_in_parallel("compare", compare_trees, first, OPERAND,
 				  argc > 4 ? atoi(argv[4]) : 1);
 	} else if (!strcmp(op, "names")) {
-		do_names(first);
+		size_t text = argc > 3 ? strtoul(argv[3], NULL, 0) : 3900;
+
+		if (text == 0 || text > 4095)
+			fail("names: a link text of %s bytes", argv[3]);
+		do_names(first, text);
 	} else if (!strcmp(op, "dirmake")) {
 		do_dirmake(first, atoi(OPERAND));
 	} else if (!strcmp(op, "dirlist")) {

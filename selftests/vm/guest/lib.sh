@@ -14,20 +14,32 @@ die() {
 	exit 1
 }
 
-# net_up ADDRESS_SUFFIX: eth0 as 10.0.0.N and fd00::N, with an MTU that takes rxe's 4096.
+# net_up N [NET [NETDEV]]: NETDEV (eth0) as 10.0.NET.N and fd00:0:0:NET::N (NET: 0), with an MTU that
+# takes rxe's 4096.
 net_up() {
+	netdev=${3:-eth0}
 	modprobe virtio_net || die "no virtio_net"
 	ip link set lo up
-	ip link set eth0 mtu 4500 || die "no eth0"
-	echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad
-	ip link set eth0 up
-	ip addr add 10.0.0.$1/24 dev eth0
-	ip addr add fd00::$1/64 dev eth0 nodad
+	ip link set $netdev mtu 4500 || die "no $netdev"
+	echo 0 > /proc/sys/net/ipv6/conf/$netdev/accept_dad
+	ip link set $netdev up
+	ip addr add 10.0.${2:-0}.$1/24 dev $netdev
+	ip addr add fd00:0:0:${2:-0}::$1/64 dev $netdev nodad
+}
+
+# rdma_up KIND [NETDEV]: an RDMA device in software, rxe or siw, with the number of its NETDEV (eth0).
+rdma_up() {
+	netdev=${2:-eth0}
+	case $1 in
+	rxe) modprobe rdma_rxe || die "no rdma_rxe" ;;
+	siw) modprobe siw || die "no siw" ;;
+	*) die "rdma_up $1: must be rxe or siw" ;;
+	esac
+	rdma link add $1${netdev#eth} type $1 netdev $netdev || die "rdma link add failed"
 }
 
 rxe_up() {
-	modprobe rdma_rxe || die "no rdma_rxe"
-	rdma link add rxe0 type rxe netdev eth0 || die "rdma link add failed"
+	rdma_up rxe
 }
 
 # The daemons that NFSv3 needs on either side; once is enough.
@@ -42,11 +54,12 @@ rpc_daemons_up() {
 	grep -q rpc_pipefs /proc/mounts || mount -t rpc_pipefs pipes /var/lib/nfs/rpc_pipefs
 }
 
-# export_up SIZE: the tmpfs that is served.
+# export_up SIZE [FLAVOURS]: the tmpfs that is served, with sec=FLAVOURS (sys).
 export_up() {
 	mkdir -p /export
 	mount -t tmpfs -o "size=$1,mode=1777" export /export || die "no tmpfs for /export"
-	echo '/export *(rw,fsid=0,no_root_squash,no_subtree_check,insecure,async)' > /etc/exports
+	echo "/export *(rw,fsid=0,sec=${2:-sys},no_root_squash,no_subtree_check,insecure,async)" \
+		> /etc/exports
 }
 
 # nfsd_start THREADS [grace]: listens on RDMA port 20049. Without "grace" the server takes new state
@@ -91,14 +104,51 @@ client_up() {
 	rpc_daemons_up
 }
 
-# nfs_mount VERSION [OPTIONS [WHERE]]: mounts the server's export.
+# nfs_mount VERSION [OPTIONS [WHERE [FLAVOUR [ADDRESS]]]]: mounts the server's export.
 nfs_mount() {
+	host=${5:-10.0.0.1}
+	# Kerberos knows the server by its name.
+	[ "${4:-sys}" = sys ] || host=server
 	case $1 in
-	3) source=10.0.0.1:/export ;;
-	*) source=10.0.0.1:/ ;;
+	3) source=$host:/export ;;
+	*) source=$host:/ ;;
 	esac
 	mkdir -p "${3:-/mnt}"
-	/sbin/mount.nfs $source "${3:-/mnt}" -o "vers=$1,proto=rdma,port=20049,sec=sys${2:+,$2}"
+	/sbin/mount.nfs $source "${3:-/mnt}" -o "vers=$1,proto=rdma,port=20049,sec=${4:-sys}${2:+,$2}"
+}
+
+# krb5_server_up: the realm's KDC, and what nfsd needs of Kerberos. gssd makes its contexts over TCP,
+# so nfsd listens there too.
+krb5_server_up() {
+	mkdir -p /var/tmp
+	modprobe rpcsec_gss_krb5 || die "no rpcsec_gss_krb5"
+	krb5kdc || die "krb5kdc failed: $(cat /run/krb5kdc.log)"
+	rpc.idmapd -S || die "rpc.idmapd failed"
+	rpc.svcgssd || die "rpc.svcgssd failed"
+	grep -q '^tcp 2049' /proc/fs/nfsd/portlist || echo 'tcp 2049' > /proc/fs/nfsd/portlist ||
+		die "nfsd does not listen on tcp 2049"
+}
+
+# krb5_client_up: credentials for root (by keytab) and for user (by a ticket).
+krb5_client_up() {
+	mkdir -p /var/tmp
+	modprobe rpcsec_gss_krb5 || die "no rpcsec_gss_krb5"
+	rpc.gssd || die "rpc.gssd failed"
+	kinit -k -t /etc/user.keytab -c /tmp/krb5cc_1000 user || die "user got no ticket"
+	chown 1000 /tmp/krb5cc_1000
+}
+
+# tool PROGRAM [ARGUMENT...]: a program of the host, with the host's libraries.
+tool() {
+	if [ ! -d /host/bin ]; then
+		mkdir -p /host
+		modprobe -a 9pnet_virtio 9p &&
+			mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 host /host ||
+			die "the host's /usr is not there"
+	fi
+	[ -x /host/bin/$1 ] || die "the host has no $1: run scripts/setup interop"
+	libraries=/host/lib/x86_64-linux-gnu
+	LD_LIBRARY_PATH=$libraries:$libraries/ceph /host/bin/"$@"
 }
 
 # Forgets what the client has cached of files.

@@ -10,7 +10,7 @@ def smoke(t, kernel):
     pair = t.lab(client_kernel=kernel)
     pair.client_net()
     before = pair.rdma_resources()
-    pair.server.run("net_up 1; rxe_up; export_up 600m; server_up rpcrdma", 60, "NFS server up")
+    pair.server.run(f"net_up 1; rxe_up; export_up 600m; server_up {pair.server_xprt}", 60, "NFS server up")
     pair.client_transport()
     for version in VERSIONS:
         pair.mount(version)

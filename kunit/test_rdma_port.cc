@@ -192,8 +192,8 @@ void rpcordma_cqe_init(rpcordma_cqe *cqe, rpcordma_cqe_kind kind)
 	cqe->done = reinterpret_cast<void *>(static_cast<__UINTPTR_TYPE__>(kind) + 1);
 }
 
-void rpcordma_trace_post(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32, rpcordma_bool,
-			 int)
+void rpcordma_trace_post(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32,
+			 rpcordma_bool, int)
 {
 	FakePort::traced_posts++;
 }

@@ -43,7 +43,8 @@ public:
 	static constexpr u32 kBatch = 8;
 
 	/** @buffer_size: bytes that the peer may send at once. @capacity: what the queue pair holds. */
-	void init(rpcordma_endpoint *endpoint, const rpcordma_peer *peer, u32 buffer_size, u32 capacity);
+	void init(rpcordma_endpoint *endpoint, const rpcordma_peer *peer, u32 buffer_size,
+		  u32 capacity);
 	/** Free all buffers. The queue pair is drained or was never there. Process context. */
 	void destroy();
 

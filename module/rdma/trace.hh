@@ -44,7 +44,8 @@ inline void credits(const rpcordma_peer *peer, u32 from, u32 to)
 		rpcordma_trace_credits(peer, from, to);
 }
 
-inline void reply(const rpcordma_peer *peer, const char *what, u32 xid, u32 credits, u32 proc, int result)
+inline void reply(const rpcordma_peer *peer, const char *what, u32 xid, u32 credits, u32 proc,
+		  int result)
 {
 	if (on(RPCORDMA_TRACE_REPLY))
 		rpcordma_trace_reply(peer, what, xid, credits, proc, result);

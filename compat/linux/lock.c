@@ -149,7 +149,7 @@ void rpcordma_gate_destroy(struct rpcordma_gate *gate)
 
 rpcordma_u32 rpcordma_gate_ticket(struct rpcordma_gate *gate)
 {
-	/* Who holds the ticket looks after this; who opens has changed what is looked at before. */
+	/* Who holds the ticket looks after this; who opens has changed before what is looked at. */
 	return atomic_read_acquire(&gate->openings);
 }
 
@@ -160,8 +160,7 @@ void rpcordma_gate_wait(struct rpcordma_gate *gate, rpcordma_u32 ticket)
 
 void rpcordma_gate_open(struct rpcordma_gate *gate)
 {
-	/* Fully ordered, before it and behind it. */
+	/* Released: what was changed is seen with it. */
 	atomic_inc_return(&gate->openings);
-	if (waitqueue_active(&gate->waiters))
-		wake_up_all(&gate->waiters);
+	wake_up_all(&gate->waiters);
 }

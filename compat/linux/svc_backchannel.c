@@ -161,7 +161,7 @@ static struct rpc_xprt *callback_setup(struct xprt_create *args)
 	xprt->bc_xprt = connection;
 	xprt_get(xprt);
 	xprt_get(xprt);
-	/* Completions find it from here on. */
+	/* Completions find it from here on: find_pin(). */
 	smp_store_release(&connection->xpt_bc_xprt, xprt);
 	return xprt;
 
@@ -186,6 +186,7 @@ static struct xprt_class callback_class = {
 
 static struct rpc_rqst *find_pin(struct svc_xprt *connection, u32 xid)
 {
+	/* Pairs with callback_setup(), whose transport is whole when it is found here. */
 	struct rpc_xprt *xprt = smp_load_acquire(&connection->xpt_bc_xprt);
 
 	return xprt ? rpcordma_rqst_find_pin(xprt, xid) : NULL;

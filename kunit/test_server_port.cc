@@ -284,7 +284,11 @@ FakeServerPort::~FakeServerPort()
 
 page *FakeServerPort::new_page()
 {
-	for (u32 i = 0; i < kMostPages; i++) {
+	static u32 next;
+
+	for (u32 turn = 0; turn < kMostPages; turn++) {
+		const u32 i = next++ % kMostPages;
+
 		if (all_pages[i])
 			continue;
 		page *p = static_cast<page *>(rpcordma_test_alloc(sizeof(page)));
@@ -362,6 +366,14 @@ void FakeServerPort::flush()
 		complete(wr->cqe, completion);
 	}
 	work();
+}
+
+void FakeServerPort::new_queue_pair()
+{
+	EXPECT_EQ(sends, 0);
+	EXPECT_EQ(posted, 0);
+	broken = drained = false;
+	fail_at = kNoLimit;
 }
 
 /* --- the bytes of an xdr_buf --- */

@@ -39,7 +39,7 @@ namespace rpcordma {
 class FakeServerPort : public FakePort {
 public:
 	static constexpr u32 kPageSize = 256;
-	static constexpr u32 kMostPages = 2048;
+	static constexpr u32 kMostPages = 4096;
 	static constexpr u32 kMostSends = 512; /* work requests */
 	static constexpr u32 kClientBytes = 128 * 1024;
 	/* Where the client's memory is for work requests, and its one R_key; others are refused. */
@@ -108,8 +108,10 @@ public:
 	[[nodiscard]] static bool send(rpcordma_server *server, Bytes message);
 	/** The device does up to @n posted work requests, and their completions come. How many it did. */
 	static u32 work(u32 n = ~0u);
-	/** A work request of @kind completes though it was never posted: as a drained queue does. */
+	/** The queue pair fails: all that is posted is flushed. */
 	static void flush();
+	/** As good as new, after it was drained. */
+	static void new_queue_pair();
 
 	/** Who gets completions: set with the connection. */
 	static rpcordma_server *server;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The port as the tests of module/rdma see it: memory, DMA mappings and a receive queue that keep
- * account, and fail on demand. Only what module/rdma calls is here; rpcordma_kunit.ko holds nothing of
- * compat/linux, so the doubles serve in a kernel as well.
+ * account, and fail on demand. Only what module/rdma calls is here, and what it shares with
+ * module/server (test_server_port.hh has the rest); rpcordma_kunit.ko holds nothing of compat/linux, so
+ * the doubles serve in a kernel as well.
  *
  * Misuse is a failure of the running case: memory freed twice, a buffer unmapped twice or of another
- * length, a Receive posted while it is posted, an allocation that may sleep.
+ * length, a Receive posted while it is posted, an allocation that may sleep where that is not allowed.
  */
 #pragma once
 
@@ -17,13 +18,16 @@ namespace rpcordma {
 
 class FakePort {
 public:
-	static constexpr u32 kMost = 192; /* allocations, and Receives posted, at once */
+	static constexpr u32 kMost = 1024; /* allocations, and Receives posted, at once */
 	static constexpr u32 kNoLimit = ~0u;
 
 	/* Failures to come: how many more of each go well. */
 	static u32 allocations_left;
 	static u32 mappings_left;
 	static u32 receives_left; /* Receives that can be posted; the next one is the chain's bad one */
+
+	/* Whether an allocation may sleep now. */
+	static bool may_sleep;
 
 	/* What there is now. */
 	static u32 allocations;
@@ -44,6 +48,8 @@ public:
 
 	[[nodiscard]] static rpcordma_endpoint *endpoint();
 
+	/** The Receive posted first, taken off its queue. Null without one. */
+	[[nodiscard]] static const rpcordma_recv_wr *take_receive();
 	/** A message of @length bytes comes: the Receive posted first takes it. Null without one. */
 	[[nodiscard]] static Receive *deliver(u32 length);
 };

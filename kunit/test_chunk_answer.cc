@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * module/chunk/answer: replies of every form are taken apart as the plan says, put together again as a
+ * requester does, and compared byte by byte; and which R_key goes with them.
+ */
+#include "kunit/test_chunk_lists.hh"
+#include "kunit/test_rdma_random.hh"
+#include "kunit/testing.hh"
+#include "module/chunk/answer.hh"
+
+using namespace rpcordma;
+using namespace rpcordma::chunk;
+
+namespace {
+
+constexpr u32 kInline = 1024;
+/* Headers with this Write list: a chunk is its one, its count and its segments (RFC 8166 4.3). */
+constexpr u32 kHeader = 28, kChunk = 8, kSegment = 16;
+
+xdr::Segment segment(u32 length, u32 handle = 7)
+{
+	return {Rkey(handle), length, 0x10000};
+}
+
+void expect_range(const ReplyRange &range, u32 offset, u32 length)
+{
+	EXPECT_EQ(range.offset, offset);
+	EXPECT_EQ(range.length, length);
+}
+
+} // namespace
+
+RPCORDMA_TEST(chunk_answer, all_inline)
+{
+	ListMaker made;
+	const xdr::ChunkLists lists = made.decode();
+	static constexpr ReplyRange results[] = {{40, 100}};
+
+	for (u32 length = 1; length <= kInline; length++) {
+		TEST_NOTE("length", length);
+		/* Nothing was offered: results stay where they are. */
+		const auto answer = plan_answer(lists, results, length, kInline);
+		if (kHeader + length > kInline) {
+			EXPECT_ERROR(answer, Error::no_space);
+			continue;
+		}
+		ASSERT_OK(answer);
+		EXPECT_EQ(answer.value().proc, v1::Proc::msg);
+		EXPECT_EQ(answer.value().header_length, kHeader);
+		EXPECT_EQ(answer.value().inline_length, length);
+		EXPECT_EQ(answer.value().reply_length, 0);
+		EXPECT_EQ(answer.value().write_length, 0);
+		EXPECT_EQ(answer.value().placed_count, 0);
+		ASSERT_EQ(answer.value().rest_count, 1);
+		expect_range(answer.value().rest[0], 0, length);
+	}
+}
+
+/* One result in one Write chunk, with bytes behind it and none, with its pad and without. */
+RPCORDMA_TEST(chunk_answer, placed)
+{
+	for (u32 size = 1; size <= 9; size++)
+		for (u32 behind : {0u, 4u, 20u})
+			for (const bool padded : {true, false}) {
+				TEST_NOTE("size", size);
+				TEST_NOTE("behind", behind);
+				TEST_NOTE("padded", padded);
+				if (!padded && behind)
+					continue;
+				ListMaker made;
+				const xdr::Segment segments[] = {segment(5), segment(4)};
+				made.end_reads();
+				made.write_chunk(segments);
+				const xdr::ChunkLists lists = made.decode();
+				const ReplyRange results[] = {{40, size}};
+				const u32 end = 40 + size + (padded ? xdr_pad(size) : 0);
+				const auto answer =
+					plan_answer(lists, results, end + behind, kInline);
+				ASSERT_OK(answer);
+				const Answer &a = answer.value();
+				EXPECT_EQ(a.proc, v1::Proc::msg);
+				EXPECT_EQ(a.header_length, kHeader + kChunk + 2 * kSegment);
+				EXPECT_EQ(a.inline_length, 40 + behind);
+				EXPECT_EQ(a.write_length, size);
+				ASSERT_EQ(a.placed_count, 1);
+				expect_range(a.placed[0], 40, size);
+				ASSERT_EQ(a.rest_count, behind ? 2 : 1);
+				expect_range(a.rest[0], 0, 40);
+				if (behind)
+					expect_range(a.rest[1], end, behind);
+			}
+}
+
+/* A result at the start of the reply, and one behind the other: nothing stays between. */
+RPCORDMA_TEST(chunk_answer, nothing_between)
+{
+	ListMaker made;
+	const xdr::Segment segments[] = {segment(100)};
+	made.end_reads();
+	made.write_chunk(segments);
+	made.write_chunk(segments);
+	const xdr::ChunkLists lists = made.decode();
+	static constexpr ReplyRange results[] = {{0, 13}, {16, 8}};
+	const auto answer = plan_answer(lists, results, 24, kInline);
+	ASSERT_OK(answer);
+	EXPECT_EQ(answer.value().rest_count, 0);
+	EXPECT_EQ(answer.value().inline_length, 0);
+	EXPECT_EQ(answer.value().write_length, 21);
+	EXPECT_EQ(answer.value().placed_count, 2);
+}
+
+/* A chunk is too small by one byte; one that asks for its result inline is not. */
+RPCORDMA_TEST(chunk_answer, write_chunk_size)
+{
+	static constexpr ReplyRange results[] = {{40, 100}};
+
+	for (u32 room : {0u, 1u, 99u, 100u, 101u, ~0u}) {
+		TEST_NOTE("room", room);
+		ListMaker made;
+		const xdr::Segment segments[] = {segment(room / 2), segment(room - room / 2)};
+		made.end_reads();
+		made.write_chunk(segments);
+		const auto answer = plan_answer(made.decode(), results, 140, kInline);
+		if (room < 100)
+			EXPECT_ERROR(answer, Error::no_space);
+		else
+			EXPECT_EQ(answer.value().write_length, 100);
+	}
+	/* More than 32 bits of room. */
+	ListMaker vast;
+	const xdr::Segment halves[] = {segment(1u << 31), segment(1u << 31)};
+	vast.end_reads();
+	vast.write_chunk(halves);
+	EXPECT_OK(plan_answer(vast.decode(), results, 140, kInline));
+
+	ListMaker empty;
+	empty.end_reads();
+	empty.write_chunk({});
+	const auto answer = plan_answer(empty.decode(), results, 140, kInline);
+	ASSERT_OK(answer);
+	EXPECT_EQ(answer.value().inline_length, 140);
+	EXPECT_EQ(answer.value().write_length, 0);
+	ASSERT_EQ(answer.value().placed_count, 1);
+	expect_range(answer.value().placed[0], 0, 0);
+}
+
+/* The first result goes with the first chunk, the second with the second, whatever becomes of them. */
+RPCORDMA_TEST(chunk_answer, pairs)
+{
+	ListMaker made;
+	const xdr::Segment segments[] = {segment(50)};
+	made.end_reads();
+	made.write_chunk(segments);
+	made.write_chunk({});
+	made.write_chunk(segments);
+	made.write_chunk(segments);
+	const xdr::ChunkLists lists = made.decode();
+
+	/* placed; inline as asked for; empty; and one chunk more than results. */
+	static constexpr ReplyRange three[] = {{20, 10}, {40, 10}, {60, 0}};
+	auto answer = plan_answer(lists, three, 100, kInline);
+	ASSERT_OK(answer);
+	ASSERT_EQ(answer.value().placed_count, 3);
+	expect_range(answer.value().placed[0], 20, 10);
+	expect_range(answer.value().placed[1], 0, 0);
+	expect_range(answer.value().placed[2], 0, 0);
+	EXPECT_EQ(answer.value().write_length, 10);
+	EXPECT_EQ(answer.value().inline_length, 88);
+	EXPECT_EQ(answer.value().header_length, kHeader + 4 * kChunk + 3 * kSegment);
+
+	/* One result more than chunks: it is inline. */
+	static constexpr ReplyRange five[] = {{0, 4}, {4, 4}, {8, 4}, {12, 4}, {16, 4}};
+	answer = plan_answer(lists, five, 100, kInline);
+	ASSERT_OK(answer);
+	EXPECT_EQ(answer.value().placed_count, 4);
+	EXPECT_EQ(answer.value().write_length, 12);
+	EXPECT_EQ(answer.value().inline_length, 88);
+	/* Without results, all chunks are unused. */
+	answer = plan_answer(lists, {}, 100, kInline);
+	ASSERT_OK(answer);
+	EXPECT_EQ(answer.value().placed_count, 0);
+	EXPECT_EQ(answer.value().inline_length, 100);
+}
+
+/* A result that the service announced and took back, or one that is not behind the one before. */
+RPCORDMA_TEST(chunk_answer, not_in_the_reply)
+{
+	static constexpr struct {
+		ReplyRange result;
+		bool placed;
+	} results[] = {
+		{{92, 8}, true},    {{92, 9}, false},    {{100, 1}, false}, {{104, 1}, false},
+		{{~3u, 8}, false},  {{92, ~0u}, false},  {{36, 4}, true},   {{32, 4}, false},
+		{{20, 16}, false},  {{0, 8}, false},
+	};
+
+	for (const auto &r : results) {
+		TEST_NOTE("offset", r.result.offset);
+		TEST_NOTE("length", r.result.length);
+		ListMaker made;
+		const xdr::Segment segments[] = {segment(~0u)};
+		made.end_reads();
+		made.write_chunk(segments);
+		made.write_chunk(segments);
+		/* The first ends with its pad at 36. */
+		const ReplyRange two[] = {{20, 13}, r.result};
+		const auto answer = plan_answer(made.decode(), two, 100, kInline);
+		ASSERT_OK(answer);
+		EXPECT_EQ(answer.value().placed_count, 2);
+		EXPECT_EQ(answer.value().placed[1].length, r.placed ? r.result.length : 0);
+		EXPECT_EQ(answer.value().inline_length, 84 - (r.placed ? r.result.length : 0));
+	}
+}
+
+/* More chunks than there is a place for: the rest is inline. */
+RPCORDMA_TEST(chunk_answer, many)
+{
+	constexpr u32 n = Answer::kResults + 2;
+	ListMaker made;
+	const xdr::Segment segments[] = {segment(4)};
+	ReplyRange results[n];
+
+	made.end_reads();
+	for (u32 i = 0; i < n; i++) {
+		results[i] = {8 * i + 4, 4};
+		made.write_chunk(segments);
+	}
+	const auto answer = plan_answer(made.decode(), results, 8 * n + 4, kInline);
+	ASSERT_OK(answer);
+	EXPECT_EQ(answer.value().placed_count, Answer::kResults);
+	EXPECT_EQ(answer.value().write_length, 4 * Answer::kResults);
+	EXPECT_EQ(answer.value().rest_count, Answer::kResults + 1);
+	EXPECT_EQ(answer.value().inline_length, 8 * n + 4 - 4 * Answer::kResults);
+}
+
+RPCORDMA_TEST(chunk_answer, reply_chunk)
+{
+	const xdr::Segment segments[] = {segment(1000), segment(1000)};
+	constexpr u32 header = kHeader + 4 + 2 * kSegment;
+
+	for (u32 length = kInline - header - 1; length <= 2001; length++) {
+		TEST_NOTE("length", length);
+		ListMaker made;
+		made.reply_chunk(segments);
+		const auto answer = plan_answer(made.decode(), {}, length, kInline);
+		if (length > 2000) {
+			EXPECT_ERROR(answer, Error::no_space);
+			continue;
+		}
+		ASSERT_OK(answer);
+		const bool fits = header + length <= kInline;
+		EXPECT_EQ(answer.value().proc, fits ? v1::Proc::msg : v1::Proc::nomsg);
+		EXPECT_EQ(answer.value().header_length, header);
+		EXPECT_EQ(answer.value().inline_length, fits ? length : 0);
+		EXPECT_EQ(answer.value().reply_length, fits ? 0 : length);
+		ASSERT_EQ(answer.value().rest_count, 1);
+		expect_range(answer.value().rest[0], 0, length);
+	}
+	/* One without a segment is not there. */
+	ListMaker made;
+	made.reply_chunk({});
+	const xdr::ChunkLists lists = made.decode();
+	EXPECT_OK(plan_answer(lists, {}, kInline - kHeader - 4, kInline));
+	EXPECT_ERROR(plan_answer(lists, {}, kInline - kHeader - 3, kInline), Error::no_space);
+}
+
+/* A header that must come back does not fit by itself. */
+RPCORDMA_TEST(chunk_answer, header_too_long)
+{
+	xdr::Segment segments[8] = {};
+
+	for (u32 n = 0; n <= 8; n++) {
+		TEST_NOTE("segments", n);
+		ListMaker made;
+		made.reply_chunk(Span<const xdr::Segment>(segments).first(n));
+		const xdr::ChunkLists lists = made.decode();
+		const u32 header = kHeader + 4 + n * kSegment;
+
+		EXPECT_OK(plan_answer(lists, {}, 0, header));
+		EXPECT_ERROR(plan_answer(lists, {}, 0, header - 1), Error::no_space);
+		EXPECT_ERROR(plan_answer(lists, {}, 1, header), Error::no_space);
+	}
+}
+
+namespace {
+
+constexpr u32 kResults = 6, kLongest = 1200;
+
+/** A reply with results, and the chunks offered for them. */
+struct Reply {
+	u32 length;
+	u8 bytes[kLongest];
+	u32 result_count;
+	ReplyRange results[kResults];
+	u32 chunk_count;
+	bool chunk_empty[kResults + 1];
+	u32 chunk_room[kResults + 1];
+	bool reply_chunk;
+	u32 reply_room;
+	u32 max_inline;
+	u32 header;
+
+	[[nodiscard]] xdr::ChunkLists make(Random &random, ListMaker &made);
+};
+
+/* A chunk of up to three segments. Returns how many bytes it has. */
+u32 any_segments(Random &random, u32 least, xdr::Segment (&segments)[3], u32 &count)
+{
+	u32 sum = 0;
+
+	count = 1 + random.below(3);
+	for (u32 i = 0; i < count; i++) {
+		segments[i] = segment(random.below(300));
+		sum += segments[i].length;
+	}
+	/* Mostly it is enough. */
+	if (sum < least && !random.one_in(8)) {
+		segments[count - 1].length += least - sum;
+		sum = least;
+	}
+	return sum;
+}
+
+xdr::ChunkLists Reply::make(Random &random, ListMaker &made)
+{
+	xdr::Segment segments[3];
+	u32 n;
+
+	length = 0;
+	auto stays = [&](u32 count) {
+		while (count--)
+			bytes[length++] = u8(random.below(256));
+	};
+	stays(4 * random.below(10));
+	result_count = random.below(kResults + 1);
+	for (u32 i = 0; i < result_count; i++) {
+		const u32 size = random.one_in(6) ? 0 : 1 + random.below(100);
+
+		results[i] = {length, size};
+		stays(size);
+		/* The pad of the last may be missing, as of a READ of odd length. */
+		if (i + 1 < result_count || random.one_in(2)) {
+			for (u32 pad = xdr_pad(size); pad--;)
+				bytes[length++] = 0;
+			stays(4 * random.below(12));
+		}
+	}
+	header = kHeader;
+	made.end_reads();
+	chunk_count = random.below(result_count + 2);
+	for (u32 i = 0; i < chunk_count; i++) {
+		chunk_empty[i] = random.one_in(5);
+		n = chunk_room[i] = 0;
+		if (!chunk_empty[i])
+			chunk_room[i] = any_segments(
+				random, i < result_count ? results[i].length : 0, segments, n);
+		made.write_chunk({segments, n});
+		header += kChunk + n * kSegment;
+	}
+	reply_chunk = random.one_in(2);
+	reply_room = 0;
+	if (reply_chunk) {
+		reply_room = any_segments(random, random.below(length + 1), segments, n);
+		made.reply_chunk({segments, n});
+		header += 4 + n * kSegment;
+	}
+	max_inline = header + random.below(kLongest);
+	return made.decode();
+}
+
+/* Whether the reply can be sent at all; what @kept is of it when the results are placed. */
+bool possible(const Reply &reply, u32 &kept)
+{
+	bool fits = true;
+
+	kept = reply.length;
+	for (u32 i = 0; i < reply.result_count && i < reply.chunk_count; i++) {
+		const ReplyRange &r = reply.results[i];
+
+		if (reply.chunk_empty[i] || !r.length)
+			continue;
+		fits = fits && r.length <= reply.chunk_room[i];
+		const u32 end = r.offset + r.length + xdr_pad(r.length);
+		kept -= (end < reply.length ? end : reply.length) - r.offset;
+	}
+	return fits && (reply.header + kept <= reply.max_inline ||
+			(reply.reply_chunk && kept <= reply.reply_room));
+}
+
+/* Do what @answer says, then what a requester does, and compare. */
+void send_and_receive(const Reply &reply, const Answer &answer)
+{
+	u8 rest[kLongest], whole[kLongest];
+	u32 rest_length = 0, taken = 0, length = 0;
+
+	for (u32 i = 0; i < answer.rest_count; i++) {
+		const ReplyRange &r = answer.rest[i];
+
+		EXPECT_GT(r.length, 0);
+		ASSERT_LE(u64(r.offset) + r.length, reply.length);
+		for (u32 n = 0; n < r.length; n++)
+			rest[rest_length++] = reply.bytes[r.offset + n];
+	}
+	EXPECT_EQ(rest_length, answer.proc == v1::Proc::msg ? answer.inline_length :
+							      answer.reply_length);
+	auto rest_until = [&](u32 offset) {
+		while (length < offset && taken < rest_length)
+			whole[length++] = rest[taken++];
+	};
+	u32 written = 0;
+	for (u32 i = 0; i < answer.placed_count; i++) {
+		const ReplyRange &placed = answer.placed[i];
+
+		written += placed.length;
+		/* A requester knows by its own chunk, and by what is in it, where the result is. */
+		if (!placed.length)
+			continue;
+		ASSERT_LE(placed.length, reply.chunk_room[i]);
+		rest_until(reply.results[i].offset);
+		ASSERT_EQ(length, reply.results[i].offset);
+		ASSERT_EQ(placed.offset, length);
+		ASSERT_EQ(placed.length, reply.results[i].length);
+		for (u32 n = 0; n < placed.length; n++)
+			whole[length++] = reply.bytes[placed.offset + n];
+		for (u32 pad = xdr_pad(placed.length); pad-- && length < reply.length;)
+			whole[length++] = 0;
+	}
+	EXPECT_EQ(written, answer.write_length);
+	rest_until(reply.length);
+	EXPECT_EQ(taken, rest_length);
+	EXPECT_BYTES(Bytes(whole, length), Bytes(reply.bytes, reply.length));
+}
+
+} // namespace
+
+/* Any reply, to any chunks, is the same reply again at the requester; or it fits nowhere. */
+RPCORDMA_TEST(chunk_answer, any_reply)
+{
+	Reply &reply = test_zeroed<Reply>();
+	u32 refused = 0, in_reply_chunk = 0, placed = 0;
+
+	for (u32 seed = 0; seed < 3000; seed++) {
+		TEST_NOTE("seed", seed);
+		Random random(seed);
+		ListMaker made;
+		const xdr::ChunkLists lists = reply.make(random, made);
+		const auto answer = plan_answer(lists, {reply.results, reply.result_count},
+						reply.length, reply.max_inline);
+		u32 kept;
+
+		if (!possible(reply, kept)) {
+			EXPECT_ERROR(answer, Error::no_space);
+			refused++;
+			continue;
+		}
+		ASSERT_OK(answer);
+		const Answer &a = answer.value();
+		/* Inline if it can be. */
+		const bool fits = reply.header + kept <= reply.max_inline;
+		EXPECT_EQ(a.proc, fits ? v1::Proc::msg : v1::Proc::nomsg);
+		EXPECT_EQ(a.inline_length, fits ? kept : 0);
+		EXPECT_EQ(a.reply_length, fits ? 0 : kept);
+		EXPECT_EQ(a.header_length, reply.header);
+		EXPECT_EQ(a.placed_count, min(reply.result_count, reply.chunk_count));
+		send_and_receive(reply, a);
+		in_reply_chunk += !fits;
+		placed += a.write_length > 0;
+	}
+	EXPECT_GT(refused, 100);
+	EXPECT_GT(in_reply_chunk, 100);
+	EXPECT_GT(placed, 500);
+}
+
+/* --- invalidation --- */
+
+RPCORDMA_TEST(chunk_answer, invalidation)
+{
+	{
+		ListMaker none;
+		EXPECT_EQ(choose_invalidation(none.decode()), 0);
+	}
+	/* From any of the lists. */
+	const xdr::Segment small[] = {segment(100, 11)}, large[] = {segment(200, 22)};
+	for (u32 winner = 0; winner < 3; winner++) {
+		TEST_NOTE("winner", winner);
+		ListMaker made;
+		made.read(40, segment(winner == 0 ? 300 : 50, 1));
+		made.end_reads();
+		made.write_chunk(winner == 1 ? large : small);
+		made.end_writes();
+		const xdr::Segment reply[] = {segment(winner == 2 ? 400 : 60, 3)};
+		made.reply_chunk(reply);
+		EXPECT_EQ(choose_invalidation(made.decode()), winner == 0 ? 1 : winner == 1 ? 22 : 3);
+	}
+}
+
+/* A pad that the client registered for good is nothing to invalidate, alone or behind the data. */
+RPCORDMA_TEST(chunk_answer, invalidation_pad)
+{
+	for (u32 length = 0; length <= 6; length++) {
+		TEST_NOTE("length", length);
+		ListMaker made;
+		const xdr::Segment pad[] = {segment(length, 5)};
+		made.end_reads();
+		made.write_chunk(pad);
+		EXPECT_EQ(choose_invalidation(made.decode()), length > 4 ? 5 : 0);
+	}
+	ListMaker made;
+	const xdr::Segment data_and_pad[] = {segment(13, 6), segment(4, 5)};
+	made.end_reads();
+	made.write_chunk(data_and_pad);
+	EXPECT_EQ(choose_invalidation(made.decode()), 6);
+}
+
+/* Segments of one R_key count together; the first one wins among equals. */
+RPCORDMA_TEST(chunk_answer, invalidation_sums)
+{
+	{
+		ListMaker made;
+		const xdr::Segment parts[] = {segment(100, 1), segment(60, 2), segment(60, 2)};
+		made.end_reads();
+		made.write_chunk(parts);
+		EXPECT_EQ(choose_invalidation(made.decode()), 2);
+	}
+	{
+		ListMaker made;
+		const xdr::Segment parts[] = {segment(100, 1), segment(100, 2)};
+		made.end_reads();
+		made.write_chunk(parts);
+		EXPECT_EQ(choose_invalidation(made.decode()), 1);
+	}
+	{
+		/* Beyond 32 bits. */
+		ListMaker made;
+		const xdr::Segment parts[] = {segment(~0u, 1), segment(~0u, 2), segment(9, 2)};
+		made.end_reads();
+		made.write_chunk(parts);
+		EXPECT_EQ(choose_invalidation(made.decode()), 2);
+	}
+}
+
+RPCORDMA_SUITE(chunk_answer, all_inline, placed, nothing_between, write_chunk_size, pairs,
+	       not_in_the_reply, many, reply_chunk, header_too_long, any_reply, invalidation,
+	       invalidation_pad, invalidation_sums);

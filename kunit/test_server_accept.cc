@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A server's connection from its request to its end: module/server/connection.cc. What it asks of the
+ * device, what it tells the client, and that nothing is left of it whatever fails.
+ */
+#include "kunit/test_server_connection.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kFirst = ResponderCredits::kInitial + kServerBatch;
+
+} // namespace
+
+RPCORDMA_TEST(server_accept, sizes)
+{
+	Connected c;
+
+	/* A handful of Receives, with their buffers; nothing else. */
+	EXPECT_EQ(FakePort::posted, kFirst);
+	EXPECT_EQ(FakePort::mappings, kFirst);
+	EXPECT_EQ(c.server->calls, kFirst);
+	EXPECT_EQ(c.server->grant.load(), ResponderCredits::kInitial);
+	EXPECT_EQ(FakeServerPort::sizes.send_sges, 32);
+	EXPECT_EQ(FakeServerPort::sizes.receive_wrs, 64 + kServerBackwardCalls + kServerBatch);
+	EXPECT_EQ(FakeServerPort::sizes.send_wrs, 64 + kServerBackwardCalls + Transfer::kRequests);
+	EXPECT_EQ(c.server->receive_size, 1024);
+	/* The lower of what we send and what it takes. */
+	EXPECT_EQ(c.server->send_size, 1024);
+
+	EXPECT_EQ(FakeServerPort::parameters.initiator_depth, 16);
+	EXPECT_EQ(FakeServerPort::parameters.responder_resources, 0);
+	EXPECT_EQ(FakeServerPort::parameters.rnr_retry_count, 7);
+	const auto said = private_data::parse(
+		{FakeServerPort::private_data, FakeServerPort::parameters.private_data_length});
+	ASSERT_OK(said);
+	EXPECT_EQ(said.value().receive_size, 1024);
+	EXPECT_EQ(said.value().send_size, 1024);
+	EXPECT_TRUE(said.value().remote_invalidation);
+	EXPECT_EQ(rpcordma_core_server_backward_payload(c.server), 1024 - 28);
+	EXPECT_EQ(rpcordma_core_server_backward_payload(nullptr), 1024 - 28);
+	EXPECT_EQ(rpcordma_core_server_backward_calls(), kServerBackwardCalls);
+}
+
+/* A client that says nothing takes 1024 bytes (RFC 8166 3.3.3), and knows no remote invalidation. */
+RPCORDMA_TEST(server_accept, silent_client)
+{
+	Accepted c;
+
+	rpcordma_server_tunables.max_req_size = 4096;
+	EXPECT_EQ(c.accept(), 0);
+	EXPECT_EQ(c.server->receive_size, 4096);
+	EXPECT_EQ(c.server->send_size, 1024);
+	EXPECT_FALSE(c.server->remote_invalidation);
+}
+
+/* The least of what the client serves, the device does, and the administrator allows. */
+RPCORDMA_TEST(server_accept, read_depth)
+{
+	static constexpr struct {
+		u32 client, device, tunable, depth; /* 0: refused */
+	} depths[] = {
+		{16, 16, 16, 16}, {1, 16, 16, 1},   {16, 3, 16, 3}, {16, 16, 4, 4},
+		{0, 16, 16, 0},	  {16, 0, 16, 0},   {16, 16, 0, 0}, {255, 1000, 1000, 255},
+		{300, 1000, 1000, 255},
+	};
+
+	for (const auto &d : depths) {
+		TEST_NOTE("the client's", d.client);
+		TEST_NOTE("the device's", d.device);
+		TEST_NOTE("the limit", d.tunable);
+		Accepted c;
+
+		FakeServerPort::device.max_qp_init_rd_atom = d.device;
+		rpcordma_server_tunables.max_outbound_read_requests = d.tunable;
+		EXPECT_EQ(c.accept(d.client), d.depth ? 0 : to_errno(Error::invalid));
+		EXPECT_EQ(FakeServerPort::parameters.initiator_depth, d.depth);
+		EXPECT_EQ(FakeServerPort::logged, d.depth ? 0 : 1);
+	}
+}
+
+/* Small devices give small connections; too small ones, none, and a line in the log. */
+RPCORDMA_TEST(server_accept, small_queues)
+{
+	for (u32 most = 30; most <= 300; most += 10) {
+		TEST_NOTE("work requests", most);
+		Accepted c;
+		FakeServerPort::device.max_qp_wr = most;
+		const int rc = c.accept();
+
+		if (most <= 40) {
+			EXPECT_EQ(rc, to_errno(Error::not_supported));
+			EXPECT_EQ(FakeServerPort::logged, 1);
+			continue;
+		}
+		EXPECT_EQ(rc, 0);
+		/* One more in each queue is for the drain. */
+		EXPECT_LT(FakeServerPort::sizes.send_wrs, most);
+		EXPECT_LT(FakeServerPort::sizes.receive_wrs, most);
+		EXPECT_EQ(c.server->room.load(), FakeServerPort::sizes.send_wrs);
+	}
+	Accepted c;
+	FakeServerPort::device.max_cqe = 20;
+	EXPECT_EQ(c.accept(), to_errno(Error::not_supported));
+}
+
+RPCORDMA_TEST(server_accept, device_sges)
+{
+	static constexpr struct {
+		u32 send, read, sends, reads;
+	} devices[] = {{0, 0, 1, 1}, {1, 32, 1, 1}, {6, 1, 6, 1}, {30, 30, 30, 30}, {255, 255, 32, 32}};
+
+	for (const auto &d : devices) {
+		TEST_NOTE("SGEs of a Send", d.send);
+		TEST_NOTE("SGEs of a Read", d.read);
+		Accepted c;
+		FakeServerPort::device.max_send_sge = d.send;
+		FakeServerPort::device.max_sge_rd = d.read;
+		EXPECT_EQ(c.accept(), 0);
+		EXPECT_EQ(c.server->send_sges, d.sends);
+		EXPECT_EQ(c.server->read_sges, d.reads);
+	}
+}
+
+/* Where sinks are to be registered, the device must be able to. */
+RPCORDMA_TEST(server_accept, read_needs_region)
+{
+	static constexpr struct {
+		bool fast;
+		u32 pages;
+		bool good;
+	} devices[] = {{true, 256, true}, {true, 130, true}, {true, 129, false}, {false, 256, false}};
+
+	for (const auto &d : devices) {
+		TEST_NOTE("pages", d.pages);
+		Accepted c;
+		FakeServerPort::device.read_needs_region = true;
+		FakeServerPort::device.fast_registration = d.fast;
+		FakeServerPort::device.max_fast_reg_pages = d.pages;
+		EXPECT_EQ(c.accept(), d.good ? 0 : to_errno(Error::not_supported));
+		EXPECT_EQ(FakeServerPort::logged, d.good ? 0 : 1);
+	}
+}
+
+/* Whatever is missing: an error, and all is given back. */
+RPCORDMA_TEST(server_accept, failures)
+{
+	for (u32 n = 0;; n++) {
+		TEST_NOTE("allocations that go well", n);
+		Accepted c;
+		FakePort::allocations_left = n;
+		const int rc = c.accept();
+		FakePort::allocations_left = FakePort::kNoLimit;
+		if (!rc) {
+			EXPECT_GE(n, 2 * kFirst);
+			break;
+		}
+		EXPECT_EQ(rc, to_errno(Error::no_memory));
+	}
+	for (u32 n = 0; n < kFirst; n++) {
+		TEST_NOTE("mappings that go well", n);
+		Accepted c;
+		FakePort::mappings_left = n;
+		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
+	}
+	{
+		Accepted c;
+		FakeServerPort::locks_left = 0;
+		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
+	}
+	{
+		Accepted c;
+		FakeServerPort::gates_left = 0;
+		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
+	}
+	{
+		Accepted c;
+		FakeServerPort::create_qp_result = -12;
+		EXPECT_EQ(c.accept(), -12);
+	}
+	{
+		Accepted c;
+		FakeServerPort::accept_result = -107;
+		EXPECT_EQ(c.accept(), -107);
+		/* A later event finds a connection that is closing already. */
+		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_DISCONNECTED);
+		EXPECT_EQ(FakeServerPort::closed, 0);
+	}
+}
+
+RPCORDMA_TEST(server_accept, module)
+{
+	for (u32 n = 0; n < 2; n++) {
+		TEST_NOTE("locks that go well", n);
+		FakeServerPort port;
+		FakeServerPort::locks_left = n;
+		EXPECT_EQ(rpcordma_core_server_init(), to_errno(Error::no_memory));
+	}
+	FakeServerPort port;
+	EXPECT_EQ(rpcordma_core_server_init(), 0);
+	rpcordma_core_server_exit();
+}
+
+/* Whatever ends a connection asks for its end once. */
+RPCORDMA_TEST(server_accept, events)
+{
+	static constexpr rpcordma_endpoint_event events[] = {
+		RPCORDMA_EVENT_DISCONNECTED, RPCORDMA_EVENT_ADDRESS_CHANGE,
+		RPCORDMA_EVENT_DEVICE_REMOVAL, RPCORDMA_EVENT_QP_FATAL};
+
+	for (const rpcordma_endpoint_event event : events) {
+		TEST_NOTE("event", event);
+		Connected c;
+		EXPECT_EQ(FakeServerPort::closed, 0);
+		rpcordma_core_server_event(c.server, event);
+		EXPECT_EQ(FakeServerPort::closed, 1);
+		rpcordma_core_server_event(c.server, event);
+		EXPECT_EQ(FakeServerPort::closed, 1);
+		rpcordma_core_server_detach(c.server);
+		EXPECT_EQ(FakeServerPort::disconnects, 1);
+	}
+	Connected c;
+	rpcordma_core_server_inject_disconnect(c.server);
+	EXPECT_EQ(FakeServerPort::disconnects, 1);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+}
+
+/* Receives that come back flushed are no calls, and bring no others. */
+RPCORDMA_TEST(server_accept, flushed)
+{
+	Connected c;
+
+	FakeServerPort::flush();
+	EXPECT_EQ(FakePort::posted, 0);
+	EXPECT_EQ(c.server->posted, 0);
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_FALSE(FakeServerPort::data);
+}
+
+/* A message that comes with the end is not looked at. */
+RPCORDMA_TEST(server_accept, late_message)
+{
+	Connected c;
+
+	rpcordma_core_server_detach(c.server);
+	ASSERT_TRUE(c.send_inline(1));
+	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_EQ(FakePort::posted, kFirst - 1);
+}
+
+RPCORDMA_SUITE(server_accept, sizes, silent_client, read_depth, small_queues, device_sges,
+	       read_needs_region, failures, module, events, flushed, late_message);
+
+} // namespace rpcordma

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A connection of the server, over the port of test_server_port.hh, and a client and a service thread to
+ * go with it:
+ *
+ *	Connected c;
+ *	CallMaker call(0x77);
+ *	call.read(40, 100);             // a Read chunk: 100 bytes of the client's memory
+ *	call.finish(60);                // 60 bytes of RPC message inline
+ *	ASSERT_TRUE(c.send(call));
+ *	c.work();                       // the device
+ *	EXPECT_EQ(c.receive(), 160);    // the thread
+ *	EXPECT_EQ(c.reply(100), 0);
+ */
+#pragma once
+
+#include "kunit/test_server_port.hh"
+#include "module/server/server.hh"
+#include "xdr/private_data.hh"
+
+namespace rpcordma {
+
+/** Byte @i of what goes inline; of the client's memory there is FakeServerPort::client. */
+[[nodiscard]] constexpr u8 pattern(u32 i)
+{
+	return u8(i * 13 + 5);
+}
+
+/** A forward call, or whatever else a client may send. */
+struct CallMaker {
+	u8 bytes[1024];
+	u32 length = 0;
+	u32 header = 0;
+	u32 xid;
+	v1::Encoder encoder;
+
+	explicit CallMaker(u32 number, u32 credits = 64, v1::Proc proc = v1::Proc::msg)
+		: xid(number),
+		  encoder(bytes, Xid(number), Credits(credits), proc)
+	{
+	}
+	[[nodiscard]] static xdr::Segment segment(u32 size, u32 offset = 0)
+	{
+		return {Rkey(FakeServerPort::kClientKey), size,
+			FakeServerPort::kClientAddress + offset};
+	}
+	void read(u32 position, u32 size, u32 offset = 0)
+	{
+		encoder.read_segment(Position(position), segment(size, offset));
+	}
+	void write(u32 size, u32 offset = 0)
+	{
+		const xdr::Segment segments[] = {segment(size, offset)};
+		encoder.write_chunk(segments);
+	}
+	void reply(u32 size, u32 offset = 0)
+	{
+		const xdr::Segment segments[] = {segment(size, offset)};
+		encoder.reply_chunk(segments);
+	}
+	/** The header ends, and @size bytes of RPC message follow: a Call, or a Reply. */
+	void finish(u32 size, u32 type = 0)
+	{
+		const auto end = encoder.finish();
+
+		ASSERT_OK(end);
+		header = end.value();
+		length = header + size;
+		ASSERT_LE(length, sizeof(bytes));
+		for (u32 i = 0; i < size; i++)
+			bytes[header + i] = pattern(i);
+		if (size >= 8) {
+			xdr::store_be32(bytes + header, xid);
+			xdr::store_be32(bytes + header + 4, type);
+		}
+	}
+	[[nodiscard]] Bytes message() const
+	{
+		return {bytes, length};
+	}
+};
+
+/** What a client says of itself when it connects, and what there is before the connection. */
+struct Accepted : FakeServerPort {
+	Server *server;
+	svc_rqst *rqst;
+	u8 reply_head[4096];
+	int accepted = 0;
+
+	/** Everything but the connection: accept() makes that. */
+	Accepted()
+	{
+		EXPECT_EQ(rpcordma_core_server_init(), 0);
+		rqst = &test_zeroed<svc_rqst>();
+		fill_thread();
+		for (u32 i = 0; i < sizeof(reply_head); i++)
+			reply_head[i] = pattern(i);
+	}
+	~Accepted()
+	{
+		end();
+		for (page *&p : rqst->pages)
+			if (p)
+				free_page(p);
+		rpcordma_core_server_exit();
+	}
+	/** As sunrpc does before each call. */
+	void fill_thread()
+	{
+		for (u32 i = 0; i < 80; i++)
+			if (!rqst->pages[i])
+				rqst->pages[i] = new_page();
+	}
+	/** A connection request; @client: what its private data say. */
+	int accept(u32 initiator_depth = 16, const private_data::Properties *client = nullptr)
+	{
+		u8 said[private_data::length];
+		u32 said_length = 0;
+
+		if (client)
+			said_length = private_data::encode(said, *client).value();
+		server = reinterpret_cast<Server *>(
+			test_alloc(rpcordma_core_server_size()).data());
+		__builtin_memset(static_cast<void *>(server), 0, rpcordma_core_server_size());
+		FakeServerPort::server = server;
+		accepted = 1;
+		return rpcordma_core_server_accept(server, nullptr, nullptr, endpoint(), said,
+						   said_length, initiator_depth);
+	}
+	/** The connection ends as far as sunrpc is concerned, and with it all its memory. */
+	void end()
+	{
+		if (!accepted)
+			return;
+		accepted = 0;
+		rpcordma_core_server_destroy(server);
+		new_queue_pair();
+	}
+};
+
+struct Connected : Accepted {
+	/** @remote_invalidation: the client's R bit. */
+	explicit Connected(bool remote_invalidation = false, bool established = true)
+	{
+		connect(remote_invalidation, established);
+	}
+	void connect(bool remote_invalidation = false, bool established = true)
+	{
+		private_data::Properties client;
+
+		client.send_size = client.receive_size = 4096;
+		client.remote_invalidation = remote_invalidation;
+		EXPECT_EQ(accept(16, &client), 0);
+		rpcordma_core_server_refill();
+		if (established)
+			establish();
+	}
+	void establish()
+	{
+		rpcordma_core_server_event(server, RPCORDMA_EVENT_ESTABLISHED);
+	}
+	/** False: there is no Receive. */
+	[[nodiscard]] bool send(const CallMaker &call)
+	{
+		const ExactCopy copy(call.message());
+
+		return FakeServerPort::send(server, copy.bytes());
+	}
+	/** A call of @size bytes and nothing else. */
+	[[nodiscard]] bool send_inline(u32 xid, u32 credits = 64, u32 size = 40)
+	{
+		CallMaker call(xid, credits);
+
+		call.finish(size);
+		return send(call);
+	}
+	/** A service thread looks. Returns what recvfrom() says. */
+	int receive()
+	{
+		fill_thread();
+		rqst->call = nullptr;
+		return rpcordma_core_server_recvfrom(server, rqst);
+	}
+	/** The bytes of the call that the thread has: head, pages, tail. */
+	[[nodiscard]] u8 call_byte(u32 i) const
+	{
+		const rpcordma_svc_arg &arg = rqst->arg;
+		u32 first_page = 0;
+
+		if (i < arg.head_length)
+			return arg.head ? static_cast<u8 *>(arg.head)[i] : rqst->pages[0]->data[i];
+		i -= arg.head_length;
+		if (!arg.head)
+			first_page = 1;
+		if (i < arg.page_length)
+			return rqst->pages[first_page + i / kPageSize]->data[i % kPageSize];
+		i -= arg.page_length;
+		return static_cast<u8 *>(arg.tail)[i];
+	}
+	/** The thread replies with @size bytes, without pages, to the call it has; then it lets go. */
+	int reply(u32 size)
+	{
+		const int rc = send_reply(size);
+
+		release();
+		return rc;
+	}
+	int send_reply(u32 size)
+	{
+		rqst->reply = {};
+		rqst->reply.head = {reply_head, size};
+		rqst->reply.len = size;
+		rqst->reply_pages = 0;
+		return rpcordma_core_server_sendto(server, rqst, rqst->call);
+	}
+	/** A reply whose bytes [@head, @head + @size) are in pages, and @tail follow. */
+	int send_reply_pages(u32 head, u32 size, u32 tail)
+	{
+		rpcordma_xdr_buf &buf = rqst->reply;
+		const u32 used = rqst->arg.pages_used;
+
+		buf = {};
+		buf.head = {reply_head, head};
+		buf.tail = {reply_head + head + size, tail};
+		buf.pages = rqst->pages + used;
+		buf.page_length = size;
+		buf.len = head + size + tail;
+		rqst->reply_pages = div_round_up(size, u32(kPageSize));
+		for (u32 i = 0; i < size; i++)
+			buf.pages[i / kPageSize]->data[i % kPageSize] = pattern(head + i);
+		return rpcordma_core_server_sendto(server, rqst, rqst->call);
+	}
+	void release()
+	{
+		rpcordma_core_server_release(server, rqst->call);
+		rqst->call = nullptr;
+	}
+	/** What the client got last. */
+	[[nodiscard]] Result<v1::Header> got() const
+	{
+		return v1::decode({message, message_length});
+	}
+	void expect_error(u32 xid, v1::ErrorCode code)
+	{
+		const auto header = got();
+
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().proc, v1::Proc::error);
+		EXPECT_EQ(header.value().xid, Xid(xid));
+		EXPECT_EQ(header.value().error.code, code);
+		EXPECT_GT(header.value().credits.get(), 0);
+		EXPECT_EQ(invalidated, 0);
+	}
+	/** The last message is an RDMA_MSG with bytes [0, @size) of a reply. */
+	void expect_reply(u32 xid, u32 size)
+	{
+		const auto header = got();
+
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().proc, v1::Proc::msg);
+		EXPECT_EQ(header.value().xid, Xid(xid));
+		EXPECT_BYTES(header.value().payload({message, message_length}),
+			     Bytes(reply_head, size));
+	}
+};
+
+} // namespace rpcordma

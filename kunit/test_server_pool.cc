@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What all connections share: module/server/pool. Over a port that keeps account of pages, bulk mappings
+ * and memory (test_server_port.hh): what is left at the end of a case fails it.
+ */
+#include "kunit/test_rdma_random.hh"
+#include "kunit/test_server_port.hh"
+#include "kunit/testing.hh"
+#include "module/server/pool.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kPages = Transfer::kPages;
+/* The wish of a take that has no limit to speak of. */
+constexpr u32 kPlenty = 100000;
+
+/** A pool that a connection uses, filled. */
+struct Pool : ServerPool {
+	explicit Pool(bool filled = true)
+	{
+		EXPECT_TRUE(init());
+		join();
+		if (filled)
+			refill();
+	}
+	~Pool()
+	{
+		leave();
+		exit();
+	}
+};
+
+} // namespace
+
+/* Idle, it has nothing; used, what a largest message takes; unused again, nothing. */
+RPCORDMA_TEST(server_pool, join_and_leave)
+{
+	FakeServerPort port;
+	ServerPool pool;
+
+	ASSERT_TRUE(pool.init());
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 0);
+	pool.join();
+	EXPECT_EQ(FakeServerPort::refills, 1);
+	EXPECT_EQ(FakeServerPort::pages, 0);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	/* It is filled; the second connection changes nothing, nor does its end. */
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	pool.join();
+	EXPECT_EQ(FakeServerPort::refills, 1);
+	pool.leave();
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
+	EXPECT_EQ(FakeServerPort::bulks, 1);
+	pool.leave();
+	EXPECT_EQ(FakeServerPort::pages, 0);
+	EXPECT_EQ(FakeServerPort::bulks, 0);
+	/* A refill that was asked for before finds nobody. */
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 0);
+	/* And again. */
+	pool.join();
+	EXPECT_EQ(FakeServerPort::refills, 2);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	pool.leave();
+	pool.exit();
+}
+
+RPCORDMA_TEST(server_pool, init_without_memory)
+{
+	FakeServerPort port;
+	ServerPool pool;
+
+	FakeServerPort::locks_left = 0;
+	EXPECT_FALSE(pool.init());
+}
+
+/* A transfer is used again, up to a number. */
+RPCORDMA_TEST(server_pool, transfers)
+{
+	FakeServerPort port;
+	Pool pool(false);
+	Transfer *taken[40];
+
+	Transfer *first = pool.take(RPCORDMA_ALLOC_NOIO);
+	ASSERT_NE(first, nullptr);
+	EXPECT_NE(first->bulk, nullptr);
+	EXPECT_EQ(first->page_count, 0);
+	EXPECT_FALSE(first->writes);
+	first->writes = true;
+	pool.give(first);
+	EXPECT_EQ(pool.take(RPCORDMA_ALLOC_ATOMIC), first);
+	EXPECT_FALSE(first->writes);
+	pool.give(first);
+
+	for (Transfer *&transfer : taken)
+		transfer = pool.take(RPCORDMA_ALLOC_NOIO);
+	EXPECT_EQ(FakeServerPort::bulks, 40);
+	for (Transfer *transfer : taken)
+		pool.give(transfer);
+	EXPECT_EQ(FakeServerPort::bulks, 32);
+}
+
+/* Without memory for either part, there is no transfer, and nothing is left behind. */
+RPCORDMA_TEST(server_pool, no_transfer)
+{
+	FakeServerPort port;
+	Pool pool;
+
+	FakePort::allocations_left = 0;
+	EXPECT_EQ(pool.take(RPCORDMA_ALLOC_NOIO), nullptr);
+	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	FakePort::allocations_left = FakePort::kNoLimit;
+	FakeServerPort::bulks_left = 0;
+	EXPECT_EQ(pool.take(RPCORDMA_ALLOC_NOIO), nullptr);
+	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+}
+
+RPCORDMA_TEST(server_pool, sinks)
+{
+	FakeServerPort port;
+	Pool pool;
+	const u32 refills = FakeServerPort::refills;
+
+	Transfer *sink = pool.take_sink(100, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(sink->page_count, 100);
+	for (u32 i = 0; i < 100; i++)
+		ASSERT_NE(sink->pages[i], nullptr);
+	EXPECT_EQ(FakeServerPort::refills, refills);
+	/* Less than half is left: more is asked for, in good time. */
+	Transfer *other = pool.take_sink(100, kPlenty);
+	ASSERT_NE(other, nullptr);
+	EXPECT_EQ(FakeServerPort::refills, refills + 1);
+	pool.give(other);
+	/* All there are go back, and are there again. */
+	pool.give(sink);
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	sink = pool.take_sink(kPages, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	pool.give(sink);
+}
+
+/* A thread that took the sink may have had fewer pages to give in return. */
+RPCORDMA_TEST(server_pool, missing_pages)
+{
+	FakeServerPort port;
+	Pool pool;
+	Transfer *sink = pool.take_sink(10, kPlenty);
+
+	ASSERT_NE(sink, nullptr);
+	for (u32 i = 0; i < 10; i += 3) {
+		FakeServerPort::free_page(sink->pages[i]);
+		sink->pages[i] = nullptr;
+	}
+	pool.give(sink);
+	EXPECT_EQ(FakeServerPort::pages, kPages - 4);
+	/* None of those that are missing comes out of it. */
+	sink = pool.take_sink(kPages - 4, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	for (u32 i = 0; i < kPages - 4; i++)
+		ASSERT_NE(sink->pages[i], nullptr);
+	pool.give(sink);
+}
+
+/* Too few pages: nothing is taken; the pool is to grow, up to the cap. */
+RPCORDMA_TEST(server_pool, grows)
+{
+	FakeServerPort port;
+	Pool pool;
+	Transfer *one = pool.take_sink(kPages, kPlenty);
+	const u32 refills = FakeServerPort::refills;
+
+	ASSERT_NE(one, nullptr);
+	EXPECT_EQ(pool.take_sink(1, 700), nullptr);
+	EXPECT_EQ(FakeServerPort::refills, refills + 1);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, kPages + 2 * kPages);
+	/* What the pool wants of the pages of others it keeps, and no more. */
+	pool.give(one);
+	EXPECT_EQ(FakeServerPort::pages, 2 * kPages);
+
+	/* The cap, which is lower than twice that. */
+	Transfer *two[] = {pool.take_sink(kPages, 700), pool.take_sink(kPages, 700)};
+	EXPECT_EQ(pool.take_sink(1, 700), nullptr);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 2 * kPages + 700);
+	for (Transfer *sink : two)
+		pool.give(sink);
+	EXPECT_EQ(FakeServerPort::pages, 700);
+	/* A call that is larger than the cap must be able to come all the same. */
+	Transfer *all = pool.take_sink(200, 10);
+	ASSERT_NE(all, nullptr);
+	Transfer *rest = pool.take_sink(kPages, 10);
+	Transfer *last = pool.take_sink(700 - 200 - kPages, 10);
+	EXPECT_EQ(pool.take_sink(200, 10), nullptr);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 700 + 200);
+	for (Transfer *sink : {all, rest, last})
+		pool.give(sink);
+	EXPECT_EQ(FakeServerPort::pages, 200);
+}
+
+/* What a reply lay in may be page cache: it is released, never kept. */
+RPCORDMA_TEST(server_pool, reply_pages)
+{
+	FakeServerPort port;
+	Pool pool(false);
+	Transfer *transfer = pool.take(RPCORDMA_ALLOC_NOIO);
+
+	ASSERT_NE(transfer, nullptr);
+	transfer->writes = true;
+	for (; transfer->page_count < 5; transfer->page_count++)
+		transfer->pages[transfer->page_count] = FakeServerPort::new_page();
+	transfer->pages[5] = nullptr;
+	transfer->page_count++;
+	pool.give(transfer);
+	EXPECT_EQ(FakeServerPort::pages, 0);
+}
+
+/* With the last connection gone, what comes back late goes. */
+RPCORDMA_TEST(server_pool, late)
+{
+	FakeServerPort port;
+	ServerPool pool;
+
+	ASSERT_TRUE(pool.init());
+	pool.join();
+	pool.refill();
+	Transfer *sink = pool.take_sink(20, kPlenty);
+	pool.leave();
+	EXPECT_EQ(FakeServerPort::pages, 20);
+	pool.give(sink);
+	EXPECT_EQ(FakeServerPort::pages, 0);
+	EXPECT_EQ(FakeServerPort::bulks, 0);
+	pool.exit();
+}
+
+/* The mapping ends before the pages are anybody else's. */
+RPCORDMA_TEST(server_pool, mapped)
+{
+	FakeServerPort port;
+	Pool pool;
+	Transfer *sink = pool.take_sink(3, kPlenty);
+
+	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(rpcordma_bulk_add_pages(sink->bulk, sink->pages, 0, 600), 0);
+	EXPECT_EQ(rpcordma_bulk_map(sink->bulk, FakePort::endpoint(), RPCORDMA_DMA_FROM_DEVICE,
+				    sink->local, Transfer::kPages),
+		  3);
+	pool.give(sink);
+	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+}
+
+/* No pages to be had, fewer than wanted, and no memory to keep them in. */
+RPCORDMA_TEST(server_pool, refill_without_memory)
+{
+	FakeServerPort port;
+	Pool pool(false);
+
+	FakeServerPort::pages_left = 0;
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 0);
+	FakeServerPort::pages_left = 70;
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 70);
+	EXPECT_EQ(pool.take_sink(71, kPlenty), nullptr);
+	Transfer *sink = pool.take_sink(70, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	pool.give(sink);
+	FakeServerPort::pages_left = FakePort::kNoLimit;
+
+	/* The first block has room for 508, of 520 that are wanted now. */
+	FakePort::allocations_left = 0;
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 508);
+	FakePort::allocations_left = FakePort::kNoLimit;
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 2 * kPages);
+}
+
+RPCORDMA_TEST(server_pool, give_without_memory)
+{
+	FakeServerPort port;
+	Pool pool(false);
+	Transfer *transfer = pool.take(RPCORDMA_ALLOC_NOIO);
+
+	for (; transfer->page_count < 5; transfer->page_count++)
+		transfer->pages[transfer->page_count] = FakeServerPort::new_page();
+	FakePort::allocations_left = 0;
+	pool.give(transfer);
+	EXPECT_EQ(FakeServerPort::pages, 0);
+	FakePort::allocations_left = FakePort::kNoLimit;
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+}
+
+/* Takes and gives of all sizes, over many blocks: no page is ever two transfers'. */
+RPCORDMA_TEST(server_pool, any)
+{
+	constexpr u32 kTransfers = 8;
+	FakeServerPort port;
+	Pool pool;
+	Transfer *taken[kTransfers] = {};
+	Random random(1);
+	u32 sinks = 0, refused = 0;
+
+	for (u32 step = 0; step < 3000; step++) {
+		TEST_NOTE("step", step);
+		const u32 i = random.below(kTransfers);
+
+		if (taken[i]) {
+			for (u32 n = 0; n < taken[i]->page_count; n++)
+				ASSERT_EQ(taken[i]->pages[n]->data[0], i);
+			pool.give(taken[i]);
+			taken[i] = nullptr;
+		} else {
+			taken[i] = pool.take_sink(1 + random.below(kPages), 700);
+			(taken[i] ? sinks : refused)++;
+			if (taken[i])
+				for (u32 n = 0; n < taken[i]->page_count; n++)
+					taken[i]->pages[n]->data[0] = u8(i);
+		}
+		if (random.one_in(20))
+			pool.refill();
+		ASSERT_LE(FakeServerPort::pages, 700 + kTransfers * kPages);
+	}
+	EXPECT_GT(sinks, 500);
+	EXPECT_GT(refused, 5);
+	for (Transfer *transfer : taken)
+		if (transfer)
+			pool.give(transfer);
+}
+
+RPCORDMA_SUITE(server_pool, join_and_leave, init_without_memory, transfers, no_transfer, sinks,
+	       missing_pages, grows, reply_pages, late, mapped, refill_without_memory,
+	       give_without_memory, any);
+
+} // namespace rpcordma

@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Calls as they come: module/server/receive.cc. What is a call, what is answered, what is dropped; and
+ * that a client that keeps to its credits always finds a Receive.
+ */
+#include "kunit/test_rdma_random.hh"
+#include "kunit/test_server_connection.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kInitial = ResponderCredits::kInitial;
+
+u32 counter(rpcordma_server_counter which)
+{
+	return FakeServerPort::counters[which];
+}
+
+/* The server has Receives for all that it promised. */
+void expect_promise(const Connected &c)
+{
+	EXPECT_GE(FakePort::posted, c.server->credits.granted() + c.server->backward_backed);
+	EXPECT_EQ(FakePort::posted, c.server->posted);
+}
+
+} // namespace
+
+RPCORDMA_TEST(server_receive, inline_call)
+{
+	Connected c;
+
+	for (u32 size : {8u, 40u, 996u}) {
+		TEST_NOTE("size", size);
+		const u32 enqueued = FakeServerPort::enqueued, received = FakeServerPort::received;
+
+		ASSERT_TRUE(c.send_inline(size, 64, size));
+		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_EQ(FakeServerPort::enqueued, enqueued + 1);
+		EXPECT_EQ(c.receive(), int(size));
+		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_EQ(FakeServerPort::received, received + 1);
+		EXPECT_EQ(c.rqst->arg.head_length, size);
+		EXPECT_EQ(c.rqst->arg.page_length, 0);
+		EXPECT_EQ(c.rqst->arg.tail_length, 0);
+		EXPECT_EQ(c.rqst->arg.pages_used, 0);
+		for (u32 i = 8; i < size; i++)
+			ASSERT_EQ(c.call_byte(i), pattern(i));
+		EXPECT_EQ(c.reply(20), 0);
+		c.work();
+		c.expect_reply(size, 20);
+	}
+	EXPECT_EQ(counter(RPCORDMA_SERVER_RECV), 3);
+	/* A thread that comes for nothing. */
+	EXPECT_EQ(c.receive(), 0);
+	EXPECT_EQ(FakeServerPort::received, 4);
+}
+
+/* XPT_DATA is there as long as a call is, and calls keep their order. */
+RPCORDMA_TEST(server_receive, order)
+{
+	Connected c;
+
+	for (u32 i = 0; i < 3; i++)
+		ASSERT_TRUE(c.send_inline(i));
+	for (u32 i = 0; i < 3; i++) {
+		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_GT(c.receive(), 0);
+		EXPECT_EQ(c.rqst->call->header.xid, Xid(i));
+		c.release();
+	}
+	EXPECT_FALSE(FakeServerPort::data);
+}
+
+/* What comes ahead of the ESTABLISHED event waits for it; nobody is woken. */
+RPCORDMA_TEST(server_receive, before_established)
+{
+	Connected c(false, false);
+	CallMaker write(2);
+
+	ASSERT_TRUE(c.send_inline(1));
+	write.read(40, 100);
+	write.finish(60);
+	ASSERT_TRUE(c.send(write));
+	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_EQ(FakeServerPort::enqueued, 0);
+	/* Its Reads are not posted either. */
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	c.establish();
+	EXPECT_TRUE(FakeServerPort::data);
+	EXPECT_EQ(FakeServerPort::enqueued, 1);
+	EXPECT_EQ(c.receive(), 40);
+	c.release();
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	EXPECT_EQ(c.receive(), 160);
+	c.release();
+
+}
+
+RPCORDMA_TEST(server_receive, established_idle)
+{
+	Connected c;
+
+	EXPECT_FALSE(FakeServerPort::data);
+}
+
+/* Each message that is no call gets what RFC 8166 4.5 and 4.6 say, or nothing. */
+RPCORDMA_TEST(server_receive, bad_messages)
+{
+	enum Expected { drop, vers, chunk };
+	static constexpr struct {
+		u32 words[12];
+		u32 length;
+		Expected expected;
+	} messages[] = {
+		/* Too short for anything; for its proc. */
+		{{}, 0, drop},
+		{{7, 1, 1}, 12, drop},
+		{{7, 1, 1, 0, 0, 0}, 24, drop},
+		/* Versions. */
+		{{7, 2, 1, 0, 0, 0, 0}, 28, vers},
+		{{7, 0, 1, 0}, 16, vers},
+		/* RDMA_ERROR of a version that is none: never answered. */
+		{{7, 2, 1, 4, 1, 1, 1}, 28, drop},
+		/* RDMA_MSGP, RDMA_DONE, a proc that does not exist. */
+		{{7, 1, 1, 2, 0, 0, 0, 0, 0}, 36, chunk},
+		{{7, 1, 1, 3, 0, 0, 0}, 28, drop},
+		{{7, 1, 1, 9, 0, 0, 0}, 28, chunk},
+		/* Lists that are none; an RDMA_NOMSG with nothing. */
+		{{7, 1, 1, 0, 2, 0, 0}, 28, chunk},
+		{{7, 1, 1, 1, 0, 0, 0}, 28, chunk},
+		/* No RPC message, half of one, neither Call nor Reply, another xid. */
+		{{7, 1, 1, 0, 0, 0, 0}, 28, chunk},
+		{{7, 1, 1, 0, 0, 0, 0, 7}, 32, chunk},
+		{{7, 1, 1, 0, 0, 0, 0, 7, 2}, 36, chunk},
+		{{7, 1, 1, 0, 0, 0, 0, 8, 0}, 36, chunk},
+	};
+
+	Connected c;
+	u32 dropped = 0, answered = 0;
+
+	for (u32 i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
+		const auto &m = messages[i];
+		u8 bytes[48];
+
+		TEST_NOTE("message", i);
+		for (u32 w = 0; w < 12; w++)
+			xdr::store_be32(bytes + 4 * w, m.words[w]);
+		const ExactCopy copy(Bytes(bytes, m.length));
+		ASSERT_TRUE(FakeServerPort::send(c.server, copy.bytes()));
+		expect_promise(c);
+		if (m.expected == drop) {
+			EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), ++dropped);
+			EXPECT_FALSE(FakeServerPort::data);
+			EXPECT_EQ(c.receive(), 0);
+			EXPECT_EQ(FakeServerPort::sends, 0);
+			continue;
+		}
+		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_EQ(c.receive(), 0);
+		EXPECT_EQ(c.rqst->call, nullptr);
+		EXPECT_EQ(c.work(), 1);
+		EXPECT_EQ(FakeServerPort::messages, ++answered);
+		/* The failing request's xid and version are echoed. */
+		EXPECT_EQ(xdr::load_be32(FakeServerPort::message), m.words[0]);
+		EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 4), m.words[1]);
+		EXPECT_NE(xdr::load_be32(FakeServerPort::message + 8), 0);
+		EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 12), 4);
+		EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 16), m.expected == vers ? 1 : 2);
+		EXPECT_EQ(FakeServerPort::message_length, m.expected == vers ? 28 : 20);
+		if (m.expected == vers) {
+			EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 20), 1);
+			EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 24), 1);
+		}
+	}
+	EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_VERS), 2);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), answered - 2);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+	/* None of them is in service any more, and the connection serves. */
+	EXPECT_EQ(c.server->in_service, 0);
+	ASSERT_TRUE(c.send_inline(8));
+	EXPECT_EQ(c.receive(), 40);
+	c.release();
+}
+
+/* Chunks that make no call, or one that is more than can be pulled. */
+RPCORDMA_TEST(server_receive, bad_chunks)
+{
+	Connected c;
+	u32 answered = 0;
+	auto expect_refused = [&](const CallMaker &call) {
+		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(c.receive(), 0);
+		c.work();
+		EXPECT_EQ(FakeServerPort::messages, ++answered);
+		c.expect_error(call.xid, v1::ErrorCode::chunk);
+		EXPECT_EQ(FakeServerPort::reads, 0);
+	};
+	{
+		CallMaker behind(1);
+		behind.read(64, 100);
+		behind.finish(60);
+		expect_refused(behind);
+	}
+	{
+		CallMaker too_long(2);
+		too_long.read(40, FakeServerPort::limits.max_message - 56);
+		too_long.finish(60);
+		expect_refused(too_long);
+	}
+	{
+		/* The service's pages: those of the call must leave some for the reply. */
+		FakeServerPort::limits.max_pages = 4;
+		CallMaker pages(3);
+		pages.read(40, 4 * FakeServerPort::kPageSize + 1);
+		pages.finish(60);
+		expect_refused(pages);
+		CallMaker fits(4);
+		fits.read(40, 4 * FakeServerPort::kPageSize);
+		fits.finish(60);
+		ASSERT_TRUE(c.send(fits));
+		c.work();
+		EXPECT_EQ(c.receive(), 60 + 4 * int(FakeServerPort::kPageSize));
+		c.release();
+	}
+	EXPECT_EQ(FakeServerPort::closed, 0);
+}
+
+/* As many segments as a chain has work requests are pulled; more are refused before any is. */
+RPCORDMA_TEST(server_receive, many_segments)
+{
+	rpcordma_server_tunables.max_req_size = 1024;
+	for (const u32 segments : {Transfer::kRequests, Transfer::kRequests + 1}) {
+		TEST_NOTE("segments", segments);
+		Accepted c;
+		u8 bytes[4096];
+
+		rpcordma_server_tunables.max_req_size = 4096;
+		ASSERT_EQ(c.accept(), 0);
+		rpcordma_core_server_refill();
+		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_ESTABLISHED);
+		v1::Encoder encoder(bytes, Xid(9), Credits(1), v1::Proc::msg);
+		for (u32 i = 0; i < segments; i++)
+			encoder.read_segment(Position(8), CallMaker::segment(1, 2 * i));
+		u32 length = encoder.finish().value();
+		xdr::store_be32(bytes + length, 9);
+		xdr::store_be32(bytes + length + 4, 0);
+		length += 8;
+		const ExactCopy copy(Bytes(bytes, length));
+		ASSERT_TRUE(FakeServerPort::send(c.server, copy.bytes()));
+		const bool fits = segments == Transfer::kRequests;
+		EXPECT_EQ(FakeServerPort::sends, fits ? segments : 0);
+		FakeServerPort::work();
+		EXPECT_EQ(rpcordma_core_server_recvfrom(c.server, c.rqst),
+			  fits ? 8 + int(segments) : 0);
+		if (fits) {
+			for (u32 i = 0; i < segments; i++)
+				ASSERT_EQ(c.rqst->pages[0]->data[i], FakeServerPort::client[2 * i]);
+			rpcordma_core_server_release(c.server, c.rqst->call);
+		}
+		FakeServerPort::work();
+		EXPECT_EQ(FakeServerPort::messages, fits ? 0 : 1);
+	}
+}
+
+/* --- credits and Receives --- */
+
+/* A client at its limit, which finds a Receive each time, for ever. */
+RPCORDMA_TEST(server_receive, grant_grows)
+{
+	Connected c;
+	u32 xid = 0, grant = 1;
+
+	for (u32 turn = 0; turn < 300; turn++) {
+		TEST_NOTE("turn", turn);
+		svc_rqst &rqst = *c.rqst;
+		rpcordma_server_call *calls[64];
+
+		for (u32 i = 0; i < grant; i++) {
+			ASSERT_TRUE(c.send_inline(++xid));
+			expect_promise(c);
+		}
+		for (u32 i = 0; i < grant; i++) {
+			ASSERT_EQ(c.receive(), 40);
+			calls[i] = rqst.call;
+		}
+		u32 last = 0;
+		for (u32 i = 0; i < grant; i++) {
+			rqst.call = calls[i];
+			ASSERT_EQ(c.reply(20), 0);
+			c.work();
+			last = c.got().value().credits.get();
+			EXPECT_LE(last, FakePort::posted);
+		}
+		EXPECT_GE(last, grant);
+		EXPECT_LE(last, 64);
+		grant = last;
+	}
+	EXPECT_EQ(grant, 64);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DEBT), 0);
+	/* A buffer for each Receive, and one for each call that may be in service meanwhile. */
+	EXPECT_LE(c.server->calls, 2 * 64 + 2 * kServerBatch);
+}
+
+/* A client that uses little keeps little. */
+RPCORDMA_TEST(server_receive, idle_client)
+{
+	Connected c;
+
+	for (u32 i = 0; i < 100; i++) {
+		FakeServerPort::now += 500;
+		ASSERT_TRUE(c.send_inline(i));
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.reply(20), 0);
+		c.work();
+		EXPECT_EQ(c.got().value().credits, Credits(kInitial));
+	}
+	EXPECT_LE(c.server->calls, kInitial + 2 * kServerBatch);
+}
+
+/* A client that asks for less gets less, and Receives dwindle; never to nothing. */
+RPCORDMA_TEST(server_receive, lower_request)
+{
+	Connected c;
+
+	for (u32 requested : {3u, 1u, 0u, 0u}) {
+		TEST_NOTE("requested", requested);
+		ASSERT_TRUE(c.send_inline(requested, requested));
+		expect_promise(c);
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.reply(20), 0);
+		c.work();
+		EXPECT_EQ(c.got().value().credits, Credits(requested ? requested : 1));
+	}
+	for (u32 i = 0; i < 40; i++) {
+		ASSERT_TRUE(c.send_inline(i, 1));
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.reply(20), 0);
+		c.work();
+	}
+	EXPECT_LE(FakePort::posted, 1 + 2 * kServerBatch);
+}
+
+/* A message that cannot be believed says nothing about credits. */
+RPCORDMA_TEST(server_receive, credits_of_bad_messages)
+{
+	Connected c;
+	CallMaker call(5, 1);
+
+	call.finish(40, 2);
+	for (u32 i = 0; i < 30; i++) {
+		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(c.receive(), 0);
+		c.work();
+	}
+	EXPECT_EQ(c.server->credits.granted(), kInitial);
+}
+
+/*
+ * Random clients that keep to their credits, slow services and replies, with memory running out now and
+ * then: a Receive is there for each call. What the client is granted never exceeds what is backed.
+ */
+RPCORDMA_TEST(server_receive, any_client)
+{
+	for (u32 seed = 0; seed < 12; seed++) {
+		TEST_NOTE("seed", seed);
+		Random random(seed);
+		Connected c;
+		struct {
+			rpcordma_server_call *call;
+			bool replied;
+		} service[64] = {};
+		u32 in_service = 0, outstanding = 0, grant = 1, xid = 0, messages = 0;
+		const bool poor = seed % 3 == 2;
+
+		for (u32 step = 0; step < 4000; step++) {
+			TEST_NOTE("step", step);
+			FakeServerPort::now += random.below(20);
+			if (poor && random.one_in(10))
+				FakePort::allocations_left =
+					random.one_in(2) ? random.below(4) : FakePort::kNoLimit;
+			switch (random.below(5)) {
+			case 0:
+			case 1:
+				if (outstanding >= grant)
+					break;
+				outstanding++;
+				ASSERT_TRUE(c.send_inline(++xid, random.one_in(200) ? 2 : 64));
+				break;
+			case 2:
+				if (in_service < 64 && c.receive() > 0)
+					service[in_service++] = {c.rqst->call, false};
+				break;
+			case 3:
+				if (!in_service)
+					break;
+				{
+					auto &s = service[random.below(in_service)];
+
+					c.rqst->call = s.call;
+					if (!s.replied) {
+						FakePort::allocations_left = FakePort::kNoLimit;
+						ASSERT_EQ(c.send_reply(20), 0);
+						s.replied = true;
+						break;
+					}
+					c.release();
+					s = service[--in_service];
+				}
+				break;
+			case 4:
+				c.work(1 + random.below(3));
+				break;
+			}
+			if (FakeServerPort::messages > messages) {
+				outstanding -= FakeServerPort::messages - messages;
+				messages = FakeServerPort::messages;
+				/* At least what replies tell: it may be less than before. */
+				grant = c.got().value().credits.get();
+			}
+			ASSERT_EQ(FakePort::posted, c.server->posted);
+			ASSERT_LE(c.server->calls,
+				  2 * 64 + 3 * kServerBatch);
+		}
+		EXPECT_GT(xid, 300);
+		EXPECT_EQ(FakeServerPort::closed, 0);
+		FakePort::allocations_left = FakePort::kNoLimit;
+		for (u32 i = 0; i < in_service; i++) {
+			c.rqst->call = service[i].call;
+			c.release();
+		}
+	}
+}
+
+/* No memory for more Receives: those there are go round, and the grant stays as it is. */
+RPCORDMA_TEST(server_receive, no_memory_to_grow)
+{
+	Connected c;
+	rpcordma_server_call *calls[kInitial];
+
+	FakePort::allocations_left = 0;
+	for (u32 i = 0; i < kInitial; i++)
+		ASSERT_TRUE(c.send_inline(i));
+	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
+	EXPECT_EQ(c.server->credits.granted(), kInitial);
+	for (rpcordma_server_call *&call : calls) {
+		ASSERT_EQ(c.receive(), 40);
+		call = c.rqst->call;
+	}
+	/* What is done with is posted again at once, until the debt is paid. */
+	for (rpcordma_server_call *call : calls) {
+		c.rqst->call = call;
+		c.release();
+	}
+	EXPECT_GE(FakePort::posted, kInitial);
+	FakePort::allocations_left = FakePort::kNoLimit;
+}
+
+/* A call has two owners while its reply is on its way: the last of them makes it spare. */
+RPCORDMA_TEST(server_receive, two_owners)
+{
+	for (const bool release_first : {false, true}) {
+		TEST_NOTE("release first", release_first);
+		Connected c;
+
+		ASSERT_TRUE(c.send_inline(1));
+		ASSERT_EQ(c.receive(), 40);
+		const u32 before = c.server->in_service;
+		EXPECT_EQ(before, 1);
+		ASSERT_EQ(c.send_reply(20), 0);
+		rpcordma_server_call *const call = c.rqst->call;
+		if (release_first)
+			c.release();
+		else
+			EXPECT_EQ(c.work(), 1);
+		EXPECT_EQ(c.server->in_service, 1);
+		EXPECT_FALSE(call->linked());
+		if (release_first)
+			EXPECT_EQ(c.work(), 1);
+		else
+			c.release();
+		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_TRUE(call->linked());
+		c.expect_reply(1, 20);
+	}
+}
+
+/* Receives that cannot be posted: the connection is gone, and nothing is lost. */
+RPCORDMA_TEST(server_receive, post_fails)
+{
+	Connected c;
+
+	FakePort::receives_left = 0;
+	for (u32 i = 0; i < 4; i++)
+		ASSERT_TRUE(c.send_inline(i));
+	EXPECT_EQ(c.receive(), 40);
+	c.release();
+}
+
+RPCORDMA_SUITE(server_receive, inline_call, order, before_established, established_idle, bad_messages,
+	       bad_chunks, many_segments, grant_grows, idle_client, lower_request,
+	       credits_of_bad_messages, any_client, no_memory_to_grow, two_owners, post_fails);
+
+} // namespace rpcordma

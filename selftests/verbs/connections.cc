@@ -34,6 +34,7 @@ Setup with_private_data(const Octets &private_data)
  */
 void threshold_is_1024(Test &t, Connection &c)
 {
+	t.put(t.connect(), 0, pattern(more_than_1024, 1));
 	Header header = {t.xid()};
 	Compound compound(header.xid);
 	compound.lookup(file_name).read(0, more_than_1024);

@@ -5,7 +5,8 @@
  *
  *	verbspeer --list
  *	verbspeer SERVER null			a NULL call of NFSv3, and what the server says of itself
- *	verbspeer SERVER test [NAME...]		all tests, or those that begin with one of these
+ *	verbspeer SERVER test [NAME...]		all tests, or those that begin with one of these;
+ *						NAME= is one test alone
  *	verbspeer SERVER storm N MIX SECONDS	N strangers, see storm.cc
  *
  * One line for each test, as TAP has it; the last line counts. Exit status 0 when all was well.
@@ -99,7 +100,8 @@ std::vector<TestCase> chosen(char **names)
 		for (const TestCase &test : *group) {
 			bool wanted = any;
 			for (char **name = names; *name; name++)
-				wanted = wanted || !strncmp(test.name, *name, strlen(*name));
+				wanted = wanted || !strncmp(test.name, *name, strlen(*name)) ||
+					 *name == std::string(test.name) + "=";
 			if (wanted)
 				tests.push_back(test);
 		}

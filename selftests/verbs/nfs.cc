@@ -200,7 +200,12 @@ void write_pad_segment(Test &t)
 	same(fetch(t, c, 5001), data, "what was written");
 }
 
-/* Two WRITEs in one COMPOUND, each with a Read chunk; the whole call inline, or in a chunk too. */
+/*
+ * Two WRITEs in one COMPOUND, each with a Read chunk; the whole call inline, or in a chunk too.
+ * nfsd takes a WRITE's data for what begins in the head of the call or with a page
+ * (svc_fill_write_vector() knows no page_base): so the second one's have to begin in the first page
+ * of the call, over any transport.
+ */
 void write_two(Test &t, bool whole, u32 first, u32 second)
 {
 	Connection &c = t.connect();
@@ -225,12 +230,12 @@ void write_two(Test &t, bool whole, u32 first, u32 second)
 
 void write_two_chunks(Test &t)
 {
-	write_two(t, false, 8192, 4096);
+	write_two(t, false, 2048, 4096);
 }
 
 void write_two_odd(Test &t)
 {
-	write_two(t, false, 5001, 70003);
+	write_two(t, false, 1501, 70003);
 }
 
 void write_one_in_chunk_call(Test &t)
@@ -251,8 +256,8 @@ void write_one_in_chunk_call(Test &t)
 
 void write_two_in_chunk_call(Test &t)
 {
-	write_two(t, true, 8192, 4096);
-	write_two(t, true, 5001, 70003);
+	write_two(t, true, 2048, 4096);
+	write_two(t, true, 1501, 70003);
 }
 
 /* READs into Write chunks that are larger, cut, odd. */
@@ -280,6 +285,13 @@ void read_chunk(Test &t)
 	}
 }
 
+/*
+ * Two READs in one COMPOUND. Where a second READ's data do not begin with a page of the reply, nfsd
+ * of 6.12 puts them a page too far (nfsd_iter_read() takes the next one), over any transport. Behind
+ * the first one's data come 16 bytes that are not data; hence the length that tests read first.
+ */
+constexpr u32 first_length = 2 * 4096 - 16;
+
 void read_two(Test &t, u64 first_offset, u32 first)
 {
 	Connection &c = t.connect();
@@ -287,25 +299,25 @@ void read_two(Test &t, u64 first_offset, u32 first)
 	Memory a(t.peer(), 8192), b(t.peer(), 8192);
 	u32 xid = t.xid();
 	Compound compound(xid);
-	compound.lookup(file_name).read(first_offset, 5001).read(10000, 6000).getattr();
+	compound.lookup(file_name).read(first_offset, first_length).read(10000, 6001).getattr();
 	Chunks chunks;
 	chunks.write({a.segment()}).write(pieces(b, {4096, 4096}));
 	Answer answer = t.call(c, {xid}, chunks, compound.payload());
-	t.returned(answer, chunks, {first, 6000});
+	t.returned(answer, chunks, {first, 6001});
 	Results results(answer.payload(), xid);
 	before_read(results, 5);
 	reduced_read(results, first);
-	reduced_read(results, 6000);
+	reduced_read(results, 6001);
 	results.operation(op_getattr);
 	Octets all = pattern(30000, 72);
 	if (first)
 		same(front(a, first), Octets(all.begin(), all.begin() + first), "the first READ");
-	same(front(b, 6000), Octets(all.begin() + 10000, all.begin() + 16000), "the second READ");
+	same(front(b, 6001), Octets(all.begin() + 10000, all.begin() + 16001), "the second READ");
 }
 
 void read_two_chunks(Test &t)
 {
-	read_two(t, 0, 5001);
+	read_two(t, 0, first_length);
 }
 
 void read_nothing_first(Test &t)
@@ -321,21 +333,21 @@ void read_second_inline(Test &t)
 	Memory memory(t.peer(), 8192);
 	u32 xid = t.xid();
 	Compound compound(xid);
-	compound.lookup(file_name).read(0, 5001).read(10000, 601).getattr();
+	compound.lookup(file_name).read(0, first_length).read(10000, 601).getattr();
 	Chunks chunks;
 	chunks.write({memory.segment()});
 	Answer answer = t.call(c, {xid}, chunks, compound.payload());
-	t.returned(answer, chunks, {5001});
+	t.returned(answer, chunks, {first_length});
 	Results results(answer.payload(), xid);
 	before_read(results, 5);
-	reduced_read(results, 5001);
+	reduced_read(results, first_length);
 	bool eof;
 	check(results.read(eof) == 601, "a short READ");
 	Octets all = pattern(30000, 73);
 	same(results.octets(601), Octets(all.begin() + 10000, all.begin() + 10601), "the second READ");
 	results.octets(rpcordma::xdr_pad(601));
 	results.operation(op_getattr);
-	same(front(memory, 5001), pattern(5001, 73), "the first READ");
+	same(front(memory, first_length), pattern(first_length, 73), "the first READ");
 }
 
 void read_empty_chunk(Test &t)
@@ -345,21 +357,34 @@ void read_empty_chunk(Test &t)
 	Memory memory(t.peer(), 8192);
 	u32 xid = t.xid();
 	Compound compound(xid);
-	compound.lookup(file_name).read(0, 601).read(10000, 6000);
+	compound.lookup(file_name).read(10000, first_length).read(0, 601);
 	Chunks chunks;
-	chunks.write({}).write({memory.segment()});
+	chunks.write({memory.segment()}).write({});
 	Answer answer = t.call(c, {xid}, chunks, compound.payload());
-	t.returned(answer, chunks, {0, 6000});
+	t.returned(answer, chunks, {first_length, 0});
 	Results results(answer.payload(), xid);
 	before_read(results, 4);
+	reduced_read(results, first_length);
 	bool eof;
 	check(results.read(eof) == 601, "a short READ");
 	same(results.octets(601), pattern(601, 74), "the READ with the empty chunk");
 	results.octets(rpcordma::xdr_pad(601));
-	reduced_read(results, 6000);
+	results.end();
 	Octets all = pattern(30000, 74);
-	same(front(memory, 6000), Octets(all.begin() + 10000, all.begin() + 16000),
+	same(front(memory, first_length), Octets(all.begin() + 10000, all.begin() + 10000 + first_length),
 	     "the READ with the other chunk");
+	/* And alone: nothing to do with what other READs there are. */
+	xid = t.xid();
+	Compound single(xid);
+	single.lookup(file_name).read(0, 601);
+	chunks = {};
+	chunks.write({});
+	Answer second = t.call(c, {xid}, chunks, single.payload());
+	t.returned(second, chunks, {0});
+	Results inside(second.payload(), xid);
+	before_read(inside, 3);
+	check(inside.read(eof) == 601, "a short READ");
+	same(inside.octets(601), pattern(601, 74), "the READ alone with an empty chunk");
 }
 
 void write_chunk_unused(Test &t)
@@ -385,22 +410,22 @@ void read_and_reply_chunk(Test &t)
 	Memory data(t.peer(), 32768), reply(t.peer(), 16384);
 	u32 xid = t.xid();
 	Compound compound(xid);
-	compound.lookup(file_name).read(0, 20001).read(1000, 7000).getattr();
+	compound.lookup(file_name).read(0, first_length).read(1000, 7000).getattr();
 	Chunks chunks;
 	chunks.write({data.segment()}).reply_chunk({reply.segment()});
 	Answer answer = t.call(c, {xid}, chunks, compound.payload());
 	check(answer.header().proc == Proc::nomsg, "expected an RDMA_NOMSG, came " + answer.describe());
 	u32 written = u32(answer.header().reply.length());
-	t.returned(answer, chunks, {20001}, written);
+	t.returned(answer, chunks, {first_length}, written);
 	Results results(front(reply, written), xid);
 	before_read(results, 5);
-	reduced_read(results, 20001);
+	reduced_read(results, first_length);
 	bool eof;
 	check(results.read(eof) == 7000, "a short READ");
 	Octets all = pattern(30000, 75);
 	same(results.octets(7000), Octets(all.begin() + 1000, all.begin() + 8000), "the second READ");
 	results.operation(op_getattr);
-	same(front(data, 20001), pattern(20001, 75), "the first READ");
+	same(front(data, first_length), pattern(first_length, 75), "the first READ");
 }
 
 void large(Test &t)

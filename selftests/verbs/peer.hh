@@ -40,6 +40,9 @@ struct Failure {
 /** As printf. */
 std::string text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/** An answer that has not come by now will never come. */
+constexpr u64 answer_ms = 5000;
+
 /** Milliseconds on a clock that never goes back. */
 u64 now_ms();
 
@@ -157,7 +160,7 @@ public:
 	 */
 	bool send(const Octets &message);
 	/** The next message; false: none within @limit_ms, or the connection is lost. */
-	[[nodiscard]] bool receive(Received &message, u64 limit_ms = 10000);
+	[[nodiscard]] bool receive(Received &message, u64 limit_ms = answer_ms);
 	/** Something to receive() is there. */
 	[[nodiscard]] bool pending() const
 	{

@@ -43,7 +43,8 @@ Connection &Test::connect(const Setup &setup)
 	connections_.push_back(std::make_unique<Connection>(peer_, setup));
 	Connection &connection = *connections_.back();
 	connection.connect();
-	check(connection.established(), "no connection: " + connection.describe());
+	bool established = connection.established();
+	check(established, "no connection: " + connection.describe());
 	return connection;
 }
 
@@ -62,13 +63,15 @@ void Test::note(const std::string &what)
 
 void Test::send(Connection &connection, const Octets &message)
 {
-	check(connection.send(message), "cannot send: " + connection.describe());
+	bool sent = connection.send(message);
+	check(sent, "cannot send: " + connection.describe());
 }
 
 Answer Test::answer(Connection &connection)
 {
 	Received received;
-	check(connection.receive(received), "no answer: " + connection.describe());
+	bool came = connection.receive(received);
+	check(came, "no answer: " + connection.describe());
 	Answer answer(std::move(received));
 	check(answer.valid(), "came " + answer.describe());
 	check(!answer.invalidated(), "the answer invalidated an R_key, which nobody asked for");
@@ -128,8 +131,8 @@ void Test::dropped(Connection &connection)
 {
 	served(connection);
 	Received late;
-	check(!connection.receive(late, 200),
-	      "expected silence, came " + Answer(std::move(late)).describe());
+	if (connection.receive(late, 200))
+		throw Failure{"expected silence, came " + Answer(std::move(late)).describe()};
 	check(connection.state() == Connection::State::connected, connection.describe());
 }
 

@@ -34,8 +34,13 @@ void same(const Octets &got, const Octets &want, const char *what)
 {
 	check(got.size() == want.size(),
 	      text("%s: %zu bytes, expected %zu", what, got.size(), want.size()));
-	auto at = std::mismatch(got.begin(), got.end(), want.begin()).first;
-	check(at == got.end(), text("%s: differs from byte %zd on", what, at - got.begin()));
+	size_t at = std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin();
+	if (at == got.size())
+		return;
+	std::string bytes;
+	for (size_t i = at; i < std::min(at + 4, got.size()); i++)
+		bytes += text(" %02x (%02x)", got[i], want[i]);
+	throw Failure{text("%s: wrong from byte %zu of %zu on:", what, at, got.size()) + bytes};
 }
 
 Connection &Test::connect(const Setup &setup)

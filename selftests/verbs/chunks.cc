@@ -251,8 +251,8 @@ void reply_too_small(Test &t)
 	for (u64 offset = 0; offset < 8000; offset += 2000)
 		t.put(c, offset, pattern(2000, 9));
 	Memory memory(t.peer(), 2 * page, 0xee);
-	for (auto &segments : {pieces(memory, {1000}), pieces(memory, {500, 1500, 2000}),
-			       pieces(memory, {0})}) {
+	for (auto &segments :
+	     {pieces(memory, {1000}), pieces(memory, {500, 1500, 2000}), pieces(memory, {0})}) {
 		Header header = {t.xid()};
 		Compound compound(header.xid);
 		compound.lookup(file_name).read(0, 8000);
@@ -306,7 +306,8 @@ const std::vector<TestCase> chunk_tests = {
 	{"chunk-reply-too-small", "a Reply chunk that is too small: ERR_CHUNK", reply_too_small},
 	{"chunk-write-too-small", "a Write chunk that is too small: ERR_CHUNK, or the READ fails",
 	 write_too_small},
-	{"chunk-position", "Read chunks at senseless Positions: ERR_CHUNK or GARBAGE_ARGS", positions},
+	{"chunk-position", "Read chunks at senseless Positions: ERR_CHUNK or GARBAGE_ARGS",
+	 positions},
 };
 
 } // namespace verbs

@@ -93,7 +93,8 @@ void no_reads(Test &t)
 	c.connect();
 	bool established = c.established();
 	check(!established, "accepted");
-	check(c.state() == Connection::State::refused, "neither accepted nor refused: " + c.describe());
+	check(c.state() == Connection::State::refused,
+	      "neither accepted nor refused: " + c.describe());
 	t.note(c.describe());
 }
 
@@ -130,12 +131,14 @@ void leave(Test &t)
 			u32 xid = t.xid();
 			Compound write(xid);
 			write.lookup(file_name).write_reduced(0, 1 << 20);
-			t.send(c, message({xid}, Chunks().read(write.positions()[0], memory.segment()),
-					  write.payload()));
+			t.send(c,
+			       message({xid}, Chunks().read(write.positions()[0], memory.segment()),
+				       write.payload()));
 			xid = t.xid();
 			Compound read(xid);
 			read.lookup(file_name).read(0, 1 << 20);
-			t.send(c, message({xid}, Chunks().write({memory.segment()}), read.payload()));
+			t.send(c,
+			       message({xid}, Chunks().write({memory.segment()}), read.payload()));
 			t.peer().run(wait, [] { return false; });
 			t.drop(c);
 		}

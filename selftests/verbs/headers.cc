@@ -77,8 +77,7 @@ void proc_error(Test &t)
 {
 	Connection &c = t.connect();
 	for (auto body : {Words().words({2}), Words().words({1, 1, 1}), Words().words({7, 0, 0})})
-		t.send(c, Words()
-				  .octets(fixed_header({t.xid(), u32(Proc::error)}))
+		t.send(c, Words().octets(fixed_header({t.xid(), u32(Proc::error)}))
 				  .octets(body.get())
 				  .get());
 	t.dropped(c);
@@ -113,8 +112,7 @@ void refused_lists(Test &t, const std::vector<Words> &lists)
 	Connection &c = t.connect();
 	for (size_t i = 0; i < lists.size(); i++) {
 		Header header = {t.xid()};
-		t.send(c, Words()
-				  .octets(fixed_header(header))
+		t.send(c, Words().octets(fixed_header(header))
 				  .octets(lists[i].get())
 				  .octets(null_call(header.xid))
 				  .get());
@@ -213,10 +211,10 @@ void rpc_refusals(Test &t)
 	struct {
 		u32 program, version, procedure, accept_stat;
 	} const calls[] = {
-		{399999, 1, 0, 1}, /* PROG_UNAVAIL */
-		{100003, 9, 0, 2}, /* PROG_MISMATCH */
+		{399999, 1, 0, 1},  /* PROG_UNAVAIL */
+		{100003, 9, 0, 2},  /* PROG_MISMATCH */
 		{100003, 3, 99, 3}, /* PROC_UNAVAIL */
-		{100003, 3, 1, 4}, /* GARBAGE_ARGS: a GETATTR without a file handle */
+		{100003, 3, 1, 4},  /* GARBAGE_ARGS: a GETATTR without a file handle */
 	};
 	for (auto &call : calls) {
 		u32 xid = t.xid();

@@ -96,7 +96,7 @@ std::vector<TestCase> chosen(char **names)
 	std::vector<TestCase> tests;
 	bool any = *names == nullptr;
 
-	for (auto *group : {&header_tests, &connection_tests, &chunk_tests, &nfs_tests}) {
+	for (auto *group : {&header_tests, &connection_tests, &nfs_tests, &chunk_tests}) {
 		for (const TestCase &test : *group) {
 			bool wanted = any;
 			for (char **name = names; *name; name++)

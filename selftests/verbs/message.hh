@@ -183,7 +183,13 @@ private:
 };
 
 /** Numbers of NFSv4.0's operations (RFC 7530 16). */
-enum Operation : u32 { op_getattr = 9, op_lookup = 15, op_putrootfh = 24, op_read = 25, op_write = 38 };
+enum Operation : u32 {
+	op_getattr = 9,
+	op_lookup = 15,
+	op_putrootfh = 24,
+	op_read = 25,
+	op_write = 38
+};
 
 /** @length bytes that differ from place to place, and with @seed. */
 Octets pattern(size_t length, u32 seed);

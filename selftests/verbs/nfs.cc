@@ -344,7 +344,8 @@ void read_second_inline(Test &t)
 	bool eof;
 	check(results.read(eof) == 601, "a short READ");
 	Octets all = pattern(30000, 73);
-	same(results.octets(601), Octets(all.begin() + 10000, all.begin() + 10601), "the second READ");
+	same(results.octets(601), Octets(all.begin() + 10000, all.begin() + 10601),
+	     "the second READ");
 	results.octets(rpcordma::xdr_pad(601));
 	results.operation(op_getattr);
 	same(front(memory, first_length), pattern(first_length, 73), "the first READ");
@@ -371,7 +372,8 @@ void read_empty_chunk(Test &t)
 	results.octets(rpcordma::xdr_pad(601));
 	results.end();
 	Octets all = pattern(30000, 74);
-	same(front(memory, first_length), Octets(all.begin() + 10000, all.begin() + 10000 + first_length),
+	same(front(memory, first_length),
+	     Octets(all.begin() + 10000, all.begin() + 10000 + first_length),
 	     "the READ with the other chunk");
 	/* And alone: nothing to do with what other READs there are. */
 	xid = t.xid();
@@ -414,7 +416,8 @@ void read_and_reply_chunk(Test &t)
 	Chunks chunks;
 	chunks.write({data.segment()}).reply_chunk({reply.segment()});
 	Answer answer = t.call(c, {xid}, chunks, compound.payload());
-	check(answer.header().proc == Proc::nomsg, "expected an RDMA_NOMSG, came " + answer.describe());
+	check(answer.header().proc == Proc::nomsg,
+	      "expected an RDMA_NOMSG, came " + answer.describe());
 	u32 written = u32(answer.header().reply.length());
 	t.returned(answer, chunks, {first_length}, written);
 	Results results(front(reply, written), xid);
@@ -423,7 +426,8 @@ void read_and_reply_chunk(Test &t)
 	bool eof;
 	check(results.read(eof) == 7000, "a short READ");
 	Octets all = pattern(30000, 75);
-	same(results.octets(7000), Octets(all.begin() + 1000, all.begin() + 8000), "the second READ");
+	same(results.octets(7000), Octets(all.begin() + 1000, all.begin() + 8000),
+	     "the second READ");
 	results.operation(op_getattr);
 	same(front(data, first_length), pattern(first_length, 75), "the first READ");
 }

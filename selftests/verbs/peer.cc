@@ -210,9 +210,8 @@ void Connection::connect()
 
 bool Connection::established(u64 limit_ms)
 {
-	peer_.run(limit_ms, [&] {
-		return state_ != State::resolving && state_ != State::connecting;
-	});
+	peer_.run(limit_ms,
+		  [&] { return state_ != State::resolving && state_ != State::connecting; });
 	return state_ == State::connected;
 }
 
@@ -248,8 +247,8 @@ void Connection::make_queue_pair_()
 
 void Connection::post_receive_(u32 slot)
 {
-	Segment at = receive_buffers_->segment(size_t(slot) * setup_.message_size,
-					       setup_.message_size);
+	Segment at =
+		receive_buffers_->segment(size_t(slot) * setup_.message_size, setup_.message_size);
 	ibv_sge sge = {at.offset, at.length, receive_buffers_->lkey()};
 	ibv_recv_wr wr = {}, *bad;
 
@@ -308,9 +307,9 @@ void Connection::completion_(const ibv_wc &wc)
 	if (wc.wr_id & send_bit_)
 		free_sends_.push_back(slot);
 	if (wc.status != IBV_WC_SUCCESS) {
-		end_(State::lost, text("a %s ended with \"%s\"",
-				       wc.wr_id & send_bit_ ? "Send" : "Receive",
-				       ibv_wc_status_str(wc.status)));
+		end_(State::lost,
+		     text("a %s ended with \"%s\"", wc.wr_id & send_bit_ ? "Send" : "Receive",
+			  ibv_wc_status_str(wc.status)));
 		return;
 	}
 	if (wc.wr_id & send_bit_)

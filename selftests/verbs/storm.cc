@@ -155,7 +155,8 @@ bool storm(Peer &peer, u32 connections, const std::string &mix, u32 seconds)
 	bool good = true;
 	for (auto &[kind, count] : counts) {
 		good = good && !count.wrong;
-		printf("%sok - storm-%c: %u connections, %u refused, %u answered, %u lost, %u served "
+		printf("%sok - storm-%c: %u connections, %u refused, %u answered, %u lost, %u "
+		       "served "
 		       "afterwards%s\n",
 		       count.wrong ? "not " : "", kind, count.all, count.refused, count.answered,
 		       count.lost, count.served,

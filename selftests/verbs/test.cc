@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-
 namespace verbs {
 
 using rpcordma::v1::ErrorCode;
@@ -95,8 +94,8 @@ void Test::error_chunk(Connection &connection, const Header &header)
 	Answer got = answer(connection);
 	check(got.is_error(ErrorCode::chunk), "expected ERR_CHUNK, came " + got.describe());
 	check(got.header().xid.get() == header.xid && got.vers() == header.vers,
-	      text("ERR_CHUNK to xid %u and version %u, expected %u and %u",
-		   got.header().xid.get(), got.vers(), header.xid, header.vers));
+	      text("ERR_CHUNK to xid %u and version %u, expected %u and %u", got.header().xid.get(),
+		   got.vers(), header.xid, header.vers));
 	check(got.header().credits.get(), "ERR_CHUNK grants no credits");
 }
 
@@ -105,8 +104,8 @@ void Test::error_vers(Connection &connection, const Header &header)
 	Answer got = answer(connection);
 	check(got.is_error(ErrorCode::vers), "expected ERR_VERS, came " + got.describe());
 	check(got.header().xid.get() == header.xid && got.vers() == header.vers,
-	      text("ERR_VERS to xid %u and version %u, expected %u and %u",
-		   got.header().xid.get(), got.vers(), header.xid, header.vers));
+	      text("ERR_VERS to xid %u and version %u, expected %u and %u", got.header().xid.get(),
+		   got.vers(), header.xid, header.vers));
 	check(got.header().error.vers_low == 1 && got.header().error.vers_high == 1,
 	      "expected ERR_VERS 1..1, came " + got.describe());
 	check(got.header().credits.get(), "ERR_VERS grants no credits");
@@ -152,9 +151,8 @@ namespace {
 void same_chunk(const rpcordma::v1::WriteChunk &got, const std::vector<Segment> &offered,
 		u32 written, const std::string &name)
 {
-	check(got.count() == offered.size(),
-	      text("the %s came back with %u segments, offered %zu", name.c_str(), got.count(),
-		   offered.size()));
+	check(got.count() == offered.size(), text("the %s came back with %u segments, offered %zu",
+						  name.c_str(), got.count(), offered.size()));
 	for (u32 i = 0; i < got.count(); i++) {
 		Segment want = offered[i];
 		want.length = std::min(want.length, written);
@@ -186,8 +184,8 @@ void Test::returned(const Answer &answer, const Chunks &offered, const std::vect
 		i++;
 	}
 	check(header.reply.present() == !offered.reply.empty(),
-	      text("the Reply chunk %s", header.reply.present() ? "was not offered" :
-								  "did not come back"));
+	      text("the Reply chunk %s",
+		   header.reply.present() ? "was not offered" : "did not come back"));
 	if (header.reply.present())
 		same_chunk(header.reply, offered.reply[0], reply_written, "Reply chunk");
 }

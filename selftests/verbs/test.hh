@@ -66,8 +66,8 @@ public:
 	 * @answer returns the chunks that were offered: the same segments, their lengths set as if
 	 * @written bytes had filled each Write chunk in order, and the Reply chunk likewise.
 	 */
-	void returned(const Answer &answer, const Chunks &offered,
-		      const std::vector<u32> &written, u32 reply_written = 0);
+	void returned(const Answer &answer, const Chunks &offered, const std::vector<u32> &written,
+		      u32 reply_written = 0);
 
 	/** Write to the file, and read from it, all inline. */
 	void put(Connection &connection, u64 offset, const Octets &data);

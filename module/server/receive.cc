@@ -40,12 +40,12 @@ bool rpcordma_server::provide(u32 receives, rpcordma_alloc_how how)
 
 		rpcordma_lock_acquire(lock);
 		receives = min(receives, receives_limit);
-		const u32 most = 2 * credits.granted() + backward_backed + 2 * kServerBatch;
 		while (posted < receives && !closing.load(std::memory_order_relaxed)) {
 			Call *call = spare.pop_front();
 
 			if (!call) {
-				make = calls < max(most, receives + kServerBatch);
+				/* As many may be in service, or being sent, as are posted. */
+				make = calls < 2 * receives;
 				calls += make;
 				break;
 			}

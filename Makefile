@@ -94,6 +94,11 @@ vm-check: ## the tests between virtual machines
 	@$(build)
 	@scripts/vm-check
 
+.PHONY: interop
+interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1
+	@scripts/setup build vm interop
+	@scripts/interop
+
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy
 	@scripts/setup style

@@ -100,6 +100,11 @@ load: ## verified I/O while a connection is dropped every second: five minutes, 
 	@scripts/load --seconds $(or $(SECONDS),$(if $(filter lockdep,$(KERNEL)),60,300)) \
 		$(if $(KERNEL),--kernel $(KERNEL))
 
+.PHONY: interop
+interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1
+	@scripts/setup build vm interop
+	@scripts/interop
+
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy
 	@scripts/setup style

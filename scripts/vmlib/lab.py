@@ -68,6 +68,8 @@ class Lab:
         self.xprt = xprt or default_xprt()
         self.server_xprt = server_xprt or default_server_xprt()
         self.device = device
+        # The tmpfs that is exported has user attributes since 6.6.
+        self.server_xattr = server_kernel != "6.1"
         self.vms = []
         self.client = self.server = self.client2 = None
         self.logs = os.path.join(LOGS, name)
@@ -157,11 +159,12 @@ class Lab:
 
     # Roles
 
-    def up(self, export="600m", verbsmeter=False, params="", flavours="sys"):
-        """Brings all sides to where a mount works."""
+    def up(self, export="600m", verbsmeter=False, params="", flavours="sys", lease=10, grace=10):
+        """Brings all sides to where a mount works; nfsd's @lease and @grace period in seconds."""
         second = f"net_up 1 1 eth1; rdma_up {self.device} eth1; " if self.client2 else ""
         server = self.server.spawn(f"net_up 1; rdma_up {self.device}; {second}"
-                                   f"export_up {export} {flavours}; server_up {self.server_xprt}",
+                                   f"export_up {export} {flavours}; "
+                                   f"server_up {self.server_xprt} {lease} {grace}",
                                    "NFS server up")
         self.client_net(verbsmeter)
         self.client_transport(params)

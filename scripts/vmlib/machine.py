@@ -15,6 +15,10 @@ import time
 from . import kernlog
 
 
+# All limits are multiplied by it: more than 1 where the host has other things to do.
+PATIENCE = float(os.environ.get("VM_PATIENCE", 1))
+
+
 class VmError(Exception):
     """A VM did not do what was asked. The text names the machine and what was waited for."""
 
@@ -42,6 +46,7 @@ class Job:
 
     def wait(self, timeout, check=True):
         """Waits for the end; returns the output. Raises Timeout, or Failed unless check=False."""
+        timeout *= PATIENCE
         deadline = time.monotonic() + timeout
         while not self._ended.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
             self.vm.must_live(self.what)
@@ -204,6 +209,7 @@ class VM:
 
     def wait_boot(self, timeout=60):
         """Waits until the machine takes scripts."""
+        timeout *= PATIENCE
         deadline = time.monotonic() + timeout
         while not self._ready.wait(0.2):
             self.must_live("boot")
@@ -233,7 +239,7 @@ class VM:
 
     def until(self, script, timeout, what, pause=0.2):
         """Repeats a script until it succeeds; returns its output."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         while True:
             job = self.spawn(script, what)
             job.wait(max(5, deadline - time.monotonic() + 5), check=False)

@@ -62,7 +62,7 @@ def names_and_attributes(pair, version, _count):
     client.run(f"fsops direct /mnt {SEED} && fsops mapped /mnt", 90, f"{version}: O_DIRECT, mmap")
     client.run("fsops acl /mnt/acl" if version == "3" else "fsops acl4 /mnt/acl", 30,
                f"{version}: access control lists")
-    if version == "4.2":
+    if version == "4.2" and pair.server_xattr:
         client.run("fsops xattr /mnt/xattr", 30, f"{version}: extended attributes")
 
 

@@ -74,9 +74,10 @@ nfsd_stop() {
 	echo 0 > /proc/fs/nfsd/threads
 }
 
-# server_up TRANSPORT_MODULE [PARAMETER=VALUE...]: everything for NFS over RDMA but the link and the export.
+# server_up TRANSPORT_MODULE [LEASE [GRACE]]: everything for NFS over RDMA but the link and the export;
+# lease and grace period last so many seconds (10).
 server_up() {
-	modprobe "$@" || die "modprobe $* failed"
+	modprobe "$1" || die "modprobe $1 failed"
 	modprobe nfsd || die "modprobe nfsd failed"
 	modprobe lockd
 	echo 3 > /proc/sys/fs/nfs/nlm_timeout
@@ -86,8 +87,8 @@ server_up() {
 	rpc_daemons_up
 	exportfs -ra || die "exportfs failed"
 	rpc.mountd -N 2 || die "rpc.mountd failed"
-	echo 10 > /proc/fs/nfsd/nfsv4leasetime
-	echo 10 > /proc/fs/nfsd/nfsv4gracetime
+	echo ${2:-10} > /proc/fs/nfsd/nfsv4leasetime
+	echo ${3:-10} > /proc/fs/nfsd/nfsv4gracetime
 	# By itself nfsd offers less than 1 MiB per READ and WRITE on a machine with little memory.
 	echo 1048576 > /proc/fs/nfsd/max_block_size
 	for version in +3 +4 +4.0 +4.1 +4.2; do

@@ -91,6 +91,8 @@ struct Accepted : FakeServerPort {
 	Accepted()
 	{
 		EXPECT_EQ(rpcordma_core_server_init(), 0);
+		/* The memory of the case before. */
+		server_failures = Failures();
 		rqst = &test_zeroed<svc_rqst>();
 		fill_thread();
 		for (u32 i = 0; i < sizeof(reply_head); i++)

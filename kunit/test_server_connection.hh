@@ -84,17 +84,21 @@ struct CallMaker {
 struct Accepted : FakeServerPort {
 	Server *server;
 	svc_rqst *rqst;
-	u8 reply_head[4096];
+	static constexpr u32 kReplyBytes = 80 * 1024;
+	u8 *reply_bytes; /* pattern() */
 	int accepted = 0;
 
 	/** Everything but the connection: accept() makes that. */
 	Accepted()
 	{
 		EXPECT_EQ(rpcordma_core_server_init(), 0);
+		/* The memory of the case before. */
+		server_failures = Failures();
 		rqst = &test_zeroed<svc_rqst>();
 		fill_thread();
-		for (u32 i = 0; i < sizeof(reply_head); i++)
-			reply_head[i] = pattern(i);
+		reply_bytes = test_alloc(kReplyBytes).data();
+		for (u32 i = 0; i < kReplyBytes; i++)
+			reply_bytes[i] = pattern(i);
 	}
 	~Accepted()
 	{
@@ -208,7 +212,7 @@ struct Connected : Accepted {
 	int send_reply(u32 size)
 	{
 		rqst->reply = {};
-		rqst->reply.head = {reply_head, size};
+		rqst->reply.head = {reply_bytes, size};
 		rqst->reply.len = size;
 		rqst->reply_pages = 0;
 		return rpcordma_core_server_sendto(server, rqst, rqst->call);
@@ -220,8 +224,8 @@ struct Connected : Accepted {
 		const u32 used = rqst->arg.pages_used;
 
 		buf = {};
-		buf.head = {reply_head, head};
-		buf.tail = {reply_head + head + size, tail};
+		buf.head = {reply_bytes, head};
+		buf.tail = {reply_bytes + head + size, tail};
 		buf.pages = rqst->pages + used;
 		buf.page_length = size;
 		buf.len = head + size + tail;
@@ -260,7 +264,7 @@ struct Connected : Accepted {
 		EXPECT_EQ(header.value().proc, v1::Proc::msg);
 		EXPECT_EQ(header.value().xid, Xid(xid));
 		EXPECT_BYTES(header.value().payload({message, message_length}),
-			     Bytes(reply_head, size));
+			     Bytes(reply_bytes, size));
 	}
 };
 

@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Replies and backward calls: module/server/reply.cc, backward.cc. What is written where, what goes with
+ * the Send, what the client learns when a reply fits nowhere, and what is left when something fails.
+ */
+#include "kunit/test_server_connection.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kPage = FakeServerPort::kPageSize;
+/* Where in the client's memory chunks are. */
+constexpr u32 kWrite = 10000, kReply = 50000;
+
+u32 counter(rpcordma_server_counter which)
+{
+	return FakeServerPort::counters[which];
+}
+
+/* A call that the thread has, with a Write chunk and a Reply chunk of these sizes; 0: without. */
+void have_call(Connected &c, u32 write, u32 reply, bool ddp = true)
+{
+	CallMaker call(1);
+
+	if (write)
+		call.write(write, kWrite);
+	if (reply)
+		call.reply(reply, kReply);
+	call.finish(40);
+	ASSERT_TRUE(c.send(call));
+	ASSERT_EQ(c.receive(), 40);
+	c.rqst->ddp_allowed = ddp;
+}
+
+/* The client's memory from @at on has bytes [@first, @first + @length) of the reply. */
+void expect_written(u32 at, u32 first, u32 length)
+{
+	for (u32 i = 0; i < length; i++) {
+		TEST_NOTE("byte", i);
+		ASSERT_EQ(FakeServerPort::client[at + i], pattern(first + i));
+	}
+}
+
+} // namespace
+
+/* A READ: data to the Write chunk, the rest inline, in one post; pages are the device's until then. */
+RPCORDMA_TEST(server_reply, write_chunk)
+{
+	for (u32 size : {1u, 100u, kPage, 3 * kPage + 17}) {
+		TEST_NOTE("size", size);
+		Connected c(true);
+		const u32 doorbells = FakeServerPort::send_doorbells;
+
+		have_call(c, 4 * kPage, 0);
+		EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 60, size), 0);
+		ASSERT_EQ(c.send_reply_pages(60, size, xdr_pad(size) + 8), 0);
+		EXPECT_EQ(FakeServerPort::send_doorbells, doorbells + 1);
+		EXPECT_EQ(FakeServerPort::sends, 2);
+		c.release();
+		/* The thread's pages are no more its own. */
+		EXPECT_EQ(c.rqst->pages[0], nullptr);
+		EXPECT_EQ(FakeServerPort::bulk_maps, 1);
+		EXPECT_EQ(c.server->in_service, 1);
+		c.work();
+		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		EXPECT_EQ(c.server->in_service, 0);
+		expect_written(kWrite, 60, size);
+		const auto header = c.got();
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().writes.count(), 1);
+		EXPECT_EQ(header.value().writes.total_length(), size);
+		EXPECT_EQ(header.value().payload({FakeServerPort::message,
+						  FakeServerPort::message_length})
+				  .size(),
+			  68);
+		EXPECT_EQ(FakeServerPort::invalidated, FakeServerPort::kClientKey);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 1);
+		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+	}
+}
+
+/* Writes have as many SGEs as the device takes. */
+RPCORDMA_TEST(server_reply, long_write)
+{
+	Connected c;
+
+	have_call(c, 60 * kPage, 0);
+	(void)rpcordma_core_server_result_payload(c.rqst->call, 60, 60 * kPage);
+	ASSERT_EQ(c.send_reply_pages(60, 60 * kPage, 8), 0);
+	EXPECT_EQ(FakeServerPort::sends, 3);
+	c.release();
+	c.work();
+	expect_written(kWrite, 60, 60 * kPage);
+}
+
+/* What does not fit inline goes to the Reply chunk, the results beside it to theirs. */
+RPCORDMA_TEST(server_reply, reply_chunk)
+{
+	for (const bool ddp : {true, false}) {
+		TEST_NOTE("ddp", ddp);
+		Connected c;
+
+		have_call(c, 4 * kPage, 20 * kPage, ddp);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 60, 700);
+		ASSERT_EQ(c.send_reply_pages(60, 700, 2000), 0);
+		c.release();
+		c.work();
+		const auto header = c.got();
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().proc, v1::Proc::nomsg);
+		EXPECT_EQ(header.value().reply.length(), ddp ? 2060 : 2760);
+		EXPECT_EQ(header.value().writes.count(), 1);
+		EXPECT_EQ(header.value().writes.total_length(), ddp ? 700 : 0);
+		expect_written(kReply, 0, 60);
+		if (ddp) {
+			expect_written(kWrite, 60, 700);
+			expect_written(kReply + 60, 760, 2000);
+		} else {
+			expect_written(kReply + 60, 60, 2700);
+		}
+		EXPECT_EQ(FakeServerPort::message_length, header.value().header_length);
+	}
+}
+
+/* Chunks that are not needed come back, empty; the pages stay the thread's. */
+RPCORDMA_TEST(server_reply, unused_chunks)
+{
+	Connected c;
+
+	have_call(c, 1000, 1000);
+	ASSERT_EQ(c.send_reply(100), 0);
+	EXPECT_EQ(FakeServerPort::sends, 1);
+	c.release();
+	c.work();
+	c.expect_reply(1, 100);
+	const auto header = c.got();
+	EXPECT_EQ(header.value().writes.count(), 1);
+	EXPECT_EQ(header.value().writes.segments(), 1);
+	EXPECT_EQ(header.value().writes.total_length(), 0);
+	EXPECT_TRUE(header.value().reply.present());
+	EXPECT_EQ(header.value().reply.length(), 0);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 0);
+}
+
+/* More results than are remembered are inline ones. */
+RPCORDMA_TEST(server_reply, many_results)
+{
+	Connected c;
+
+	have_call(c, 100, 0);
+	for (u32 i = 0; i < chunk::Answer::kResults + 3; i++)
+		EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 40 + 8 * i, 8), 0);
+	EXPECT_EQ(c.rqst->call->result_count, chunk::Answer::kResults);
+	ASSERT_EQ(c.reply(300), 0);
+	c.work();
+	expect_written(kWrite, 40, 8);
+	/* They are this call's, not the next one's. */
+	ASSERT_TRUE(c.send_inline(2));
+	ASSERT_EQ(c.receive(), 40);
+	EXPECT_EQ(c.rqst->call->result_count, 0);
+	ASSERT_EQ(c.reply(20), 0);
+	c.work();
+	c.expect_reply(2, 20);
+}
+
+/* An R_key goes with the reply if the client can bear it, and if there is one. */
+RPCORDMA_TEST(server_reply, invalidation)
+{
+	for (const bool able : {false, true})
+		for (const bool chunk : {false, true}) {
+			TEST_NOTE("able", able);
+			TEST_NOTE("chunk", chunk);
+			Connected c(able);
+
+			have_call(c, chunk ? 100 : 0, 0);
+			ASSERT_EQ(c.reply(20), 0);
+			c.work();
+			EXPECT_EQ(FakeServerPort::invalidated,
+				  able && chunk ? FakeServerPort::kClientKey : 0);
+			/* The next one that uses the same call has nothing of it. */
+			for (u32 i = 0; i < 20; i++) {
+				ASSERT_TRUE(c.send_inline(2));
+				ASSERT_EQ(c.receive(), 40);
+				ASSERT_EQ(c.reply(20), 0);
+				c.work();
+				ASSERT_EQ(FakeServerPort::invalidated, 0);
+			}
+		}
+}
+
+/* A reply that fits nowhere is refused, without invalidation; the connection stays. */
+RPCORDMA_TEST(server_reply, fits_nowhere)
+{
+	static constexpr struct {
+		u32 write, reply, size, inline_size;
+	} replies[] = {
+		{0, 0, 0, 997},	    /* not inline */
+		{0, 900, 0, 1000},  /* nor in the Reply chunk */
+		{99, 900, 100, 60}, /* the result not in its Write chunk */
+	};
+
+	for (const auto &r : replies) {
+		TEST_NOTE("size", r.inline_size);
+		Connected c(true);
+
+		have_call(c, r.write, r.reply);
+		if (r.size)
+			(void)rpcordma_core_server_result_payload(c.rqst->call, 20, r.size);
+		EXPECT_EQ(r.size ? c.send_reply_pages(20, r.size, r.inline_size - 20) :
+				   c.send_reply(r.inline_size),
+			  0);
+		c.release();
+		c.work();
+		c.expect_error(1, v1::ErrorCode::chunk);
+		EXPECT_EQ(FakeServerPort::writes, 0);
+		EXPECT_EQ(FakeServerPort::closed, 0);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), 1);
+		ASSERT_TRUE(c.send_inline(2));
+		ASSERT_EQ(c.receive(), 40);
+		ASSERT_EQ(c.reply(20), 0);
+		c.work();
+		c.expect_reply(2, 20);
+	}
+}
+
+RPCORDMA_TEST(server_reply, largest_inline)
+{
+	Connected c;
+
+	have_call(c, 0, 0);
+	ASSERT_EQ(c.reply(1024 - 28), 0);
+	c.work();
+	c.expect_reply(1, 1024 - 28);
+}
+
+/* A reply in more pieces than can be described, or of more Writes than the queue holds, as well. */
+RPCORDMA_TEST(server_reply, too_many_pieces)
+{
+	{
+		Connected c;
+		have_call(c, 100000, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 262 * kPage);
+		for (u32 i = 0; i < 270; i++)
+			if (!c.rqst->pages[i])
+				c.rqst->pages[i] = FakeServerPort::new_page();
+		EXPECT_EQ(c.send_reply_pages(20, 262 * kPage, 8), 0);
+		c.release();
+		c.work();
+		c.expect_error(1, v1::ErrorCode::chunk);
+		EXPECT_EQ(FakeServerPort::writes, 0);
+		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	}
+	{
+		Connected c;
+		have_call(c, 10000, 0);
+		c.server->queue_size = 2;
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 33 * kPage);
+		EXPECT_EQ(c.send_reply_pages(20, 33 * kPage, 8), 0);
+		c.release();
+		c.work();
+		c.expect_error(1, v1::ErrorCode::chunk);
+	}
+}
+
+/* A reply that cannot be built for want of memory ends the connection: the client asks again. */
+RPCORDMA_TEST(server_reply, no_memory)
+{
+	for (u32 what = 0; what < 4; what++) {
+		TEST_NOTE("what", what);
+		Connected c;
+		u32 &left = what == 0 ? FakePort::allocations_left :
+			    what == 1 ? FakePort::mappings_left :
+			    what == 2 ? FakeServerPort::bulks_left :
+					FakeServerPort::bulk_maps_left;
+
+		have_call(c, 1000, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
+		left = 0;
+		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
+		left = FakePort::kNoLimit;
+		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		c.release();
+		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+	}
+	/* Nor can an error message be. */
+	Connected c;
+	CallMaker bad(1);
+	bad.finish(4);
+	ASSERT_TRUE(c.send(bad));
+	FakePort::allocations_left = 0;
+	EXPECT_EQ(c.receive(), 0);
+	FakePort::allocations_left = FakePort::kNoLimit;
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.server->in_service, 0);
+}
+
+/* None or some of the chain can be posted. */
+RPCORDMA_TEST(server_reply, post_fails)
+{
+	for (u32 posted = 0; posted < 2; posted++) {
+		TEST_NOTE("posted", posted);
+		Connected c;
+
+		have_call(c, 1000, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
+		FakeServerPort::sends_left = posted;
+		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
+		EXPECT_EQ(FakeServerPort::closed, 1);
+		c.release();
+		/* What the device has a part of stays until the drain, pages and all. */
+		EXPECT_EQ(FakeServerPort::bulk_maps, posted);
+		EXPECT_EQ(c.server->in_service, posted);
+		if (!posted)
+			EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 0);
+	}
+}
+
+/* A Write that the client's device refuses: as a Read. */
+RPCORDMA_TEST(server_reply, remote_access)
+{
+	Connected c;
+
+	have_call(c, 1000, 0);
+	(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
+	ASSERT_EQ(c.send_reply_pages(20, 1000, 8), 0);
+	FakeServerPort::fail_at = 0;
+	FakeServerPort::fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+	c.work();
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	c.release();
+	EXPECT_EQ(c.server->in_service, 0);
+	c.end();
+	c.connect();
+	CallMaker again(1);
+	again.write(1000, kWrite);
+	again.finish(40);
+	ASSERT_TRUE(c.send(again));
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	c.expect_error(1, v1::ErrorCode::chunk);
+	/* A call without chunks is not looked up. */
+	ASSERT_TRUE(c.send_inline(1));
+	EXPECT_EQ(c.receive(), 40);
+	c.release();
+}
+
+/* Room for a reply is waited for; when the connection ends meanwhile, that is the end of it. */
+RPCORDMA_TEST(server_reply, room)
+{
+	Connected c;
+
+	EXPECT_TRUE(rpcordma_core_server_has_space(c.server));
+	ASSERT_TRUE(c.send_inline(1));
+	ASSERT_EQ(c.receive(), 40);
+	ASSERT_EQ(c.reply(20), 0);
+	have_call(c, 0, 0);
+	const u32 rest = c.server->room.exchange(0);
+	const u32 enqueued = FakeServerPort::enqueued;
+	ASSERT_EQ(c.reply(20), 0);
+	EXPECT_EQ(FakeServerPort::waits, 1);
+	/* Threads that were held back have a look. */
+	EXPECT_EQ(FakeServerPort::enqueued, enqueued + 1);
+	EXPECT_TRUE(rpcordma_core_server_has_space(c.server));
+	c.server->waiters.store(1);
+	EXPECT_FALSE(rpcordma_core_server_has_space(c.server));
+	c.server->waiters.store(0);
+
+	/* The next one is flushed: whoever waits goes on, to no avail. */
+	have_call(c, 0, 0);
+	FakeServerPort::fail_at = 0;
+	FakeServerPort::fail_status = 12;
+	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_LT(rest, c.server->queue_size);
+
+	/* And with that no reply is built any more. */
+	EXPECT_EQ(c.server->send_backward(1, &c.rqst->reply), to_errno(Error::not_connected));
+}
+
+RPCORDMA_TEST(server_reply, closing)
+{
+	Connected c;
+
+	have_call(c, 0, 0);
+	rpcordma_core_server_detach(c.server);
+	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(c.server->in_service, 0);
+}
+
+/* --- the backward direction --- */
+
+namespace {
+
+int send_backward(Connected &c, u32 xid, u32 size)
+{
+	rpcordma_xdr_buf buf = {};
+
+	buf.head = {c.reply_bytes, size};
+	buf.len = size;
+	return rpcordma_core_server_send_backward(c.server, xid, &buf);
+}
+
+} // namespace
+
+RPCORDMA_TEST(server_reply, backward)
+{
+	Connected c;
+	const u32 calls = c.server->calls;
+
+	for (u32 xid = 1; xid <= 40; xid++) {
+		TEST_NOTE("call", xid);
+		EXPECT_EQ(send_backward(c, xid, 100), 0);
+		/* Its reply has a Receive of its own. */
+		EXPECT_GE(FakePort::posted, c.server->credits.granted() + 1);
+		c.work();
+		c.expect_reply(xid, 100);
+		EXPECT_EQ(c.got().value().credits, Credits(kServerBackwardCalls));
+		EXPECT_FALSE(c.got().value().has_chunks());
+
+		CallMaker reply(xid, xid);
+		reply.finish(36, 1);
+		FakeServerPort::backward_known = true;
+		ASSERT_TRUE(c.send(reply));
+		EXPECT_EQ(FakeServerPort::backward_replies, xid);
+		EXPECT_EQ(FakeServerPort::backward_xid, xid);
+		EXPECT_EQ(FakeServerPort::backward_length, 36);
+		EXPECT_EQ(FakeServerPort::backward_credits,
+			  xid < kServerBackwardCalls ? xid : kServerBackwardCalls);
+		EXPECT_EQ(c.server->backward_outstanding, 0);
+		EXPECT_FALSE(FakeServerPort::data);
+	}
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
+	EXPECT_LE(c.server->calls, calls + 3);
+	/* A grant of zero would be the end: it is one. */
+	CallMaker zero(41, 0);
+	zero.finish(36, 1);
+	EXPECT_EQ(send_backward(c, 41, 100), 0);
+	c.work();
+	ASSERT_TRUE(c.send(zero));
+	EXPECT_EQ(FakeServerPort::backward_credits, 1);
+}
+
+/* Calls outstanding are backed by Receives, all of them, beside those of forward calls. */
+RPCORDMA_TEST(server_reply, backward_receives)
+{
+	Connected c;
+
+	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
+		TEST_NOTE("outstanding", n);
+		EXPECT_EQ(send_backward(c, n, 40), 0);
+		EXPECT_EQ(c.server->backward_outstanding, n);
+		EXPECT_GE(FakePort::posted, c.server->credits.granted() + n);
+		c.work();
+	}
+	/* No more than that is ever outstanding, as far as Receives go. */
+	EXPECT_EQ(send_backward(c, 100, 40), 0);
+	EXPECT_EQ(c.server->backward_outstanding, kServerBackwardCalls);
+	c.work();
+	/* The client uses its credits, then replies: all find a Receive. */
+	FakeServerPort::backward_known = true;
+	for (u32 i = 0; i < c.server->credits.granted(); i++)
+		ASSERT_TRUE(c.send_inline(i));
+	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
+		CallMaker reply(n);
+		reply.finish(36, 1);
+		ASSERT_TRUE(c.send(reply));
+	}
+	EXPECT_EQ(c.server->backward_outstanding, 0);
+}
+
+/* A reply to nobody, one with chunks, and an error. */
+RPCORDMA_TEST(server_reply, backward_replies)
+{
+	Connected c;
+
+	EXPECT_EQ(send_backward(c, 5, 40), 0);
+	c.work();
+	CallMaker reply(5);
+	reply.finish(36, 1);
+	FakeServerPort::backward_known = false;
+	ASSERT_TRUE(c.send(reply));
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1);
+	EXPECT_EQ(c.server->backward_outstanding, 1);
+
+	FakeServerPort::backward_known = true;
+	CallMaker chunks(5);
+	chunks.write(100);
+	chunks.finish(36, 1);
+	ASSERT_TRUE(c.send(chunks));
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 2);
+	EXPECT_EQ(FakeServerPort::backward_replies, 1);
+
+	u8 error[v1::error_chunk_length];
+	ASSERT_OK(v1::encode_error_chunk(error, Xid(5), 1, Credits(1)));
+	ASSERT_TRUE(FakeServerPort::send(c.server, error));
+	EXPECT_EQ(FakeServerPort::backward_errors, 1);
+	EXPECT_EQ(FakeServerPort::backward_xid, 5);
+	EXPECT_EQ(FakeServerPort::backward_error, to_errno(Error::io));
+	EXPECT_EQ(c.server->backward_outstanding, 0);
+	/* A reply more than there were calls. */
+	ASSERT_TRUE(c.send(reply));
+	EXPECT_EQ(c.server->backward_outstanding, 0);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+}
+
+RPCORDMA_TEST(server_reply, backward_refused)
+{
+	{
+		Connected c(false, false);
+		EXPECT_EQ(send_backward(c, 1, 40), to_errno(Error::not_connected));
+	}
+	{
+		Connected c;
+		rpcordma_core_server_detach(c.server);
+		EXPECT_EQ(send_backward(c, 1, 40), to_errno(Error::not_connected));
+	}
+	{
+		/* The client's receive buffer, less the header. */
+		Connected c;
+		const u32 most = rpcordma_core_server_backward_payload(c.server);
+		EXPECT_EQ(send_backward(c, 1, most + 1), to_errno(Error::message_size));
+		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_EQ(send_backward(c, 1, most), 0);
+		c.work();
+		c.expect_reply(1, most);
+	}
+	/* No memory: for a Receive, for a call, for a buffer; until there is enough. */
+	for (u32 n = 0; n < 12; n++) {
+		TEST_NOTE("allocations that go well", n);
+		Connected c;
+		FakePort::allocations_left = n;
+		const int rc = send_backward(c, 1, 40);
+		EXPECT_TRUE(rc == 0 || rc == to_errno(Error::no_buffers));
+		EXPECT_EQ(FakeServerPort::sends, rc ? 0 : 1);
+		if (n == 11)
+			EXPECT_EQ(rc, 0);
+		if (n == 0)
+			EXPECT_NE(rc, 0);
+		FakePort::allocations_left = FakePort::kNoLimit;
+	}
+}
+
+/* A call that could not be posted ends the connection. */
+RPCORDMA_TEST(server_reply, backward_not_posted)
+{
+	Connected c;
+
+	FakeServerPort::sends_left = 0;
+	EXPECT_EQ(send_backward(c, 1, 40), to_errno(Error::not_connected));
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+}
+
+RPCORDMA_SUITE(server_reply, write_chunk, long_write, reply_chunk, unused_chunks, many_results,
+	       invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory, post_fails, remote_access,
+	       room, closing, backward, backward_receives, backward_replies, backward_refused,
+	       backward_not_posted);
+
+} // namespace rpcordma

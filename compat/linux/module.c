@@ -25,6 +25,13 @@
 struct workqueue_struct *rpcordma_workqueue;
 struct page *rpcordma_scratch_page;
 
+/* @text as it was given, without the end of line that an echo leaves there. */
+static int refuse(const char *text, const struct kernel_param *parameter, const char *why)
+{
+	pr_err("%s=\"%.*s\": %s\n", parameter->name, (int)strcspn(text, "\n"), text, why);
+	return -EINVAL;
+}
+
 /*
  * A bool that takes no word by its first letter, as the kernel's own does, and says what it did not
  * take.
@@ -47,8 +54,7 @@ static int set_switch(const char *text, const struct kernel_param *parameter)
 			return 0;
 		}
 	}
-	pr_err("%s=\"%s\": neither on nor off; give Y or N\n", parameter->name, text);
-	return -EINVAL;
+	return refuse(text, parameter, "neither on nor off; give Y or N");
 }
 
 static const struct kernel_param_ops switch_ops = {
@@ -66,11 +72,9 @@ static int set_eager_read_bytes(const char *text, const struct kernel_param *par
 {
 	u32 bytes;
 
-	if (kstrtou32(text, 0, &bytes)) {
-		pr_err("%s=\"%s\": not a number of bytes; 0 means as many as all nfsd threads can take\n",
-		       parameter->name, text);
-		return -EINVAL;
-	}
+	if (kstrtou32(text, 0, &bytes))
+		return refuse(text, parameter,
+			      "not a number of bytes; 0 means as many as all nfsd threads can take");
 	WRITE_ONCE(rpcordma_server_tunables.eager_read_bytes, bytes);
 	return 0;
 }
@@ -79,11 +83,8 @@ static int set_rnr_retry_count(const char *text, const struct kernel_param *para
 {
 	u32 count;
 
-	if (kstrtou32(text, 0, &count) || count > 7) {
-		pr_err("%s=\"%s\": not a number from 0 to 7; 7 means without end\n",
-		       parameter->name, text);
-		return -EINVAL;
-	}
+	if (kstrtou32(text, 0, &count) || count > 7)
+		return refuse(text, parameter, "not a number from 0 to 7; 7 means without end");
 	WRITE_ONCE(rpcordma_server_tunables.rnr_retry_count, count);
 	return 0;
 }

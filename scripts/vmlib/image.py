@@ -318,6 +318,17 @@ def _helper(name, flags=()):
     return target
 
 
+def _verbspeer():
+    """The program of the verbs tests; make knows what it is made of."""
+    target = os.path.join(BUILD, "..", "verbs", "verbspeer")
+    done = subprocess.run(["make", "-s", "-f", "selftests/verbs/verbs.mk",
+                           f"BUILD={os.path.dirname(target)}", target], cwd=TOP,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise ImageError(f"selftests/verbs does not compile:\n{done.stdout}")
+    return target
+
+
 def build_module(kernel, source):
     """Builds the out-of-tree C module in directory @source for @kernel; returns its .ko.
 
@@ -380,6 +391,7 @@ def image(series, extra_modules=()):
     if ours:
         extra.setdefault("rpcordma.ko", ours)
     helpers = {name: _helper(name) for name in ("agent", "fsops")}
+    helpers["verbspeer"] = _verbspeer()
     scripts = [os.path.join(GUEST, f) for f in sorted(os.listdir(GUEST)) if not f.endswith(".c")]
 
     target = os.path.join(BUILD, kernel.release, "initramfs.cpio")

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See message.hh. */
+#include "message.hh"
+
+#include <cstring>
+
+namespace verbs {
+
+using rpcordma::MutableBytes;
+using rpcordma::xdr_pad;
+using rpcordma::v1::ErrorCode;
+
+Words &Words::word(u32 value)
+{
+	octets_.resize(octets_.size() + 4);
+	rpcordma::xdr::store_be32(&octets_[octets_.size() - 4], value);
+	return *this;
+}
+
+Words &Words::words(std::initializer_list<u32> values)
+{
+	for (u32 value : values)
+		word(value);
+	return *this;
+}
+
+Words &Words::segment(const Segment &segment)
+{
+	return words({segment.handle.get(), segment.length, u32(segment.offset >> 32),
+		      u32(segment.offset)});
+}
+
+Words &Words::octets(const Octets &octets)
+{
+	octets_.insert(octets_.end(), octets.begin(), octets.end());
+	return *this;
+}
+
+Words &Words::opaque(const Octets &octets)
+{
+	word(u32(octets.size())).octets(octets);
+	octets_.resize(octets_.size() + xdr_pad(u32(octets.size())));
+	return *this;
+}
+
+Words &Words::opaque(const std::string &string)
+{
+	return opaque(Octets(string.begin(), string.end()));
+}
+
+Chunks &Chunks::read(u32 position, const Segment &segment)
+{
+	reads.push_back({Position(position), segment});
+	return *this;
+}
+
+Chunks &Chunks::write(const std::vector<Segment> &segments)
+{
+	writes.push_back(segments);
+	return *this;
+}
+
+Chunks &Chunks::reply_chunk(const std::vector<Segment> &segments)
+{
+	reply.push_back(segments);
+	return *this;
+}
+
+namespace {
+
+/* The project's encoder of the lists, without its judgement of what a proc may carry. */
+class Lists : public rpcordma::xdr::ListEncoder {
+public:
+	Lists(MutableBytes room, const Chunks &chunks) : ListEncoder(room)
+	{
+		for (const ReadSegment &read : chunks.reads)
+			read_segment(read.position, read.target);
+		for (const auto &chunk : chunks.writes)
+			write_chunk({chunk.data(), chunk.size()});
+		for (const auto &chunk : chunks.reply)
+			reply_chunk({chunk.data(), chunk.size()});
+		end_lists_();
+		if (error() != rpcordma::Error::none)
+			throw Failure{"these chunk lists cannot be encoded"};
+	}
+	[[nodiscard]] u32 length() const
+	{
+		return writer_.length();
+	}
+};
+
+} // namespace
+
+Octets fixed_header(const Header &header)
+{
+	return Words().words({header.xid, header.vers, header.credits, header.proc}).get();
+}
+
+Octets message(const Header &header, const Chunks &chunks, const Octets &payload)
+{
+	Octets room(65536);
+	room.resize(Lists({room.data(), room.size()}, chunks).length());
+	return Words().octets(fixed_header(header)).octets(room).octets(payload).get();
+}
+
+Words rpc_call(u32 xid, u32 program, u32 version, u32 procedure, bool auth_sys)
+{
+	Words call;
+
+	call.words({xid, 0, 2, program, version, procedure});
+	if (auth_sys) /* stamp, machine name, uid, gid, no further groups */
+		call.word(1).opaque(Words().word(0).opaque("verbs").words({0, 0, 0}).get());
+	else
+		call.words({0, 0});
+	return call.words({0, 0});
+}
+
+Octets null_call(u32 xid)
+{
+	return rpc_call(xid, 100003, 3, 0).get();
+}
+
+Octets null_message(u32 xid)
+{
+	return message({xid}, {}, null_call(xid));
+}
+
+Compound::Compound(u32 xid) : head_(rpc_call(xid, 100003, 4, 1, true))
+{
+	head_.words({0, 0}); /* no tag, minor version 0 */
+	operations_.word(op_putrootfh);
+	count_ = 1;
+}
+
+Compound &Compound::lookup(const std::string &name)
+{
+	operations_.word(op_lookup).opaque(name);
+	count_++;
+	return *this;
+}
+
+Compound &Compound::getattr()
+{
+	operations_.words({op_getattr, 1, 1 << 4}); /* the size */
+	count_++;
+	return *this;
+}
+
+Compound &Compound::read(u64 offset, u32 count)
+{
+	operations_.words({op_read, 0, 0, 0, 0, u32(offset >> 32), u32(offset), count});
+	count_++;
+	return *this;
+}
+
+Compound &Compound::write_head_(u64 offset, u32 length)
+{
+	/* FILE_SYNC, so that no COMMIT is owed. */
+	operations_.words({op_write, 0, 0, 0, 0, u32(offset >> 32), u32(offset), 2, length});
+	count_++;
+	return *this;
+}
+
+Compound &Compound::write(u64 offset, const Octets &data)
+{
+	write_head_(offset, u32(data.size()));
+	operations_.octets(data).octets(Octets(xdr_pad(u32(data.size()))));
+	return *this;
+}
+
+Compound &Compound::write_reduced(u64 offset, u32 length)
+{
+	write_head_(offset, length);
+	/* The number of operations stands before them. */
+	positions_.push_back(head_.size() + 4 + operations_.size() + left_out_);
+	left_out_ += length + xdr_pad(length);
+	return *this;
+}
+
+Octets Compound::payload() const
+{
+	return Words(head_).word(count_).octets(operations_.get()).get();
+}
+
+Answer::Answer(Received &&received) : received_(std::move(received))
+{
+	auto fixed = rpcordma::xdr::peek({received_.bytes.data(), received_.bytes.size()});
+	if (!fixed.ok())
+		return;
+	vers_ = fixed.value().vers;
+	/* An ERR_VERS echoes the version that it refuses, of which the decoder wants to know nothing. */
+	if (fixed.value().proc == rpcordma::xdr::proc_error)
+		rpcordma::xdr::store_be32(&received_.bytes[4], rpcordma::v1::version);
+	auto decoded = rpcordma::v1::decode({received_.bytes.data(), received_.bytes.size()});
+
+	valid_ = decoded.ok();
+	if (valid_)
+		header_ = decoded.value();
+}
+
+Octets Answer::payload() const
+{
+	auto inside = header_.payload({received_.bytes.data(), received_.bytes.size()});
+	return Octets(inside.begin(), inside.end());
+}
+
+bool Answer::is_error(ErrorCode code) const
+{
+	return valid_ && header_.proc == Proc::error && header_.error.code == code;
+}
+
+std::string Answer::describe() const
+{
+	if (!valid_)
+		return text("%zu bytes that cannot be decoded", received_.bytes.size());
+	u32 xid = header_.xid.get();
+	if (is_error(ErrorCode::vers))
+		return text("ERR_VERS %u..%u to xid %u", header_.error.vers_low,
+			    header_.error.vers_high, xid);
+	if (is_error(ErrorCode::chunk))
+		return text("ERR_CHUNK to xid %u", xid);
+	return text("an %s of %zu bytes to xid %u",
+		    header_.proc == Proc::msg ? "RDMA_MSG" : "RDMA_NOMSG", received_.bytes.size(),
+		    xid);
+}
+
+Results::Results(const Octets &payload, u32 xid) : payload_(payload)
+{
+	u32 got = word();
+	if (got != xid)
+		throw Failure{text("the reply has xid %u, expected %u", got, xid)};
+	got = word();
+	if (got != 1)
+		throw Failure{text("the reply has msg_type %u", got)};
+}
+
+u32 Results::word()
+{
+	if (payload_.size() - at_ < 4)
+		throw Failure{text("the reply ends after %zu bytes, too early", payload_.size())};
+	at_ += 4;
+	return rpcordma::xdr::load_be32(&payload_[at_ - 4]);
+}
+
+Octets Results::octets(u32 length)
+{
+	if (payload_.size() - at_ < length)
+		throw Failure{text("the reply ends after %zu bytes, too early", payload_.size())};
+	auto from = payload_.begin() + at_;
+	at_ += length;
+	return Octets(from, from + length);
+}
+
+Octets Results::opaque()
+{
+	u32 length = word();
+	Octets data = octets(length);
+
+	octets(xdr_pad(length));
+	return data;
+}
+
+u32 Results::reply_stat()
+{
+	return word();
+}
+
+u32 Results::accept_stat()
+{
+	if (reply_stat())
+		throw Failure{"the call was denied"};
+	word(); /* the verifier */
+	opaque();
+	return word();
+}
+
+void Results::success()
+{
+	if (u32 status = accept_stat())
+		throw Failure{text("the call was accepted with accept_stat %u", status)};
+}
+
+void Results::compound(u32 operations)
+{
+	success();
+	u32 status = word();
+	opaque();
+	u32 done = word();
+	if (status || done != operations)
+		throw Failure{text("the COMPOUND has status %u after %u of %u operations", status,
+				   done, operations)};
+}
+
+void Results::operation(u32 number)
+{
+	u32 got = word(), status = word();
+
+	if (got != number || status)
+		throw Failure{text("operation %u with status %u, expected %u", got, status, number)};
+}
+
+u32 Results::read(bool &eof)
+{
+	operation(op_read);
+	eof = word();
+	return word();
+}
+
+void Results::end() const
+{
+	if (at_ != payload_.size())
+		throw Failure{text("%zu bytes behind the end of the reply", payload_.size() - at_)};
+}
+
+Octets pattern(size_t length, u32 seed)
+{
+	Octets bytes(length);
+	u32 state = seed * 2654435761u + 1;
+
+	for (u8 &byte : bytes) {
+		state = state * 1664525 + 1013904223;
+		byte = u8(state >> 24);
+	}
+	return bytes;
+}
+
+} // namespace verbs

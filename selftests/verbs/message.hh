@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is said: RPC-over-RDMA headers, right and wrong, RPC calls, NFSv4.0 COMPOUNDs; and what is
+ * answered, taken apart. Headers are built and read by the project's own codecs in xdr/; what those
+ * refuse to build is written word by word.
+ */
+#pragma once
+
+#include <string>
+
+#include "peer.hh"
+#include "xdr/v1.hh"
+
+namespace verbs {
+
+using rpcordma::Credits;
+using rpcordma::Position;
+using rpcordma::Xid;
+using rpcordma::v1::Proc;
+using rpcordma::xdr::ReadSegment;
+
+/** Appends XDR words to octets. */
+class Words {
+public:
+	Words &word(u32 value);
+	Words &words(std::initializer_list<u32> values);
+	Words &segment(const Segment &segment);
+	/** The bytes as they are. */
+	Words &octets(const Octets &octets);
+	/** An opaque<>: length, bytes, pad. */
+	Words &opaque(const Octets &octets);
+	Words &opaque(const std::string &string);
+
+	[[nodiscard]] const Octets &get() const
+	{
+		return octets_;
+	}
+	[[nodiscard]] u32 size() const
+	{
+		return u32(octets_.size());
+	}
+
+private:
+	Octets octets_;
+};
+
+/** What is not said here is right: version 1, 32 credits. */
+struct Header {
+	u32 xid;
+	u32 proc = u32(Proc::msg);
+	u32 vers = rpcordma::v1::version;
+	u32 credits = 32;
+};
+
+/** Chunk lists to be sent. */
+struct Chunks {
+	std::vector<ReadSegment> reads;
+	std::vector<std::vector<Segment>> writes;
+	std::vector<std::vector<Segment>> reply; /* none or one */
+
+	/** Add @segment to the Read chunk at @position. */
+	Chunks &read(u32 position, const Segment &segment);
+	/** Add a Write chunk; without segments, an empty one. */
+	Chunks &write(const std::vector<Segment> &segments);
+	Chunks &reply_chunk(const std::vector<Segment> &segments);
+};
+
+/** The four words that every message begins with. */
+Octets fixed_header(const Header &header);
+/** A message: header, lists and @payload, whether or not the three fit each other. */
+Octets message(const Header &header, const Chunks &chunks, const Octets &payload = {});
+
+/** The head of an RPC call; arguments are appended to it. By default with AUTH_NONE. */
+Words rpc_call(u32 xid, u32 program, u32 version, u32 procedure, bool auth_sys = false);
+/** A whole NULL call of NFSv3. */
+Octets null_call(u32 xid);
+/** The same in its message. */
+Octets null_message(u32 xid);
+
+/** An NFSv4.0 COMPOUND. Begins with PUTROOTFH; stateids are anonymous, so nothing has to be open. */
+class Compound {
+public:
+	explicit Compound(u32 xid);
+	Compound &lookup(const std::string &name);
+	Compound &getattr();
+	Compound &read(u64 offset, u32 count);
+	/** A WRITE whose data are inline. */
+	Compound &write(u64 offset, const Octets &data);
+	/**
+	 * A WRITE whose @length bytes of data, and their pad, are left out: a Read chunk at
+	 * positions()[n] has them, the n-th such WRITE's.
+	 */
+	Compound &write_reduced(u64 offset, u32 length);
+
+	/** The Payload stream, without what was left out. */
+	[[nodiscard]] Octets payload() const;
+	/** Where the data belong that were left out, in the unreduced Payload stream. */
+	[[nodiscard]] const std::vector<u32> &positions() const
+	{
+		return positions_;
+	}
+
+private:
+	Compound &write_head_(u64 offset, u32 length);
+	Words head_, operations_;
+	u32 count_ = 0;
+	u32 left_out_ = 0;
+	std::vector<u32> positions_;
+};
+
+/** A message of the other end's, taken apart; it owns all of its bytes. */
+class Answer {
+public:
+	explicit Answer(Received &&received);
+	/** Whether it can be decoded; if not, only describe() says something. */
+	[[nodiscard]] bool valid() const
+	{
+		return valid_;
+	}
+	/** rdma_vers as it came; header() has an error of any version as one of version 1. */
+	[[nodiscard]] u32 vers() const
+	{
+		return vers_;
+	}
+	/** Lists point into the message, which this object has. */
+	[[nodiscard]] const rpcordma::v1::Header &header() const
+	{
+		return header_;
+	}
+	[[nodiscard]] const Octets &bytes() const
+	{
+		return received_.bytes;
+	}
+	[[nodiscard]] bool invalidated() const
+	{
+		return received_.invalidated;
+	}
+	/** The inline part of the Payload stream. */
+	[[nodiscard]] Octets payload() const;
+	[[nodiscard]] bool is_error(rpcordma::v1::ErrorCode code) const;
+	/** For a report. */
+	[[nodiscard]] std::string describe() const;
+
+private:
+	Received received_;
+	rpcordma::v1::Header header_;
+	u32 vers_ = 0;
+	bool valid_ = false;
+};
+
+/** Reads an RPC reply; whatever is not as it must be is thrown as a Failure. */
+class Results {
+public:
+	/**
+	 * @payload  the Payload stream, without what came in Write chunks
+	 * @xid      what it has to answer
+	 */
+	Results(const Octets &payload, u32 xid);
+
+	/** Accepted, and executed. */
+	void success();
+	/** The accept_stat of an accepted reply; 0 is SUCCESS (RFC 5531 9). */
+	u32 accept_stat();
+	/** The reply_stat: 0 accepted, 1 denied. For the two above, read by them. */
+	u32 reply_stat();
+
+	/** A COMPOUND of which @operations were executed, all of them well. */
+	void compound(u32 operations);
+	/** The next operation is @number, and went well. */
+	void operation(u32 number);
+	/** The result of READ: returns the length of the data, which come next if they are inline. */
+	u32 read(bool &eof);
+	/** Nothing but what was read. */
+	void end() const;
+
+	u32 word();
+	Octets octets(u32 length);
+	Octets opaque();
+
+private:
+	Octets payload_;
+	size_t at_ = 0;
+};
+
+/** Numbers of NFSv4.0's operations (RFC 7530 16). */
+enum Operation : u32 {
+	op_getattr = 9,
+	op_lookup = 15,
+	op_putrootfh = 24,
+	op_read = 25,
+	op_write = 38
+};
+
+/** @length bytes that differ from place to place, and with @seed. */
+Octets pattern(size_t length, u32 seed);
+
+} // namespace verbs

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A server and peers that are odd, broken or hostile: selftests/verbs, run in the client."""
+
+import os
+import re
+import time
+
+from vmlib.testing import test
+
+# What the in-tree server does otherwise than specified: these have to fail with it, so that the
+# list stays true, and with no other.
+IN_TREE_FAILS = {
+    "header-under-16": "answers ERR_CHUNK to what has no header",
+    "header-under-28": "answers ERR_CHUNK to what is too short to be believed",
+    "header-optional": "takes any word but 0 for a 1",
+    "header-nomsg-nothing": "drops it",
+    "header-nomsg-no-call": "drops it",
+    "header-payload": "drops it, or answers another xid",
+    "connect-no-private-data": "sends more than 1024 bytes",
+    "connect-noise": "sends more than 1024 bytes",
+    "chunk-read-bad-key": "loses the connection each time",
+    "chunk-read-stale-key": "loses the connection each time",
+    "chunk-read-past-end": "loses the connection each time",
+    "chunk-read-bad-address": "loses the connection each time",
+    "chunk-call-bad-key": "loses the connection each time",
+    "chunk-write-bad-key": "loses the connection each time",
+    "chunk-reply-bad-key": "loses the connection each time",
+    "chunk-position": "loses the connection",
+    "nfs-write-call-chunk": "forgets the Read chunk behind a Position Zero one",
+    "nfs-write-two-call-chunk": "loses the connection",
+    "nfs-read-nothing-first": "puts the second READ's data into the first one's chunk",
+    "nfs-read-empty-chunk": "answers ERR_CHUNK to an empty Write chunk",
+}
+# Not run with it: the kernel complains (the length of a call that has several Read chunks, or one
+# beside inline bytes, is counted wrongly).
+IN_TREE_WARNS = ("header-msg-position-zero", "nfs-write-two", "nfs-write-two-odd")
+
+
+def bring_up(t, **options):
+    """A lab with the file that the conversations are about, its exports asked for once."""
+    pair = t.lab(**options)
+    pair.up()
+    pair.client.run("modprobe -a rdma_ucm ib_uverbs")
+    pair.server.run("> /export/verbs; chmod 666 /export/verbs")
+    pair.mount("4.0")
+    pair.client.run("cat /mnt/verbs", 20)
+    return pair
+
+
+def server_xprt(pair):
+    return getattr(pair, "server_xprt", "rpcrdma")
+
+
+def judge(t, pair, names, expected):
+    """Runs the conversations @names, of which those in @expected, and no others, have to fail."""
+    # With a trailing "=" a name is that of one test, not the beginning of many.
+    out = pair.client.run("verbspeer 10.0.0.1 test " + " ".join(f"{n}=" for n in names), 400,
+                          "conversations with the server", check=False)
+    verdicts = {name: (word == "ok", line) for line, word, name in
+                re.findall(r"^(((?:not )?ok) - ([a-z0-9-]+): .*)$", out, re.M)}
+    missing = [name for name in names if name not in verdicts]
+    t.check(not missing, f"no verdict on {', '.join(missing)}; the end was: {out[-300:]}")
+    wrong = [line for name, (ok, line) in verdicts.items() if ok == (name in expected)]
+    t.check(not wrong, f"{len(wrong)} of {len(names)} not as expected of {server_xprt(pair)}:" +
+            "".join(f"\n    {line}" for line in wrong))
+
+
+@test("hostile")
+def hostile(t):
+    """malformed headers, odd connections, NFS with unusual chunks, chunks that point nowhere"""
+    pair = bring_up(t)
+    pair.umount()
+    names = [line.split()[0] for line in pair.client.run("verbspeer --list").splitlines()]
+    if server_xprt(pair) == "rpcrdma":
+        chosen = [name for name in names if name not in IN_TREE_WARNS]
+        judge(t, pair, chosen, IN_TREE_FAILS)
+        print(f"    rpcrdma: {len(chosen) - len(IN_TREE_FAILS)} conversations as specified, "
+              f"{len(IN_TREE_FAILS)} not, as known; not tried, as its kernel complains: "
+              f"{', '.join(IN_TREE_WARNS)}", flush=True)
+        return
+    judge(t, pair, names, ())
+    # What has been done to the server must not show in what it does for others.
+    judge(t, pair, [name for name in names if name.startswith("nfs-")], ())
+    print(f"    {len(names)} conversations as specified", flush=True)
+
+
+# Longest that 256 KiB may take to be written, read and compared while a storm goes on.
+PATIENCE = 20
+
+# KiB that a connection may cost the server, its rings included.
+MEMORY = {"rpcrdma": 4096, "rpcordma": 4096}
+
+
+def memory(vm):
+    """{what: KiB} of a machine's memory."""
+    text = vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; cat /proc/meminfo", 20, "memory")
+    found = {name: int(kib) for name, kib in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
+    slabs = {}
+    for line in vm.run("cat /proc/slabinfo", 20, "slabs").splitlines()[2:]:
+        words = line.split()
+        slabs[words[0]] = int(words[2]) * int(words[3]) // 1024
+    return found, slabs
+
+
+def storm(t, number, mix, hold, server_memory):
+    pair = bring_up(t, server_memory=server_memory)
+    pair.server.run(f"echo {number + 64} > /proc/fs/nfsd/max_connections")
+    pair.client.run("dd if=/dev/urandom of=/tmp/f bs=64k count=4 2>/dev/null")
+    # The longest round in hundredths of a second, as /proc/uptime counts them.
+    load = pair.client.spawn("""
+        while [ ! -e /tmp/enough ]; do
+            read began rest < /proc/uptime
+            cp /tmp/f /mnt/f && drop_caches && cmp /tmp/f /mnt/f || exit 1
+            read ended rest < /proc/uptime
+            echo $((${ended%.*}${ended#*.} - ${began%.*}${began#*.}))
+            sleep 0.2
+        done""", "a mount's own work beside the storm")
+    time.sleep(3)
+    calm = [int(line) for line in load.out.split()]
+    t.check(calm, "the mount did nothing in 3 s")
+    resources = pair.rdma_resources(pair.server)
+    before, slabs_before = memory(pair.server)
+
+    job = pair.client.spawn(f"verbspeer 10.0.0.1 storm {number} {mix} {hold}", "storm")
+    limit = 60 + number
+    began = time.monotonic()
+    while "connections asked for" not in job.out:
+        t.check(job.running(), f"the storm ended early: {job.out}")
+        t.within(limit, began, f"{number} connections")
+        time.sleep(0.2)
+    during, slabs = memory(pair.server)
+    connected = pair.rdma_resources(pair.server)["qp"] - resources["qp"]
+    out = job.wait(hold + 120 + number // 2, check=False)
+    print("".join(f"    {line}\n" for line in out.splitlines()), end="", flush=True)
+    wrong = [line for line in out.splitlines() if line.startswith("not ok")]
+    if server_xprt(pair) == "rpcrdma":
+        # As header-under-16.
+        wrong = [line for line in wrong if " storm-h: " not in line]
+    t.check(not wrong and re.search(r"^ok - storm-", out, re.M), f"the storm: {wrong or out[-300:]}")
+
+    pair.client.run("> /tmp/enough")
+    load.wait(120)
+    rounds = [int(line) for line in load.out.split()]
+    t.check(len(rounds) > len(calm), "the mount did nothing during the storm")
+    t.check(max(rounds) < PATIENCE * 100,
+            f"256 KiB took the mount {max(rounds) / 100} s during the storm")
+    t.check(connected > number // 4, f"only {connected} connections were there at once")
+    # Slab and rings are exact; what is left counts whole pages, and is noisy for few connections.
+    slab, rings = ((during[name] - before[name]) // connected for name in ("Slab", "VmallocUsed"))
+    each = max(slab + rings, (before["MemAvailable"] - during["MemAvailable"]) // connected)
+    top = sorted(((slabs[name] - slabs_before.get(name, 0), name) for name in slabs),
+                 reverse=True)[:4]
+    print(f"    mount: {len(rounds)} rounds, {max(calm) / 100} s at most before, "
+          f"{max(rounds) / 100} s during; {connected} connections at once, each {each} KiB: slab "
+          f"{slab}, vmalloc (rings) {rings}; most in " +
+          ", ".join(f"{name} {kib // connected}" for kib, name in top), flush=True)
+    t.check(each < MEMORY[server_xprt(pair)],
+            f"a connection costs the server {each} KiB, limit {MEMORY[server_xprt(pair)]}")
+    # All that the strangers cost is given back.
+    began = time.monotonic()
+    while pair.rdma_resources(pair.server)["qp"] != resources["qp"]:
+        t.within(60, began, "the server's queue pairs to go")
+        time.sleep(0.5)
+    after, _ = memory(pair.server)
+    kept = before["MemAvailable"] - after["MemAvailable"]
+    t.check(kept < 0.1 * each * connected + 4096, f"{kept} KiB of {each * connected} did not come back")
+    pair.umount()
+
+
+@test("hostile-storm")
+def hostile_storm(t):
+    """48 hostile connections beside a mount: it keeps its service; memory is bounded, and given back"""
+    storm(t, 48, "ghnc", 2, 1536)
+
+
+@test("hostile-storm-1000")
+def hostile_storm_1000(t):
+    """the same with 1,000 connections"""
+    if not os.environ.get("VM_SLOW"):
+        t.skip("takes minutes: VM_SLOW=1 runs it")
+    storm(t, 1000, "ghnc", 10, 5120)

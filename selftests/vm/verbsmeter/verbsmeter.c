@@ -3,9 +3,11 @@
  * verbsmeter: counts and disturbs what kernel consumers do on an RDMA device.
  *
  * ib_post_send(), ib_post_recv() and ib_poll_cq() are inline calls through ib_device->ops, which no
- * kprobe reaches. This module replaces those three pointers of each device and puts them back when
- * it goes. It knows nothing of any upper layer. Queue pairs and completion queues that belong to
- * user space, and the GSI and SMI queue pairs, are passed through uncounted and undisturbed.
+ * kprobe reaches. This module replaces those three pointers of each device, and those that create
+ * and destroy queue pairs, and puts them back when it goes. It knows nothing of any upper layer.
+ * Queue pairs and completion queues that belong to user space, and the GSI and SMI queue pairs, are
+ * passed through uncounted and undisturbed. Queue pairs that were there first have no line in "caps"
+ * and are not broken by "break": load this module before a consumer.
  *
  * Module parameters:
  *   device  name of the one device to wrap; empty (default): every device, now and later
@@ -18,6 +20,7 @@
  *	       send_wrs, recv_wrs	  work requests in them
  *	       send_signaled		  of the send work requests, those with IB_SEND_SIGNALED
  *	       send_sges		  scatter/gather entries of the send work requests
+ *	       rdma_write_sges		  of these, those of RDMA Writes
  *	       post_errors		  posts that the device refused (injected ones included)
  *	       wr_<opcode>		  send work requests by opcode: send, send_with_inv, rdma_write,
  *					  rdma_read, local_inv, reg_mr, other
@@ -28,8 +31,16 @@
  *	       wc_with_inv		  of wc_recv, those with IB_WC_WITH_INVALIDATE
  *	       wc_flushed, wc_errors	  with IB_WC_WR_FLUSH_ERR; with any other error status
  *	       injected			  disturbances carried out
+ *	       qps_created, qps_broken	  queue pairs made; put into the error state by "break" or by
+ *					  the disturbance "disconnect"
  *   qps     the same per queue pair, each after a line "qp <number>". At most 64 are kept apart;
  *	     more are only counted in the total.
+ *   caps    what was asked of the device for each queue pair that exists now, one line each:
+ *	     "qp <number> max_send_wr N max_recv_wr N max_send_sge N max_recv_sge N
+ *	     max_inline_data N send_cqe N recv_cqe N"; the last two are the entries of its completion
+ *	     queues as made, and the same twice when send_cq and recv_cq are one ("shared 1")
+ *   break   any write puts one connected queue pair into the error state, as a broken connection
+ *	     does; each in its turn. ENOTCONN when none is connected.
  *   reset   any write sets all counters to zero and forgets the queue pairs
  *   attrs   reads as "name value original" per line; takes "name=value[,name=value...]":
  *	       mem_mgt_extensions (0 or 1: the capability bit), max_fast_reg_page_list_len,
@@ -41,6 +52,10 @@
  *	       "post_recv N ERRNO"  likewise
  *	       "wc N STATUS"	    the Nth completion is returned with that ib_wc_status (a number)
  *	       "wc_drop N"	    the Nth completion is swallowed
+ *	       "disconnect N"	    the Nth post from now whose first or last request is a Send finds
+ *				    its queue pair in the error state: its requests are flushed, and
+ *				    nothing of it reaches the peer. The device's modify_qp is called
+ *				    from where the consumer posts; rxe's does not sleep.
  *	       "clear"		    forgets those that wait
  *	     A disturbed completion leaves the queue pair in its state, unlike a real error: the
  *	     consumer is expected to disconnect.
@@ -72,30 +87,41 @@ MODULE_PARM_DESC(attrs, "attribute settings for each device, as in the debugfs f
 
 /* One word per counter, so that a table of names is all the reading side needs. */
 enum counter {
-	SEND_POSTS, SEND_WRS, SEND_SIGNALED, SEND_SGES, RECV_POSTS, RECV_WRS, POST_ERRORS,
+	SEND_POSTS, SEND_WRS, SEND_SIGNALED, SEND_SGES, RDMA_WRITE_SGES, RECV_POSTS, RECV_WRS,
+	POST_ERRORS,
 	WR_SEND, WR_SEND_WITH_INV, WR_RDMA_WRITE, WR_RDMA_READ, WR_LOCAL_INV, WR_REG_MR, WR_OTHER,
 	REG_PAGES,
 	COMPLETIONS, WC_SEND, WC_RDMA_WRITE, WC_RDMA_READ, WC_LOCAL_INV, WC_REG_MR, WC_RECV,
-	WC_OTHER, WC_WITH_INV, WC_FLUSHED, WC_ERRORS, INJECTED,
+	WC_OTHER, WC_WITH_INV, WC_FLUSHED, WC_ERRORS, INJECTED, QPS_CREATED, QPS_BROKEN,
 	COUNTERS
 };
 
 static const char *const counter_names[COUNTERS] = {
-	"send_posts", "send_wrs", "send_signaled", "send_sges", "recv_posts", "recv_wrs",
-	"post_errors",
+	"send_posts", "send_wrs", "send_signaled", "send_sges", "rdma_write_sges", "recv_posts",
+	"recv_wrs", "post_errors",
 	"wr_send", "wr_send_with_inv", "wr_rdma_write", "wr_rdma_read", "wr_local_inv",
 	"wr_reg_mr", "wr_other", "reg_pages",
 	"completions", "wc_send", "wc_rdma_write", "wc_rdma_read", "wc_local_inv", "wc_reg_mr",
 	"wc_recv", "wc_other", "wc_with_inv", "wc_flushed", "wc_errors", "injected",
+	"qps_created", "qps_broken",
 };
 
-enum site { ON_POST_SEND, ON_POST_RECV, ON_WC, ON_WC_DROP, SITES };
+enum site { ON_POST_SEND, ON_POST_RECV, ON_WC, ON_WC_DROP, ON_DISCONNECT, SITES };
 
-static const char *const site_names[SITES] = { "post_send", "post_recv", "wc", "wc_drop" };
+static const char *const site_names[SITES] = {
+	"post_send", "post_recv", "wc", "wc_drop", "disconnect",
+};
 
 struct per_qp {
 	u32 number;
 	u64 count[COUNTERS];
+};
+
+/* A queue pair that exists, and what was asked for it. */
+struct live_qp {
+	struct list_head link;
+	struct ib_qp *qp;
+	struct ib_qp_cap cap;
 };
 
 struct attr_desc {
@@ -124,8 +150,14 @@ struct meter {
 	int (*post_recv)(struct ib_qp *qp, const struct ib_recv_wr *wr,
 			 const struct ib_recv_wr **bad_wr);
 	int (*poll_cq)(struct ib_cq *cq, int num_entries, struct ib_wc *wc);
+	int (*create_qp)(struct ib_qp *qp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
+	int (*destroy_qp)(struct ib_qp *qp, struct ib_udata *udata);
 	int original[ARRAY_SIZE(attr_table)];
 	struct dentry *dir;
+
+	atomic_t inside;	/* callers of create_qp and destroy_qp, which may sleep */
+	struct mutex live_mutex;
+	struct list_head live;	/* live_qp; the next to break is the first */
 
 	spinlock_t lock;	/* the rest; taken with interrupts off: consumers post anywhere */
 	u64 total[COUNTERS];
@@ -229,15 +261,28 @@ static enum counter wc_counter(enum ib_wc_opcode opcode)
 	}
 }
 
+static bool is_send(const struct ib_send_wr *wr)
+{
+	return wr->opcode == IB_WR_SEND || wr->opcode == IB_WR_SEND_WITH_INV ||
+	       wr->opcode == IB_WR_SEND_WITH_IMM;
+}
+
+static int to_error(struct ib_qp *qp)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+
+	return qp->device->ops.modify_qp(qp, &attr, IB_QP_STATE, NULL);
+}
+
 static int meter_post_send(struct ib_qp *qp, const struct ib_send_wr *first,
 			   const struct ib_send_wr **bad_wr)
 {
 	struct meter *meter = meter_of(qp->device);
-	const struct ib_send_wr *wr;
+	const struct ib_send_wr *wr, *last = NULL;
 	struct per_qp *per_qp;
 	unsigned long flags;
-	int rc, errno = 0;
-	bool fail;
+	int rc, unused, errno = 0;
+	bool fail, disconnect = false;
 
 	if (!counted_qp(qp))
 		return meter->post_send(qp, first, bad_wr);
@@ -252,6 +297,8 @@ static int meter_post_send(struct ib_qp *qp, const struct ib_send_wr *first,
 		add(meter, per_qp, SEND_WRS, 1);
 		add(meter, per_qp, wr_counter(wr->opcode), 1);
 		add(meter, per_qp, SEND_SGES, wr->num_sge);
+		if (wr->opcode == IB_WR_RDMA_WRITE)
+			add(meter, per_qp, RDMA_WRITE_SGES, wr->num_sge);
 		if (wr->send_flags & IB_SEND_SIGNALED)
 			add(meter, per_qp, SEND_SIGNALED, 1);
 		if (wr->opcode == IB_WR_REG_MR) {
@@ -261,9 +308,17 @@ static int meter_post_send(struct ib_qp *qp, const struct ib_send_wr *first,
 			    DIV_ROUND_UP_ULL((mr->iova & (mr->page_size - 1)) + mr->length,
 					     mr->page_size));
 		}
+		last = wr;
+	}
+	if (last && (is_send(first) || is_send(last)) && due(meter, ON_DISCONNECT, &unused)) {
+		add(meter, per_qp, INJECTED, 1);
+		add(meter, per_qp, QPS_BROKEN, 1);
+		disconnect = true;
 	}
 	spin_unlock_irqrestore(&meter->lock, flags);
 
+	if (disconnect && to_error(qp))
+		pr_err("verbsmeter: qp %u does not go into the error state\n", qp->qp_num);
 	if (fail) {
 		*bad_wr = first;
 		rc = -errno;
@@ -378,6 +433,95 @@ static int meter_poll_cq(struct ib_cq *cq, int num_entries, struct ib_wc *wc)
 	return kept;
 }
 
+/* Queue pairs come and go */
+
+static int meter_create_qp(struct ib_qp *qp, struct ib_qp_init_attr *attr, struct ib_udata *udata)
+{
+	struct meter *meter = meter_of(qp->device);
+	struct live_qp *live = NULL;
+	unsigned long flags;
+	int rc;
+
+	atomic_inc(&meter->inside);
+	if (counted_qp(qp)) {
+		live = kzalloc(sizeof(*live), GFP_KERNEL);
+		if (!live) {
+			rc = -ENOMEM;
+			goto out;
+		}
+		live->qp = qp;
+		live->cap = attr->cap;
+	}
+	rc = meter->create_qp(qp, attr, udata);
+	if (!live)
+		goto out;
+	if (rc) {
+		kfree(live);
+		goto out;
+	}
+	mutex_lock(&meter->live_mutex);
+	list_add_tail(&live->link, &meter->live);
+	mutex_unlock(&meter->live_mutex);
+	spin_lock_irqsave(&meter->lock, flags);
+	add(meter, find_qp(meter, qp->qp_num), QPS_CREATED, 1);
+	spin_unlock_irqrestore(&meter->lock, flags);
+out:
+	atomic_dec(&meter->inside);
+	return rc;
+}
+
+static int meter_destroy_qp(struct ib_qp *qp, struct ib_udata *udata)
+{
+	struct meter *meter = meter_of(qp->device);
+	struct live_qp *live, *next;
+	int rc;
+
+	atomic_inc(&meter->inside);
+	mutex_lock(&meter->live_mutex);
+	list_for_each_entry_safe(live, next, &meter->live, link) {
+		if (live->qp == qp) {
+			list_del(&live->link);
+			kfree(live);
+		}
+	}
+	mutex_unlock(&meter->live_mutex);
+	rc = meter->destroy_qp(qp, udata);
+	atomic_dec(&meter->inside);
+	return rc;
+}
+
+static bool is_connected(struct ib_qp *qp)
+{
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+
+	return !ib_query_qp(qp, &attr, IB_QP_STATE, &init) && attr.qp_state == IB_QPS_RTS;
+}
+
+/* A queue pair stays while it is on the list and @live_mutex is held: its destroyer waits. */
+static int break_one(struct meter *meter)
+{
+	struct live_qp *live;
+	unsigned long flags;
+	int rc = -ENOTCONN;
+
+	mutex_lock(&meter->live_mutex);
+	list_for_each_entry(live, &meter->live, link) {
+		if (!is_connected(live->qp))
+			continue;
+		rc = to_error(live->qp);
+		if (rc)
+			break;
+		spin_lock_irqsave(&meter->lock, flags);
+		add(meter, find_qp(meter, live->qp->qp_num), QPS_BROKEN, 1);
+		spin_unlock_irqrestore(&meter->lock, flags);
+		list_move_tail(&live->link, &meter->live);
+		break;
+	}
+	mutex_unlock(&meter->live_mutex);
+	return rc;
+}
+
 /* Attributes */
 
 static int get_attr(struct ib_device *ibdev, unsigned int i)
@@ -475,6 +619,41 @@ static int qps_show(struct seq_file *seq, void *unused)
 	}
 }
 DEFINE_SHOW_ATTRIBUTE(qps);
+
+static int caps_show(struct seq_file *seq, void *unused)
+{
+	struct meter *meter = seq->private;
+	struct live_qp *live;
+
+	mutex_lock(&meter->live_mutex);
+	list_for_each_entry(live, &meter->live, link) {
+		const struct ib_qp *qp = live->qp;
+		const struct ib_qp_cap *cap = &live->cap;
+
+		seq_printf(seq, "qp %u max_send_wr %u max_recv_wr %u max_send_sge %u max_recv_sge %u ",
+			   qp->qp_num, cap->max_send_wr, cap->max_recv_wr, cap->max_send_sge,
+			   cap->max_recv_sge);
+		seq_printf(seq, "max_inline_data %u send_cqe %d recv_cqe %d shared %d\n",
+			   cap->max_inline_data, qp->send_cq ? qp->send_cq->cqe : 0,
+			   qp->recv_cq ? qp->recv_cq->cqe : 0, qp->send_cq == qp->recv_cq);
+	}
+	mutex_unlock(&meter->live_mutex);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(caps);
+
+static ssize_t break_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
+{
+	int rc = break_one(file->private_data);
+
+	return rc ? rc : count;
+}
+
+static const struct file_operations break_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = break_write,
+};
 
 static ssize_t reset_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
 {
@@ -581,7 +760,7 @@ static ssize_t inject_write(struct file *file, const char __user *from, size_t c
 	for (i = 0; i < SITES; i++)
 		if (n >= 2 && !strcmp(name, site_names[i]))
 			break;
-	if (i == SITES || n != (i == ON_WC_DROP ? 2 : 3) || value < 0)
+	if (i == SITES || n != (i == ON_WC_DROP || i == ON_DISCONNECT ? 2 : 3) || value < 0)
 		return -EINVAL;
 	spin_lock_irqsave(&meter->lock, flags);
 	meter->inject[i].countdown = countdown;
@@ -612,7 +791,8 @@ static int add_device(struct ib_device *ibdev)
 
 	if (*device && strcmp(device, dev_name(&ibdev->dev)))
 		return -EOPNOTSUPP;
-	if (!ibdev->ops.post_send || !ibdev->ops.post_recv || !ibdev->ops.poll_cq)
+	if (!ibdev->ops.post_send || !ibdev->ops.post_recv || !ibdev->ops.poll_cq ||
+	    !ibdev->ops.create_qp || !ibdev->ops.destroy_qp || !ibdev->ops.modify_qp)
 		return -EOPNOTSUPP;
 	meter = kvzalloc(sizeof(*meter), GFP_KERNEL);
 	settings = kstrdup(attrs, GFP_KERNEL);
@@ -625,6 +805,10 @@ static int add_device(struct ib_device *ibdev)
 	meter->post_send = ibdev->ops.post_send;
 	meter->post_recv = ibdev->ops.post_recv;
 	meter->poll_cq = ibdev->ops.poll_cq;
+	meter->create_qp = ibdev->ops.create_qp;
+	meter->destroy_qp = ibdev->ops.destroy_qp;
+	mutex_init(&meter->live_mutex);
+	INIT_LIST_HEAD(&meter->live);
 	for (i = 0; i < ARRAY_SIZE(attr_table); i++)
 		meter->original[i] = get_attr(ibdev, i);
 	if (*settings) {
@@ -655,10 +839,14 @@ static int add_device(struct ib_device *ibdev)
 	WRITE_ONCE(ibdev->ops.post_send, meter_post_send);
 	WRITE_ONCE(ibdev->ops.post_recv, meter_post_recv);
 	WRITE_ONCE(ibdev->ops.poll_cq, meter_poll_cq);
+	WRITE_ONCE(ibdev->ops.create_qp, meter_create_qp);
+	WRITE_ONCE(ibdev->ops.destroy_qp, meter_destroy_qp);
 
 	meter->dir = debugfs_create_dir(dev_name(&ibdev->dev), root);
 	debugfs_create_file("total", 0444, meter->dir, meter, &total_fops);
 	debugfs_create_file("qps", 0444, meter->dir, meter, &qps_fops);
+	debugfs_create_file("caps", 0444, meter->dir, meter, &caps_fops);
+	debugfs_create_file("break", 0200, meter->dir, meter, &break_fops);
 	debugfs_create_file("reset", 0200, meter->dir, meter, &reset_fops);
 	debugfs_create_file("attrs", 0644, meter->dir, meter, &attrs_fops);
 	debugfs_create_file("inject", 0644, meter->dir, meter, &inject_fops);
@@ -675,6 +863,7 @@ out_free:
 static void remove_device(struct ib_device *ibdev, void *client_data)
 {
 	struct meter *meter = client_data;
+	struct live_qp *live, *next;
 	int i;
 
 	if (!meter)
@@ -683,13 +872,19 @@ static void remove_device(struct ib_device *ibdev, void *client_data)
 	WRITE_ONCE(ibdev->ops.post_send, meter->post_send);
 	WRITE_ONCE(ibdev->ops.post_recv, meter->post_recv);
 	WRITE_ONCE(ibdev->ops.poll_cq, meter->poll_cq);
+	WRITE_ONCE(ibdev->ops.create_qp, meter->create_qp);
+	WRITE_ONCE(ibdev->ops.destroy_qp, meter->destroy_qp);
 	/*
 	 * A caller may have loaded a pointer and not entered the wrapper yet, or be on its way out.
-	 * None of the three ever sleeps, so once every task has scheduled of its own will, and every
-	 * softirq has ended, nobody is left in them.
+	 * Posting and polling never sleep, so once every task has scheduled of its own will, and
+	 * every softirq has ended, nobody is left in them, and who is to enter the other two has
+	 * said so. Those sleep; the last to leave has left when all tasks have scheduled once more.
 	 */
 	synchronize_rcu_tasks();
 	synchronize_rcu();
+	while (atomic_read(&meter->inside))
+		msleep(20);
+	synchronize_rcu_tasks();
 
 	mutex_lock(&meters_mutex);
 	for (i = 0; i < MAX_DEVICES; i++)
@@ -697,6 +892,8 @@ static void remove_device(struct ib_device *ibdev, void *client_data)
 			WRITE_ONCE(meters[i], NULL);
 	mutex_unlock(&meters_mutex);
 	restore_attrs(meter);
+	list_for_each_entry_safe(live, next, &meter->live, link)
+		kfree(live);
 	kvfree(meter);
 }
 

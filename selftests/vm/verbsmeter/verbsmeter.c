@@ -52,10 +52,11 @@
  *	       "post_recv N ERRNO"  likewise
  *	       "wc N STATUS"	    the Nth completion is returned with that ib_wc_status (a number)
  *	       "wc_drop N"	    the Nth completion is swallowed
- *	       "disconnect N"	    the Nth post from now whose first or last request is a Send finds
- *				    its queue pair in the error state: its requests are flushed, and
- *				    nothing of it reaches the peer. The device's modify_qp is called
- *				    from where the consumer posts; rxe's does not sleep.
+ *	       "disconnect N TIMES" the Nth post from now whose first or last request is a Send, and
+ *				    TIMES - 1 that follow, find their queue pair in the error state:
+ *				    the requests are flushed, nothing of them reaches the peer. The
+ *				    device's modify_qp is called from where the consumer posts;
+ *				    rxe's does not sleep.
  *	       "clear"		    forgets those that wait
  *	     A disturbed completion leaves the queue pair in its state, unlike a real error: the
  *	     consumer is expected to disconnect.
@@ -281,7 +282,7 @@ static int meter_post_send(struct ib_qp *qp, const struct ib_send_wr *first,
 	const struct ib_send_wr *wr, *last = NULL;
 	struct per_qp *per_qp;
 	unsigned long flags;
-	int rc, unused, errno = 0;
+	int rc, times, errno = 0;
 	bool fail, disconnect = false;
 
 	if (!counted_qp(qp))
@@ -310,7 +311,11 @@ static int meter_post_send(struct ib_qp *qp, const struct ib_send_wr *first,
 		}
 		last = wr;
 	}
-	if (last && (is_send(first) || is_send(last)) && due(meter, ON_DISCONNECT, &unused)) {
+	if (last && (is_send(first) || is_send(last)) && due(meter, ON_DISCONNECT, &times)) {
+		if (times > 1) {
+			meter->inject[ON_DISCONNECT].countdown = 1;
+			meter->inject[ON_DISCONNECT].value = times - 1;
+		}
 		add(meter, per_qp, INJECTED, 1);
 		add(meter, per_qp, QPS_BROKEN, 1);
 		disconnect = true;
@@ -760,7 +765,7 @@ static ssize_t inject_write(struct file *file, const char __user *from, size_t c
 	for (i = 0; i < SITES; i++)
 		if (n >= 2 && !strcmp(name, site_names[i]))
 			break;
-	if (i == SITES || n != (i == ON_WC_DROP || i == ON_DISCONNECT ? 2 : 3) || value < 0)
+	if (i == SITES || n != (i == ON_WC_DROP ? 2 : 3) || value < 0)
 		return -EINVAL;
 	spin_lock_irqsave(&meter->lock, flags);
 	meter->inject[i].countdown = countdown;

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Both ends of a lab under the eyes and hands of verbsmeter; connections that are dropped; what is
+left over afterwards.
+
+verbsmeter is loaded before anything uses the device, so that it knows every queue pair.
+"""
+
+import re
+import threading
+import time
+
+from . import lab, machine
+
+METER = "/sys/kernel/debug/verbsmeter/rxe0"
+TRIGGER = "/sys/kernel/debug/rpcordma/disconnect"
+
+
+def up(pair, export="600m", params="", serve=True):
+    """Like Lab.up(), with verbsmeter on both sides. serve=False: no nfsd yet."""
+    script = f"net_up 1; modprobe ib_core; modprobe verbsmeter; rxe_up; export_up {export}"
+    if serve:
+        script += f"; server_up {pair.server_xprt}"
+    job = pair.server.spawn(script, "NFS server up")
+    pair.client_net(verbsmeter=True)
+    pair.client_transport(params)
+    job.wait(90)
+    pair.client.until("ping -c 1 -W 1 10.0.0.1 > /dev/null", 10, "the server answers ping")
+
+
+def inject(vm, text):
+    vm.run(f"echo '{text}' > {METER}/inject", 10, f"inject {text}")
+
+
+def drop_script(xprt, way=""):
+    """Shell command that drops a connection on a machine whose transport module is @xprt.
+
+    @way  "debugfs" (all of our module's), "verbs" (one, by its queue pair); default: debugfs for our
+          module, verbs for the in-tree one, which has no trigger
+    """
+    if (way or {"rpcordma": "debugfs"}.get(xprt)) == "debugfs":
+        return f"echo 1 > {TRIGGER}"
+    return f"echo 1 > {METER}/break 2>/dev/null"
+
+
+class Dropper:
+    """Drops connections every @period seconds, on the machines in @ends in turn, until stop().
+
+    @ends  list of (VM, shell command)
+    """
+
+    def __init__(self, ends, period=1.0):
+        self.ends, self.period = ends, period
+        self.drops = {vm.name: 0 for vm, _ in ends}
+        self.missed = 0    # nothing was connected just then
+        self.error = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        turn, due = 0, time.monotonic()
+        while True:
+            due += self.period
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+            vm, script = self.ends[turn % len(self.ends)]
+            turn += 1
+            try:
+                if vm.ok(script, 60, "drop a connection"):
+                    self.drops[vm.name] += 1
+                else:
+                    self.missed += 1
+            except machine.VmError as error:
+                self.error = error
+                return
+
+    def stop(self):
+        self._stop.set()
+        self._thread.join(90)
+        if self.error:
+            raise self.error
+
+
+def op_counts(vm, where="/mnt"):
+    """{operation: (calls, transmissions, errors)} of a mount, by mountstats."""
+    found, inside = {}, False
+    for line in vm.run("cat /proc/self/mountstats", 10, "read mountstats").splitlines():
+        if line.startswith("device "):
+            inside = f" mounted on {where} with" in line
+        words = line.split()
+        if inside and len(words) >= 9 and re.fullmatch(r"[A-Z_0-9]+:", words[0]):
+            found[words[0][:-1]] = (int(words[1]), int(words[2]), int(words[9]) if len(words) > 9 else 0)
+    if not found:
+        raise lab.LabError(f"mountstats has no operations of {where}")
+    return found
+
+
+def reply_cache(vm):
+    """(hits, payload misses) of nfsd's duplicate reply cache."""
+    text = vm.run("sed -n 's/^rc //p' /proc/net/rpc/nfsd; cat /proc/fs/nfsd/reply_cache_stats", 10,
+                  "read the reply cache's counters")
+    hits = int(text.split()[0])
+    misses = re.search(r"^payload misses: +(\d+)", text, re.M)
+    if not misses:
+        raise lab.LabError(f"/proc/fs/nfsd/reply_cache_stats has no \"payload misses\": {text}")
+    return hits, int(misses.group(1))
+
+
+def objects(vm):
+    """{kind: number} of RDMA objects, without the zeroes; MRs and contexts among them."""
+    return {kind: n for kind, n in lab.Lab.rdma_resources(None, vm).items() if n}
+
+
+def memory(vm):
+    """KiB that the kernel does not give back by itself: unreclaimable slab, vmalloc, per-CPU data,
+    page tables aside. Caches are dropped first, and what RCU owes has a moment to come."""
+    return int(vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; "
+                      "awk '/^(SUnreclaim|VmallocUsed|Percpu):/ { s += $2 } END { print s }' "
+                      "/proc/meminfo", 60, "read kernel memory"))
+
+
+def leaks(vm):
+    """What kmemleak reports, or None where the kernel has none. Scans twice: the first scan of a
+    young object never counts."""
+    if not vm.ok("test -e /sys/kernel/debug/kmemleak"):
+        return None
+    return vm.run("k=/sys/kernel/debug/kmemleak; echo scan > $k; sleep 6; echo scan > $k; cat $k", 300,
+                  "kmemleak scan")

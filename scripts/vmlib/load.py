@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Mixed verified I/O over eight connections while connections are dropped, and what must hold of it.
+
+fio does the I/O in the client, and reads back and checks all that it writes. disturb.Dropper does the
+dropping. `scripts/load` and a test are the callers.
+"""
+
+import json
+import re
+import time
+
+from . import disturb
+
+CONNECTIONS = 8
+# KiB of kernel memory that may be more afterwards: noise of caches that are not given back whole.
+GROWTH = 4096
+# The longest that a call may take: each reconnect without a reply doubles the wait for the next.
+PATIENCE = 240
+
+# Four kinds of I/O, each by two processes on files of their own. With verify_backlog, what was just
+# written is read back and checked all the time, so that reads and writes mix.
+FIO = """
+[global]
+directory=/mnt
+verify=crc32c
+verify_fatal=1
+verify_backlog=16
+time_based=1
+runtime={seconds}
+randrepeat=1
+randseed={seed}
+fallocate=none
+numjobs=2
+rw=randwrite
+[small-direct]
+bs=4k
+size=2m
+direct=1
+ioengine=libaio
+iodepth=4
+serialize_overlap=1
+[large-direct]
+bs=1m
+size=24m
+direct=1
+ioengine=libaio
+iodepth=4
+serialize_overlap=1
+[small-buffered]
+bs=4k
+size=2m
+ioengine=psync
+[large-buffered]
+bs=1m
+size=24m
+ioengine=psync
+"""
+
+
+class Result:
+    """Of one run: `rows` to print, `good`, `bad` and `skipped` checks with a text each."""
+
+    def __init__(self):
+        self.rows, self.good, self.bad, self.skipped = [], [], [], []
+
+    def check(self, condition, what, otherwise=""):
+        (self.good if condition else self.bad).append(what if condition else f"{what}: {otherwise}")
+
+    def row(self, name, value):
+        self.rows.append((name, value))
+
+
+def _io(pair, seconds, seed):
+    """Starts fio; returns its Job. Page caches are emptied all the time, else the buffered half
+    would check its own memory."""
+    return pair.client.spawn(
+        f"cat > /tmp/fio.job <<'END'\n{FIO.format(seconds=seconds, seed=seed)}END\n"
+        "rm -f /tmp/fio.json\n"
+        "(while [ -e /tmp/fio.job ]; do echo 1 > /proc/sys/vm/drop_caches; sleep 1; done) &\n"
+        "tool fio --output-format=json --output=/tmp/fio.json /tmp/fio.job; status=$?\n"
+        "rm /tmp/fio.job; wait; exit $status", "fio")
+
+
+def _settle(vm, before, result, what):
+    """The RDMA objects of @vm must become those of @before; the last connections take a moment."""
+    deadline = time.monotonic() + 30
+    while True:
+        after = disturb.objects(vm)
+        if after == before or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    result.row(f"RDMA objects, {vm.name}", " ".join(f"{k} {before.get(k, 0)}->{after.get(k, 0)}"
+                                                    for k in sorted({*before, *after})) or "none")
+    result.check(after == before, what, f"{after}, before {before}")
+
+
+def _clear(pair, version):
+    """Nothing is mounted, nothing stored: where two measurements can be compared."""
+    pair.client.run("rm -f /mnt/*", 120, "remove the files")
+    pair.umount(timeout=120)
+    pair.server.run("rm -rf /export/*", 60, "clear the export")
+
+
+def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period=1.0):
+    """The load over @pair, a Lab with tools that disturb.up() has brought up. Returns a Result."""
+    result = Result()
+    vms = {"client": (pair.client, pair.xprt), "server": (pair.server, pair.server_xprt)}
+    options = f"hard,nconnect={CONNECTIONS},rsize=1048576,wsize=1048576"
+
+    # Caches, pools and modules that stay are there after a first short run.
+    pair.mount(version, options, timeout=120)
+    warm = _io(pair, 4, 1)
+    dropper = disturb.Dropper([(vm, disturb.drop_script(xprt, drop)) for vm, xprt in
+                               (vms[end] for end in ends)], period)
+    try:
+        warm.wait(4 + PATIENCE)
+    finally:
+        dropper.stop()
+    _clear(pair, version)
+    time.sleep(5)
+    objects = {name: disturb.objects(vm) for name, (vm, _) in vms.items()}
+    memory = {name: disturb.memory(vm) for name, (vm, _) in vms.items()}
+
+    pair.mount(version, options, timeout=120)
+    connects = pair.xprt_stats()["connect_count"]
+    result.check(connects == CONNECTIONS, f"{CONNECTIONS} connections", f"{connects}")
+    began = time.monotonic()
+    job = _io(pair, seconds, 2)
+    dropper = disturb.Dropper([(vm, disturb.drop_script(xprt, drop)) for vm, xprt in
+                               (vms[end] for end in ends)], period)
+    try:
+        out = job.wait(seconds + PATIENCE, check=False)
+    finally:
+        dropper.stop()
+    took = time.monotonic() - began
+
+    text = pair.client.run("cat /tmp/fio.json", 20, "fio's report", check=False)
+    report = json.loads(text[text.index("{"):]) if "{" in text else {"jobs": []}
+    moved = sum(j[d]["io_bytes"] for j in report["jobs"] for d in ("read", "write"))
+    wrong = [line for line in (out + text).splitlines()
+             if re.search(r"verify|crc32c: |io_u error|error=", line) and not
+             re.search(r'^\s*"', line)]
+    kinds = {}
+    for j in report["jobs"]:
+        writes, reads = kinds.get(j["jobname"], (0, 0))
+        kinds[j["jobname"]] = writes + j["write"]["total_ios"], reads + j["read"]["total_ios"]
+    errors = [f"{j['jobname']}: error {j['error']}" for j in report["jobs"] if j["error"]]
+    drops = sum(dropper.drops.values())
+    stats = pair.xprt_stats()
+    reconnects = stats["connect_count"] - connects
+    ops = disturb.op_counts(pair.client)
+    again = sum(sent - calls for calls, sent, _ in ops.values())
+
+    result.row("seconds", f"{took:.0f}")
+    result.row("GiB written and read back", f"{moved / 2**30:.2f}")
+    for name, (writes, reads) in kinds.items():
+        result.row(f"  {name}", f"{writes} writes, {reads} reads")
+    result.row("drops", f"{drops} (" + ", ".join(f"{n} {name}" for name, n in dropper.drops.items()) +
+               (f"; {dropper.missed} found nothing connected" if dropper.missed else "") + ")")
+    result.row("reconnects", reconnects)
+    result.row("calls sent again", again)
+    result.row("verify errors", len(wrong))
+    result.row("I/O errors", len(errors))
+    result.check(job.status == 0 and not errors and not wrong,
+                 "fio: every byte right, no error on a hard mount",
+                 f"status {job.status}; {'; '.join((errors + wrong)[:4])}{job._tail()}")
+    result.check(len(kinds) == FIO.count("\n[") - 1 and all(w and r for w, r in kinds.values()),
+                 "each kind of I/O wrote and read back", f"{kinds}")
+    result.check(drops >= seconds * 0.6 / period, "a connection dropped every second",
+                 f"{drops} drops in {seconds} s")
+    result.check(reconnects >= drops / 2, "connections came back", f"{reconnects} after {drops} drops")
+    result.check(stats["bad_reply"] == 0, "no bad reply", f"{stats['bad_reply']}")
+
+    _clear(pair, version)
+    for name, (vm, _) in vms.items():
+        _settle(vm, objects[name], result, f"RDMA objects of the {name} as before")
+        grown = disturb.memory(vm) - memory[name]
+        for _ in range(5):
+            if grown <= GROWTH:
+                break
+            time.sleep(3)    # what RCU and work queues owe
+            grown = disturb.memory(vm) - memory[name]
+        result.row(f"kernel memory, {name}", f"{memory[name]} KiB, {grown:+d} KiB")
+        result.check(grown <= GROWTH, f"kernel memory of the {name} as before", f"{grown} KiB more")
+        found = disturb.leaks(vm)
+        if found is None:
+            result.skipped.append(f"kmemleak of the {name}: this kernel has none")
+        else:
+            result.check(not found.strip(), f"no leak on the {name}", found[:2000])
+    complaints = pair.complaints()
+    result.check(not complaints, "no kernel complaint", "; ".join(complaints[:4]))
+    return result
+
+
+def tell(result):
+    """Prints a Result."""
+    for name, value in result.rows:
+        print(f"    {name:28} {value}")
+    for mark, texts in (("ok", result.good), ("skipped", result.skipped), ("FAILED", result.bad)):
+        for text in texts:
+            print(f"  {mark:8} {text}")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a server costs: work requests of a READ, wake-ups of nfsd for a WRITE, memory of a connection
+that does nothing. In-tree and ours side by side; only ours is held to anything. And a short run of the
+load."""
+
+from vmlib import disturb, idle, lab, load
+from vmlib.testing import Skip, test
+
+CALLS = 20
+# Of a 1 MiB READ, at most; as many as an rxe queue pair of 32 SGEs needs, and one.
+MOST_WRITES = 10
+TRACING = "/sys/kernel/tracing"
+EVENTS = {"svc_xprt_enqueue": "sunrpc", "svc_xprt_dequeue": "sunrpc", "svc_process": "sunrpc",
+          "sched_wakeup": "sched"}
+
+
+def needs_server(vm, xprt):
+    """Skips the test when our module was built without a server."""
+    if xprt == "rpcordma" and not vm.ok(f"modprobe {xprt} && test -d /proc/sys/sunrpc/svc_rdma"):
+        raise Skip("this rpcordma.ko has no server (no /proc/sys/sunrpc/svc_rdma)")
+
+
+def trace(vm, script):
+    """Counts EVENTS on @vm while @script() runs; wake-ups are those of nfsd's threads."""
+    enable = "".join(f"echo 1 > {TRACING}/events/{system}/{event}/enable || exit 1; "
+                     for event, system in EVENTS.items())
+    vm.run(f"echo 0 > {TRACING}/tracing_on; echo > {TRACING}/trace; echo 8192 > "
+           f"{TRACING}/buffer_size_kb; echo 'comm == \"nfsd\"' > {TRACING}/events/sched/sched_wakeup/filter; "
+           f"{enable} echo 1 > {TRACING}/tracing_on", 20, "trace on")
+    script()
+    text = vm.run(f"echo 0 > {TRACING}/tracing_on; echo 0 > {TRACING}/events/enable; "
+                  + "".join(f"echo {event} $(grep -c ' {event}: ' {TRACING}/trace); " for event in EVENTS)
+                  + f"cat {TRACING}/per_cpu/cpu*/stats | sed -n 's/^\\(overrun\\): /\\1 /p'", 60, "read the trace")
+    counts = {}
+    for line in text.splitlines():
+        name, number = line.split()
+        counts[name] = counts.get(name, 0) + int(number)
+    if counts.pop("overrun"):
+        raise lab.LabError("the trace buffer was too small: its counts are worth nothing")
+    return counts
+
+
+def cost(pair, direction):
+    """What the server did for each of CALLS calls of 1 MiB: that of a dd of as many, less one of one."""
+    args = {"READ": "if=/mnt/file of=/dev/null iflag=direct",
+            "WRITE": "if=/dev/zero of=/mnt/file oflag=direct conv=notrunc"}[direction]
+    counts = []
+    for blocks in (1, 1 + CALLS):
+        pair.reset_verbs(pair.server)
+        traced = trace(pair.server, lambda n=blocks: pair.client.run(f"dd {args} bs=1M count={n} 2>&1", 60))
+        counts.append({**pair.verbs(pair.server), **traced})
+    return {name: (counts[1][name] - counts[0][name]) / CALLS for name in counts[0]}
+
+
+def measure(t, server):
+    """(READ, WRITE) of a server that runs module @server."""
+    pair = t.lab(server_xprt=server)
+    needs_server(pair.server, server)
+    disturb.up(pair)
+    # vers=3: each READ or WRITE is a call, and there are no others.
+    pair.mount("3", "rsize=1048576,wsize=1048576,actimeo=600")
+    pair.client.run(f"dd if=/dev/zero of=/mnt/file bs=1M count={CALLS + 1} 2>&1", 60)
+    costs = cost(pair, "READ"), cost(pair, "WRITE")
+    pair.umount()
+    for name, one in zip(("READ", "WRITE"), costs):
+        t.equal(one["svc_process"], 1, f"{server}: calls that nfsd saw for each {name} of 1 MiB")
+    return costs
+
+
+def row(name, costs):
+    read, write = costs
+    return (f"    {name:10} {read['wr_rdma_write']:12g} {read['rdma_write_sges']:8g} {read['send_posts']:8g}"
+            f" {read['completions']:8g} |{write['wr_rdma_read']:12g} {write['svc_xprt_enqueue']:9g}"
+            f" {write['svc_xprt_dequeue']:9g} {write['sched_wakeup']:9g}")
+
+
+@test("server-counts")
+def server_counts(t):
+    """for 1 MiB: RDMA Writes of a READ, nfsd's wake-ups for a WRITE; in-tree and ours"""
+    print("    per 1 MiB  READ: Writes     SGEs    posts    compl.|WRITE: Reads  enqueues  dequeues  wake-ups")
+    print(row("rpcrdma", measure(t, "rpcrdma")), flush=True)
+    ours = measure(t, "rpcordma")
+    print(row("rpcordma", ours), flush=True)
+    read, write = ours
+    t.check(read["wr_rdma_write"] <= MOST_WRITES, f"{read['wr_rdma_write']:g} RDMA Writes for a READ of 1 MiB")
+    t.equal(write["svc_xprt_dequeue"], 1, "times that nfsd turned to the connection for each WRITE")
+
+
+@test("server-memory")
+def server_memory(t):
+    """memory of a connection that was never busy: ours at most a quarter of the in-tree server's"""
+    table = idle.Table()
+    try:
+        for xprt in lab.XPRTS:
+            pair = t.lab(server_xprt=xprt, server_memory=2048)
+            needs_server(pair.server, xprt)
+            disturb.up(pair, serve=False)
+            table.add(xprt, idle.measure(pair, 64))
+            pair.stop()
+    finally:
+        table.tell()
+    t.check(table.ours_is_small(), f"ours takes more than a {idle.SHARE}th of the in-tree server's memory")
+
+
+@test("load")
+def load_run(t):
+    """40 s of mixed verified I/O over eight connections, one of them dropped every second"""
+    pair = t.lab(tools=True, client_memory=1536, server_memory=1536)
+    needs_server(pair.server, pair.server_xprt)
+    disturb.up(pair)
+    result = load.run(pair, 40)
+    load.tell(result)
+    t.check(not result.bad, "; ".join(result.bad))

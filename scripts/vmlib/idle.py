@@ -69,6 +69,8 @@ class Table:
         self.columns[xprt] = measured
 
     def tell(self):
+        if not self.columns:
+            return
         rows = (("connections measured", "connections"), ("all, KiB for each", "total"),
                 ("  queue pair and CQ rings", "rings"), ("  transport and the rest", "own"),
                 ("of all: slab", "slab"), ("of all: vmalloc", "vmalloc"))

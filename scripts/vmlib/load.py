@@ -24,7 +24,7 @@ FIO = """
 directory=/mnt
 verify=crc32c
 verify_fatal=1
-verify_backlog=16
+verify_backlog=4
 time_based=1
 runtime={seconds}
 randrepeat=1
@@ -129,9 +129,12 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
     dropper = disturb.Dropper([(vm, disturb.drop_script(xprt, drop)) for vm, xprt in
                                (vms[end] for end in ends)], period)
     try:
-        out = job.wait(seconds + PATIENCE, check=False)
+        while job.running() and time.monotonic() < began + seconds:
+            time.sleep(0.2)
+            pair.client.must_live("fio")
     finally:
         dropper.stop()
+    out = job.wait(PATIENCE, check=False)
     took = time.monotonic() - began
 
     text = pair.client.run("cat /tmp/fio.json", 20, "fio's report", check=False)

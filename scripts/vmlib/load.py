@@ -133,6 +133,8 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
 
     pair.mount(version, options, timeout=120)
     connects = pair.xprt_stats()["connect_count"]
+    lines = int(pair.client.run("grep -c 'xprt:.*rdma' /proc/self/mountstats", 10))
+    result.check(lines == CONNECTIONS, f"{CONNECTIONS} connections", f"mountstats has {lines}")
     began = time.monotonic()
     job, out, dropper = _shake(pair, seconds, 2, scripts, period)
     took = time.monotonic() - began
@@ -190,6 +192,9 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
             result.skipped.append(f"kmemleak of the {name}: this kernel has none")
         else:
             result.check(not found.strip(), f"no leak on the {name}", found[:2000])
+        if vm.ok("test -e /proc/lockdep_stats"):
+            result.check(vm.ok("grep -q 'debug_locks: *1' /proc/lockdep_stats"),
+                         f"lockdep of the {name} at work to the end", "it had turned itself off")
     complaints = pair.complaints()
     result.check(not complaints, "no kernel complaint", "; ".join(complaints[:4]))
     return result

@@ -36,7 +36,7 @@ demo: ## real files over NFS/RDMA between two virtual machines, every byte compa
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host uml vm
+	@scripts/setup build host uml vm interop
 	@scripts/check $(STEPS)
 
 # --- the module ---
@@ -90,7 +90,7 @@ kunit: ## the same unit tests in a user mode Linux kernel with KASAN and lockdep
 
 .PHONY: vm-check
 vm-check: ## the tests between virtual machines
-	@scripts/setup build vm
+	@scripts/setup build vm interop
 	@$(build)
 	@scripts/vm-check
 
@@ -104,6 +104,12 @@ load: ## verified I/O while a connection is dropped every second: five minutes, 
 interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1
 	@scripts/setup build vm interop
 	@scripts/interop
+
+.PHONY: load
+load: ## verified I/O while a connection is dropped every second: five minutes, or SECONDS=; KERNEL=lockdep
+	@scripts/setup build vm interop $(if $(filter lockdep,$(KERNEL)),uml)
+	@scripts/load --seconds $(or $(SECONDS),$(if $(filter lockdep,$(KERNEL)),60,300)) \
+		$(if $(KERNEL),--kernel $(KERNEL))
 
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy

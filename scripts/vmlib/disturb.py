@@ -124,10 +124,5 @@ def leaks(vm):
     young object never counts."""
     if not vm.ok("test -e /sys/kernel/debug/kmemleak"):
         return None
-<<<<<<< HEAD
-    return vm.run("k=/sys/kernel/debug/kmemleak; echo scan > $k; sleep 6; echo scan > $k; cat $k", 300,
-                  "kmemleak scan")
-=======
     return vm.run("k=/sys/kernel/debug/kmemleak; echo scan > $k || die 'kmemleak is off'; sleep 6; "
                   "echo scan > $k || die 'kmemleak is off'; cat $k", 300, "kmemleak scan")
->>>>>>> load

@@ -81,8 +81,6 @@ def _io(pair, seconds, seed):
         "rm /tmp/fio.job; wait; exit $status", "fio")
 
 
-<<<<<<< HEAD
-=======
 def _shake(pair, seconds, seed, scripts, period):
     """fio for @seconds, with drops all the while; its last calls end undisturbed."""
     job = _io(pair, seconds, seed)
@@ -97,7 +95,6 @@ def _shake(pair, seconds, seed, scripts, period):
     return job, job.wait(PATIENCE, check=False), dropper
 
 
->>>>>>> load
 def _settle(vm, before, result, what):
     """The RDMA objects of @vm must become those of @before; the last connections take a moment."""
     deadline = time.monotonic() + 30
@@ -124,23 +121,11 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
     vms = {"client": (pair.client, pair.xprt), "server": (pair.server, pair.server_xprt)}
     options = f"hard,nconnect={CONNECTIONS},rsize=1048576,wsize=1048576"
 
-<<<<<<< HEAD
-    # Caches, pools and modules that stay are there after a first short run.
-    pair.mount(version, options, timeout=120)
-    warm = _io(pair, 4, 1)
-    dropper = disturb.Dropper([(vm, disturb.drop_script(xprt, drop)) for vm, xprt in
-                               (vms[end] for end in ends)], period)
-    try:
-        warm.wait(4 + PATIENCE)
-    finally:
-        dropper.stop()
-=======
     scripts = [(vm, disturb.drop_script(xprt, drop)) for vm, xprt in (vms[end] for end in ends)]
 
     # Caches, pools and modules that stay are there after a first short run.
     pair.mount(version, options, timeout=120)
     _shake(pair, 4, 1, scripts, period)
->>>>>>> load
     _clear(pair, version)
     time.sleep(5)
     objects = {name: disturb.objects(vm) for name, (vm, _) in vms.items()}
@@ -148,25 +133,10 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
 
     pair.mount(version, options, timeout=120)
     connects = pair.xprt_stats()["connect_count"]
-<<<<<<< HEAD
-    result.check(connects == CONNECTIONS, f"{CONNECTIONS} connections", f"{connects}")
-    began = time.monotonic()
-    job = _io(pair, seconds, 2)
-    dropper = disturb.Dropper([(vm, disturb.drop_script(xprt, drop)) for vm, xprt in
-                               (vms[end] for end in ends)], period)
-    try:
-        while job.running() and time.monotonic() < began + seconds:
-            time.sleep(0.2)
-            pair.client.must_live("fio")
-    finally:
-        dropper.stop()
-    out = job.wait(PATIENCE, check=False)
-=======
     lines = int(pair.client.run("grep -c 'xprt:.*rdma' /proc/self/mountstats", 10))
     result.check(lines == CONNECTIONS, f"{CONNECTIONS} connections", f"mountstats has {lines}")
     began = time.monotonic()
     job, out, dropper = _shake(pair, seconds, 2, scripts, period)
->>>>>>> load
     took = time.monotonic() - began
 
     text = pair.client.run("cat /tmp/fio.json", 20, "fio's report", check=False)
@@ -222,12 +192,9 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
             result.skipped.append(f"kmemleak of the {name}: this kernel has none")
         else:
             result.check(not found.strip(), f"no leak on the {name}", found[:2000])
-<<<<<<< HEAD
-=======
         if vm.ok("test -e /proc/lockdep_stats"):
             result.check(vm.ok("grep -q 'debug_locks: *1' /proc/lockdep_stats"),
                          f"lockdep of the {name} at work to the end", "it had turned itself off")
->>>>>>> load
     complaints = pair.complaints()
     result.check(not complaints, "no kernel complaint", "; ".join(complaints[:4]))
     return result

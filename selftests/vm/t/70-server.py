@@ -30,12 +30,8 @@ def trace(vm, script):
     script()
     text = vm.run(f"echo 0 > {TRACING}/tracing_on; echo 0 > {TRACING}/events/enable; "
                   + "".join(f"echo {event} $(grep -c ' {event}: ' {TRACING}/trace); " for event in EVENTS)
-<<<<<<< HEAD
-                  + f"cat {TRACING}/per_cpu/cpu*/stats | sed -n 's/^\\(overrun\\): /\\1 /p'", 60, "read the trace")
-=======
                   + f"cat {TRACING}/per_cpu/cpu*/stats | sed -n 's/^overrun: /overrun /p'", 60,
                   "read the trace")
->>>>>>> load
     counts = {}
     for line in text.splitlines():
         name, number = line.split()
@@ -82,22 +78,14 @@ def row(name, costs):
 @test("server-counts")
 def server_counts(t):
     """for 1 MiB: RDMA Writes of a READ, nfsd's wake-ups for a WRITE; in-tree and ours"""
-<<<<<<< HEAD
-    print("    per 1 MiB  READ: Writes     SGEs    posts    compl.|WRITE: Reads  enqueues  dequeues  wake-ups")
-=======
     print("    per 1 MiB  READ: Writes     SGEs    posts    compl.|WRITE: Reads  enqueues  dequeues"
           "  wake-ups")
->>>>>>> load
     print(row("rpcrdma", measure(t, "rpcrdma")), flush=True)
     ours = measure(t, "rpcordma")
     print(row("rpcordma", ours), flush=True)
     read, write = ours
-<<<<<<< HEAD
-    t.check(read["wr_rdma_write"] <= MOST_WRITES, f"{read['wr_rdma_write']:g} RDMA Writes for a READ of 1 MiB")
-=======
     t.check(read["wr_rdma_write"] <= MOST_WRITES,
             f"{read['wr_rdma_write']:g} RDMA Writes for a READ of 1 MiB")
->>>>>>> load
     t.equal(write["svc_xprt_dequeue"], 1, "times that nfsd turned to the connection for each WRITE")
 
 

@@ -6,13 +6,8 @@
  * kprobe reaches. This module replaces those three pointers of each device, and those that create
  * and destroy queue pairs, and puts them back when it goes. It knows nothing of any upper layer.
  * Queue pairs and completion queues that belong to user space, and the GSI and SMI queue pairs, are
-<<<<<<< HEAD
- * passed through uncounted and undisturbed. Queue pairs that were there first have no line in "caps"
- * and are not broken by "break": load this module before a consumer.
-=======
  * passed through uncounted and undisturbed. Queue pairs that were there first have no line in
  * "caps" and are not broken by "break": load this module before a consumer.
->>>>>>> load
  *
  * Module parameters:
  *   device  name of the one device to wrap; empty (default): every device, now and later
@@ -42,13 +37,8 @@
  *	     more are only counted in the total.
  *   caps    what was asked of the device for each queue pair that exists now, one line each:
  *	     "qp <number> max_send_wr N max_recv_wr N max_send_sge N max_recv_sge N
-<<<<<<< HEAD
- *	     max_inline_data N send_cqe N recv_cqe N"; the last two are the entries of its completion
- *	     queues as made, and the same twice when send_cq and recv_cq are one ("shared 1")
-=======
  *	     max_inline_data N send_cqe N recv_cqe N shared N": the entries of its completion queues
  *	     are as made; shared is 1 when both queues are one
->>>>>>> load
  *   break   any write puts one connected queue pair into the error state, as a broken connection
  *	     does; each in its turn. ENOTCONN when none is connected.
  *   reset   any write sets all counters to zero and forgets the queue pairs
@@ -645,14 +635,9 @@ static int caps_show(struct seq_file *seq, void *unused)
 		const struct ib_qp *qp = live->qp;
 		const struct ib_qp_cap *cap = &live->cap;
 
-<<<<<<< HEAD
-		seq_printf(seq, "qp %u max_send_wr %u max_recv_wr %u max_send_sge %u max_recv_sge %u ",
-			   qp->qp_num, cap->max_send_wr, cap->max_recv_wr, cap->max_send_sge,
-=======
 		seq_printf(seq, "qp %u max_send_wr %u max_recv_wr %u ", qp->qp_num,
 			   cap->max_send_wr, cap->max_recv_wr);
 		seq_printf(seq, "max_send_sge %u max_recv_sge %u ", cap->max_send_sge,
->>>>>>> load
 			   cap->max_recv_sge);
 		seq_printf(seq, "max_inline_data %u send_cqe %d recv_cqe %d shared %d\n",
 			   cap->max_inline_data, qp->send_cq ? qp->send_cq->cqe : 0,

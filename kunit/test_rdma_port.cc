@@ -131,6 +131,16 @@ void *rpcordma_alloc(rpcordma_size size, rpcordma_alloc_how how)
 	return block->memory;
 }
 
+void *rpcordma_alloc_large(rpcordma_size size, rpcordma_alloc_how how)
+{
+	return rpcordma_alloc(size, how);
+}
+
+void rpcordma_free_large(void *p)
+{
+	rpcordma_free(p);
+}
+
 void rpcordma_free(void *p)
 {
 	if (!p)

@@ -483,7 +483,7 @@ rpcordma_u32 rpcordma_gate_ticket(rpcordma_gate *gate)
 }
 
 /* Who waits has only the device to wait for. */
-void rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket)
+rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcordma_u32)
 {
 	EXPECT_TRUE(FakePort::may_sleep);
 	EXPECT_EQ(FakeServerPort::locks_held, 0);
@@ -494,8 +494,9 @@ void rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket)
 		/* For ever, that is. */
 		EXPECT_TRUE(false);
 		rpcordma_core_server_event(FakeServerPort::server, RPCORDMA_EVENT_QP_FATAL);
-		return;
+		return false;
 	}
+	return true;
 }
 
 void rpcordma_gate_open(rpcordma_gate *gate)

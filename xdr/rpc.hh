@@ -37,4 +37,27 @@ constexpr u32 peek_length = 8;
 	return Peek{Xid(xdr::load_be32(payload.data())), static_cast<MessageType>(type)};
 }
 
+/** A Call with no credential, no verifier and no arguments (RFC 5531 9). */
+constexpr u32 least_call_length = 40;
+
+/**
+ * The length of what precedes a Call's arguments: ten words, credential and verifier (RFC 5531 9).
+ * Errors: EMSGSIZE, @payload ends within it, or one of the two is longer than the 400 bytes it may have.
+ */
+[[nodiscard]] inline Result<u32> call_preface(Bytes payload)
+{
+	constexpr u32 before_credential = 6 * xdr::word_size, most = 400;
+	u32 at = before_credential;
+
+	for (int opaque = 0; opaque < 2; opaque++) {
+		if (payload.size() < at + 2 * xdr::word_size)
+			return Error::message_size;
+		const u32 length = xdr::load_be32(payload.data() + at + xdr::word_size);
+		if (length > most)
+			return Error::message_size;
+		at += 2 * xdr::word_size + length + xdr_pad(length);
+	}
+	return payload.size() < at ? Result<u32>(Error::message_size) : Result<u32>(at);
+}
+
 } // namespace rpcordma::rpc

@@ -37,7 +37,8 @@ bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u
 	 * Memory that goes on where the last entry ends is one run: two entries would make a gap of
 	 * it.
 	 */
-	if (last && page_to_phys(page) + offset == sg_phys(last) + last->length) {
+	if (last && page_to_phys(page) + offset == sg_phys(last) + last->length &&
+	    (!scatter->longest || last->length + length <= scatter->longest)) {
 		last->length += length;
 		return true;
 	}
@@ -146,13 +147,18 @@ struct rpcordma_bulk {
 	struct rpcordma_scatter scatter;
 };
 
+/* Bytes of one piece: well below what bounce buffers, and devices' segments, hold. */
+#define LONGEST_RUN 65536
+
 struct rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, enum rpcordma_alloc_how how)
 {
 	struct rpcordma_bulk *bulk;
 
-	bulk = rpcordma_alloc(struct_size(bulk, scatter.entries, pieces), how);
-	if (bulk)
-		rpcordma_scatter_init(&bulk->scatter, pieces);
+	bulk = rpcordma_alloc_large(struct_size(bulk, scatter.entries, pieces), how);
+	if (!bulk)
+		return NULL;
+	rpcordma_scatter_init(&bulk->scatter, pieces);
+	bulk->scatter.longest = LONGEST_RUN;
 	return bulk;
 }
 
@@ -161,7 +167,7 @@ void rpcordma_bulk_destroy(struct rpcordma_bulk *bulk)
 	if (!bulk)
 		return;
 	rpcordma_bulk_unmap(bulk);
-	rpcordma_free(bulk);
+	rpcordma_free_large(bulk);
 }
 
 int rpcordma_bulk_add_pages(struct rpcordma_bulk *bulk, struct page **pages, rpcordma_u32 offset,

@@ -153,9 +153,11 @@ rpcordma_u32 rpcordma_gate_ticket(struct rpcordma_gate *gate)
 	return atomic_read_acquire(&gate->openings);
 }
 
-void rpcordma_gate_wait(struct rpcordma_gate *gate, rpcordma_u32 ticket)
+rpcordma_bool rpcordma_gate_wait(struct rpcordma_gate *gate, rpcordma_u32 ticket,
+				 rpcordma_u32 limit_ms)
 {
-	wait_event(gate->waiters, atomic_read(&gate->openings) != ticket);
+	return wait_event_timeout(gate->waiters, atomic_read(&gate->openings) != ticket,
+				  msecs_to_jiffies(limit_ms));
 }
 
 void rpcordma_gate_open(struct rpcordma_gate *gate)

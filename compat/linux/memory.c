@@ -12,6 +12,7 @@
 #include <linux/pagemap.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/sched/mm.h>
 #include <linux/sunrpc/sched.h>
 
 #include "compat/port/base.h"
@@ -33,6 +34,9 @@ static gfp_t gfp_of(enum rpcordma_alloc_how how)
 		return GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN;
 	case RPCORDMA_ALLOC_TASK:
 		return rpc_task_gfp_mask();
+	case RPCORDMA_ALLOC_SERVICE:
+		/* As sunrpc allocates the thread's own pages. */
+		return GFP_KERNEL | __GFP_NOWARN;
 	case RPCORDMA_ALLOC_ATOMIC:
 	default:
 		return GFP_NOWAIT | __GFP_NOWARN;
@@ -48,6 +52,27 @@ void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how)
 void rpcordma_free(void *p)
 {
 	kfree(p);
+}
+
+void *rpcordma_alloc_large(rpcordma_size size, enum rpcordma_alloc_how how)
+{
+	unsigned int noio;
+	void *p;
+
+	if (how == RPCORDMA_ALLOC_ATOMIC)
+		return rpcordma_alloc(size, how);
+	if (how == RPCORDMA_ALLOC_SERVICE)
+		return kvzalloc(size, GFP_KERNEL | __GFP_NOWARN);
+	/* What page tables take is not told the flags, but asks for the scope. */
+	noio = memalloc_noio_save();
+	p = kvzalloc(size, GFP_KERNEL | __GFP_NOWARN);
+	memalloc_noio_restore(noio);
+	return p;
+}
+
+void rpcordma_free_large(void *p)
+{
+	kvfree(p);
 }
 
 rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count,

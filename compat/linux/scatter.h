@@ -17,6 +17,7 @@ struct rpcordma_scatter {
 	unsigned int mapped; /* entries that are DMA-mapped; 0, none */
 	unsigned int used; /* entries that are filled in */
 	unsigned int room; /* entries there are */
+	unsigned int longest; /* bytes of one entry; 0, no limit */
 	struct scatterlist entries[];
 };
 

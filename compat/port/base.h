@@ -42,6 +42,8 @@ enum rpcordma_alloc_how {
 	RPCORDMA_ALLOC_NOIO,
 	/** Must not sleep, fails at once and silently; any context. */
 	RPCORDMA_ALLOC_ATOMIC,
+	/** May sleep and start I/O, and tries hard: a thread of a service, which locks nothing. */
+	RPCORDMA_ALLOC_SERVICE,
 	/**
 	 * On behalf of the current RPC task, with what sunrpc thinks right for it; process context.
 	 */
@@ -55,6 +57,13 @@ enum rpcordma_alloc_how {
 void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how);
 /** @p may be null. Any context. */
 void rpcordma_free(void *p);
+/**
+ * As rpcordma_alloc(), for memory that is never DMA-mapped: not necessarily contiguous, so that it is
+ * to be had on a machine whose memory is in pieces.
+ */
+void *rpcordma_alloc_large(rpcordma_size size, enum rpcordma_alloc_how how);
+/** @p may be null. Process or completion context, no spin lock held. */
+void rpcordma_free_large(void *p);
 
 /** The size of a page, bytes. */
 rpcordma_u32 rpcordma_page_size(void);
@@ -105,13 +114,15 @@ void rpcordma_event_wait(struct rpcordma_event *event);
 /*
  * A gate for several who wait until something may have changed: take a ticket, look, and wait with
  * that ticket if there was nothing. wait() returns at once when the gate was opened since. open() is
- * callable from completion context, wait() from process context, uninterruptibly.
+ * callable from completion context, wait() from process context, uninterruptibly; it returns false
+ * when @limit_ms have passed without that.
  */
 struct rpcordma_gate;
 struct rpcordma_gate *rpcordma_gate_create(void);
 void rpcordma_gate_destroy(struct rpcordma_gate *gate);
 rpcordma_u32 rpcordma_gate_ticket(struct rpcordma_gate *gate);
-void rpcordma_gate_wait(struct rpcordma_gate *gate, rpcordma_u32 ticket);
+rpcordma_bool rpcordma_gate_wait(struct rpcordma_gate *gate, rpcordma_u32 ticket,
+				 rpcordma_u32 limit_ms);
 void rpcordma_gate_open(struct rpcordma_gate *gate);
 
 /** Who is at the other end of a connection, for logs and traces. As long-lived as its transport. */

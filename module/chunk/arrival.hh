@@ -53,12 +53,19 @@ struct Arrival {
  *
  * @read(segment, sink_offset)                       part of a segment that is to be read
  * @copy(inline_offset, sink_offset, length)         part of the inline part that is to be copied
+ * @pad(sink_offset, length)                         XDR padding that nobody sent
  *
  * Returns the length of the stream, or EPROTO as above. With @max_message as limit.
  */
+template <typename Read, typename Copy, typename Pad>
+[[nodiscard]] Result<u32> walk_arrival(const xdr::ReadList &reads, u32 inline_length,
+				       u32 max_message, Read &&read, Copy &&copy, Pad &&pad);
 template <typename Read, typename Copy>
 [[nodiscard]] Result<u32> walk_arrival(const xdr::ReadList &reads, u32 inline_length,
-				       u32 max_message, Read &&read, Copy &&copy);
+				       u32 max_message, Read &&read, Copy &&copy)
+{
+	return walk_arrival(reads, inline_length, max_message, read, copy, [](u32, u32) {});
+}
 
 /* --- implementation --- */
 
@@ -124,9 +131,9 @@ private:
 	return lowest;
 }
 
-template <typename Read, typename Copy>
+template <typename Read, typename Copy, typename Pad>
 Result<u32> walk_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_message,
-			 Read &&read, Copy &&copy)
+			 Read &&read, Copy &&copy, Pad &&pad)
 {
 	const bool zero = reads.has_position_zero();
 	SegmentCursor base(reads, 0);
@@ -166,9 +173,12 @@ Result<u32> walk_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_
 			length += part.length;
 		}
 		/* The pad was reduced with the data (3.4.5.2), unless the chunk holds it. */
-		length += xdr_pad(length - position);
-		if (length > max_message)
+		const u32 missing = xdr_pad(length - position);
+		if (missing > max_message - length)
 			return Error::protocol;
+		if (missing)
+			pad(length, missing);
+		length += missing;
 	}
 	/* What follows the last chunk. */
 	if (zero) {

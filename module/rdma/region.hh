@@ -24,7 +24,6 @@ struct Region : ListLink<RegionTag> {
 	rpcordma_send_wr invalidate_wr = {};
 	rpcordma_mapping mapping = {};
 	bool writable = false; /* by the peer: part of a Write or Reply chunk */
-	u32 registered = 0;    /* a sink's R_key of an earlier Read, to be invalidated first; or 0 */
 };
 
 using RegionList = List<Region, RegionTag>;

@@ -84,7 +84,7 @@ int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
 	call->length = 0;
 	call->send_wr.opcode = RPCORDMA_WR_SEND;
 	int rc = to_errno(Error::no_buffers);
-	if (ensure_wire(call)) {
+	if (ensure_wire(call, RPCORDMA_ALLOC_NOIO)) {
 		v1::Encoder encoder({call->wire, send_size}, Xid(xid), kRequested, v1::Proc::msg);
 		const auto length = encoder.finish();
 
@@ -92,7 +92,14 @@ int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
 		rpcordma_lock_acquire(lock);
 		backward_outstanding = min(backward_outstanding + 1, kServerBackwardCalls);
 		rpcordma_lock_release(lock);
-		rc = post_message(call, length.value() + message->len, xid);
+		/* Without waiting: rpciod serves others as well. */
+		if (take_room(1))
+			rc = post_taken(call, length.value() + message->len, xid);
+		if (rc) {
+			rpcordma_lock_acquire(lock);
+			backward_outstanding -= backward_outstanding > 0;
+			rpcordma_lock_release(lock);
+		}
 	}
 	drop_owner(call);
 	return rc;

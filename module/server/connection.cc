@@ -19,6 +19,9 @@ rpcordma_lock *rpcordma::server_failures_lock;
 /* SGEs of a Write beyond which longer work requests cost more ring memory than they save. */
 static constexpr u32 kMostSges = 32;
 
+/* Without a completion for so long, a full send queue is stuck: half of what a client waits for a reply. */
+static constexpr u32 kStallLimitMs = 30000;
+
 /* The room for Writes and Reads in the send queue, on top of a Send for each call. */
 static constexpr u32 kChainRoom = Transfer::kRequests;
 
@@ -91,11 +94,11 @@ void rpcordma_server::destroy_call(Call *call)
 }
 
 /* The buffer that the reply is built in: made with the first reply, and kept. */
-bool rpcordma_server::ensure_wire(Call *call)
+bool rpcordma_server::ensure_wire(Call *call, rpcordma_alloc_how how)
 {
 	if (call->wire)
 		return true;
-	u8 *wire = static_cast<u8 *>(rpcordma_alloc(send_size, RPCORDMA_ALLOC_NOIO));
+	u8 *wire = static_cast<u8 *>(rpcordma_alloc(send_size, how));
 
 	if (!wire)
 		return false;
@@ -119,7 +122,11 @@ bool rpcordma_server::take_room(u32 requests)
 	return false;
 }
 
-/* False: the connection is closing. A service thread; others' completions make the room. */
+/*
+ * False: the connection is closing. A service thread; others' completions make the room. A client that
+ * takes nothing off our hands for so long (it may well have no Receives, and we try without end) is
+ * disconnected, lest it hold all threads.
+ */
 bool rpcordma_server::wait_for_room(u32 requests)
 {
 	if (closing.load(std::memory_order_acquire))
@@ -129,6 +136,7 @@ bool rpcordma_server::wait_for_room(u32 requests)
 	rpcordma_server_count(RPCORDMA_SERVER_SQ_STARVE, 1);
 	waiters.fetch_add(1, std::memory_order_seq_cst);
 	bool taken = false;
+	u64 moved = rpcordma_now_ms();
 	for (;;) {
 		const u32 ticket = rpcordma_gate_ticket(gate);
 
@@ -137,7 +145,10 @@ bool rpcordma_server::wait_for_room(u32 requests)
 		taken = take_room(requests);
 		if (taken)
 			break;
-		rpcordma_gate_wait(gate, ticket);
+		if (rpcordma_gate_wait(gate, ticket, kStallLimitMs))
+			moved = rpcordma_now_ms();
+		else if (rpcordma_now_ms() - moved >= kStallLimitMs)
+			request_close("the send queue stalled", int(requests));
 	}
 	/* Threads that has_space() held back may come now. */
 	if (waiters.fetch_sub(1, std::memory_order_seq_cst) == 1)
@@ -225,6 +236,12 @@ Status rpcordma_server::accept(rpcordma_endpoint *from, Bytes private_data, u32 
 	room.store(queue_size, std::memory_order_relaxed);
 
 	rpcordma_queue_sizes sizes = {};
+	/* The longest call must be possible: each of its pages an SGE. */
+	if (!region_pages && Transfer::kPages / read_sges >= min(Transfer::kRequests, queue_size)) {
+		rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
+				    "this device has too few SGEs for each RDMA Read", device.name);
+		return Error::not_supported;
+	}
 	sizes.send_wrs = queue_size;
 	sizes.receive_wrs = receives_limit;
 	sizes.send_sges = send_sges;
@@ -233,7 +250,7 @@ Status rpcordma_server::accept(rpcordma_endpoint *from, Bytes private_data, u32 
 
 	server_pool.join();
 	joined = true;
-	if (!provide(credits.granted() + kServerBatch, RPCORDMA_ALLOC_NOIO))
+	if (!provide(credits.granted() + kServerBatch, RPCORDMA_ALLOC_SERVICE))
 		return Error::no_memory;
 
 	u8 message[private_data::length];

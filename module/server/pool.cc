@@ -8,7 +8,7 @@
 namespace rpcordma {
 
 /* Free transfers that are kept: more are a burst's. */
-static constexpr u32 kKeptTransfers = 32;
+static constexpr u32 kKeptTransfers = 64;
 
 /* Pages allocated at once, with the lock not held. */
 static constexpr u32 kRefillBatch = 64;
@@ -53,11 +53,11 @@ void ServerPool::leave()
 
 Transfer *ServerPool::create_(rpcordma_alloc_how how)
 {
-	void *place = rpcordma_alloc(sizeof(Transfer), how);
+	void *place = rpcordma_alloc_large(sizeof(Transfer), how);
 	rpcordma_bulk *bulk = place ? rpcordma_bulk_create(Transfer::kPages, how) : nullptr;
 
 	if (!bulk) {
-		rpcordma_free(place);
+		rpcordma_free_large(place);
 		return nullptr;
 	}
 	Transfer *transfer = new (place) Transfer;
@@ -68,7 +68,7 @@ Transfer *ServerPool::create_(rpcordma_alloc_how how)
 void ServerPool::destroy_(Transfer *transfer)
 {
 	rpcordma_bulk_destroy(transfer->bulk);
-	rpcordma_free(transfer);
+	rpcordma_free_large(transfer);
 }
 
 Transfer *ServerPool::take(rpcordma_alloc_how how)

@@ -15,6 +15,16 @@ u32 rpcordma_server::sink_pages(const Call *call) const
 	return div_round_up(call->arrival.sink_length, device.page_size);
 }
 
+/*
+ * Work requests of @call's Reads at most: one for each segment, and for each run of SGEs that is full;
+ * where the sink is registered, those that do and undo that, and one for where a segment meets its end.
+ */
+u32 rpcordma_server::longest_chain(const Call *call) const
+{
+	return call->arrival.segments + (region_pages ? 3 * Transfer::kRegions :
+							sink_pages(call) / read_sges);
+}
+
 /* --- the eager budget --- */
 
 [[nodiscard]] static u64 eager_cap(const svc_xprt *xprt)
@@ -94,7 +104,7 @@ Region *rpcordma_server::take_region(rpcordma_alloc_how how)
 
 /*
  * On iWARP the sink of a Read is memory that the peer could write: a region, registered ahead of the Read
- * in the same chain. It is invalidated before it is registered anew. Returns how many SGEs there are.
+ * in the same chain, and invalidated at its end. Returns how many SGEs there are.
  */
 Result<u32> rpcordma_server::register_sink(Call *call, rpcordma_alloc_how how)
 {
@@ -111,8 +121,7 @@ Result<u32> rpcordma_server::register_sink(Call *call, rpcordma_alloc_how how)
 		if (!region)
 			return Error::no_memory;
 		t.regions[count] = region;
-		region->invalidate_wr.invalidate_rkey = region->registered;
-		region->invalidate_wr.cqe = region->register_wr.wr.cqe = &call->chain_cqe.cqe;
+		region->register_wr.wr.cqe = &call->chain_cqe.cqe;
 		if (rpcordma_region_map(region->device, &sink, at, length, true, 0,
 					&region->register_wr, &region->mapping))
 			return Error::no_memory;
@@ -162,24 +171,25 @@ Status rpcordma_server::build_reads(Call *call, rpcordma_alloc_how how)
 	}
 	if (!built || !chain.count() || chain.count() > queue_size)
 		return Error::protocol;
-	chain.last().cqe = &call->read_cqe.cqe;
-	chain.last().send_flags = RPCORDMA_SEND_SIGNALED;
 	call->chain_length = chain.count();
 	t.first = &t.requests[0].wr;
-	for (usize i = Transfer::kRegions; i--;) {
-		Region *region = t.regions[i];
-
+	rpcordma_send_wr *last = &chain.last();
+	for (Region *region : t.regions) {
 		if (!region)
 			continue;
+		/* Registered ahead of all Reads, and out of the peer's reach before anybody has the pages. */
 		region->register_wr.wr.next = const_cast<rpcordma_send_wr *>(t.first);
 		t.first = &region->register_wr.wr;
-		call->chain_length++;
-		if (region->registered) {
-			region->invalidate_wr.next = &region->register_wr.wr;
-			t.first = &region->invalidate_wr;
-			call->chain_length++;
-		}
+		region->invalidate_wr.cqe = &call->chain_cqe.cqe;
+		region->invalidate_wr.send_flags = RPCORDMA_SEND_FENCE;
+		region->invalidate_wr.invalidate_rkey = region->mapping.rkey;
+		region->invalidate_wr.next = nullptr;
+		last->next = &region->invalidate_wr;
+		last = &region->invalidate_wr;
+		call->chain_length += 2;
 	}
+	last->cqe = &call->read_cqe.cqe;
+	last->send_flags |= RPCORDMA_SEND_SIGNALED;
 	return call->chain_length <= queue_size ? Status() : Status(Error::protocol);
 }
 
@@ -191,9 +201,6 @@ int rpcordma_server::post_reads(Call *call, bool &some)
 	const u32 count = call->chain_length;
 	const u32 xid = call->header.xid.get();
 
-	for (Region *region : t.regions)
-		if (region)
-			region->registered = region->mapping.rkey;
 	/* The call may be another one's as soon as that is posted. */
 	const rpcordma_send_wr *first = t.first;
 	const int rc = rpcordma_post_send(endpoint, first, &bad);
@@ -240,7 +247,8 @@ bool rpcordma_server::read_eagerly(Call *call)
 	/* Not past calls that are waiting for a thread. */
 	const bool in_order = held.empty();
 	rpcordma_lock_release(lock);
-	if (!in_order || !established.load(std::memory_order_acquire) || !take_eager(call, cap))
+	/* Nor past threads that wait for room. */
+	if (!in_order || waiters.load(std::memory_order_relaxed) || !established.load(std::memory_order_acquire) || !take_eager(call, cap))
 		return false;
 
 	call->transfer = server_pool.take_sink(pages, u32(min<u64>(cap / device.page_size, ~0u >> 1)));
@@ -281,11 +289,11 @@ int rpcordma_server::read_with(Call *call, svc_rqst *rqst)
 	Status built = Error::no_memory;
 
 	rpcordma_server_count(RPCORDMA_SERVER_HELD, 1);
-	call->transfer = server_pool.take(RPCORDMA_ALLOC_NOIO);
+	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
 	if (call->transfer) {
 		rpcordma_svc_lend_pages(rqst, call->transfer->pages, pages);
 		call->transfer->page_count = pages;
-		built = build_reads(call, RPCORDMA_ALLOC_NOIO);
+		built = build_reads(call, RPCORDMA_ALLOC_SERVICE);
 	}
 	if (!built.ok()) {
 		const Error error = built.error();

@@ -6,7 +6,12 @@
 
 #include "module/server/server.hh"
 
+#include "xdr/rpc.hh"
+
 using namespace rpcordma;
+
+/* ServerCalls that there may be for each Receive that is promised: a bound on what a client can pin. */
+static constexpr u32 kCallsPerReceive = 3;
 
 /* --- Receives --- */
 
@@ -44,8 +49,8 @@ bool rpcordma_server::provide(u32 receives, rpcordma_alloc_how how)
 			Call *call = spare.pop_front();
 
 			if (!call) {
-				/* As many may be in service, or being sent, as are posted. */
-				make = calls < 2 * receives;
+				/* As many may be in service as are posted, and as many being sent. */
+				make = calls < kCallsPerReceive * receives;
 				calls += make;
 				break;
 			}
@@ -84,8 +89,10 @@ void rpcordma_server::replenish()
 	const u32 promised = promised_locked();
 	rpcordma_lock_release(lock);
 
-	if (!provide(promised + kServerBatch, RPCORDMA_ALLOC_ATOMIC))
+	if (!provide(promised + kServerBatch, RPCORDMA_ALLOC_ATOMIC)) {
 		rpcordma_server_count(RPCORDMA_SERVER_DEBT, 1);
+		short_of_receives.store(true, std::memory_order_relaxed);
+	}
 	if (!grow)
 		return;
 	const bool backed =
@@ -179,11 +186,24 @@ Server::Kind rpcordma_server::classify(Call *call)
 		call->answer = Call::Answer::error_chunk;
 		return Kind::call;
 	}
-	if (direction.value() == v1::Direction::reply)
-		return Kind::backward;
+	if (direction.value() == v1::Direction::reply) {
+		/* Neither a call nor, as it has a chunk, a backward reply (RFC 8167 5.3). */
+		if (header.proc == v1::Proc::nomsg)
+			call->answer = Call::Answer::error_chunk;
+		return header.proc == v1::Proc::nomsg ? Kind::call : Kind::backward;
+	}
 
 	rpcordma_svc_limits limits;
 	rpcordma_svc_get_limits(xprt, &limits);
+	/* Before they are looked at one by one; and what a reply could never fill, before it is executed. */
+	const u32 most = min(Transfer::kRequests, queue_size) - 1;
+	if (header.reads.count() > most || header.writes.segments() + header.reply.count() +
+							   Transfer::kPages / send_sges > most) {
+		trace::error(peer, "chunks of too many segments", header.xid.get(),
+			     int(header.reads.count()));
+		call->answer = Call::Answer::error_chunk;
+		return Kind::call;
+	}
 	const auto arrival = chunk::plan_arrival(header.reads, u32(header.payload(message).size()),
 						 limits.max_message);
 	if (!arrival.ok()) {
@@ -193,10 +213,23 @@ Server::Kind rpcordma_server::classify(Call *call)
 		return Kind::call;
 	}
 	call->arrival = arrival.value();
-	/* A chain's work requests: one for each segment, and for each run of SGEs that is full. */
-	const u32 pages = sink_pages(call);
-	if (pages > min(limits.max_pages, Transfer::kPages) ||
-	    call->arrival.segments + pages / read_sges > min(Transfer::kRequests, queue_size)) {
+	/*
+	 * What stands before the arguments is read as one piece of memory, not always with a look at its
+	 * length: no chunk may begin in it, nor may it be cut short.
+	 */
+	const Bytes payload = header.payload(message);
+	const auto preface = rpc::call_preface(payload);
+	if (call->arrival.how == chunk::Arrival::How::single ?
+		    !preface.ok() || call->arrival.position < preface.value() :
+		    call->arrival.how == chunk::Arrival::How::linear &&
+			    call->arrival.message_length < rpc::least_call_length) {
+		trace::error(peer, "a call that is cut short, or with a chunk in its RPC header",
+			     header.xid.get(), int(call->arrival.position));
+		call->answer = Call::Answer::error_chunk;
+		return Kind::call;
+	}
+	if (sink_pages(call) > min(limits.max_pages, Transfer::kPages) ||
+	    longest_chain(call) > min(Transfer::kRequests, queue_size)) {
 		trace::error(peer, "Read chunks of too many segments or pages", header.xid.get(),
 			     int(call->arrival.segments));
 		call->answer = Call::Answer::error_chunk;
@@ -297,6 +330,9 @@ void rpcordma_core_server_receive_done(void *context, rpcordma_cqe *cqe,
 
 /* --- the service threads' side --- */
 
+/* XDR padding. */
+static constexpr u8 kZeros[4] = {};
+
 /* Hand a whole call to the thread. Returns its length. */
 int rpcordma_server::deliver(Call *call, svc_rqst *rqst)
 {
@@ -315,8 +351,15 @@ int rpcordma_server::deliver(Call *call, svc_rqst *rqst)
 			auto copy = [&](u32 from, u32 to, u32 length) {
 				rpcordma_pages_write(transfer->pages, to, payload + from, length);
 			};
+			auto pad = [&](u32 at, u32 length) {
+				rpcordma_pages_write(transfer->pages, at, kZeros, length);
+			};
 			(void)chunk::walk_arrival(call->header.reads, arrival.inline_length,
-					   arrival.message_length, read, copy);
+						  arrival.message_length, read, copy, pad);
+		} else {
+			/* What is behind the chunk was somebody else's. */
+			rpcordma_pages_write(transfer->pages, arrival.sink_length, kZeros,
+					     xdr_pad(arrival.sink_length));
 		}
 		rpcordma_svc_swap_pages(rqst, transfer->pages, arg.pages_used);
 		put_transfer(call);
@@ -349,7 +392,9 @@ int rpcordma_server::recvfrom(svc_rqst *rqst)
 	bool read = false;
 
 	rpcordma_lock_acquire(lock);
-	Call *call = ready.pop_front();
+	/* In turn, so that calls which came later and went by do not keep the held ones waiting. */
+	held_turn = !held_turn;
+	Call *call = held_turn && !held.empty() ? nullptr : ready.pop_front();
 	if (!call) {
 		call = held.pop_front();
 		read = call != nullptr;

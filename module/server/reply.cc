@@ -18,6 +18,8 @@ int rpcordma_core_server_result_payload(rpcordma_server_call *call, rpcordma_u32
 
 rpcordma_bool rpcordma_core_server_has_space(const rpcordma_server *server)
 {
+	/* XPT_DATA was set before this, and waiters fall before a look at XPT_DATA: one sees the other. */
+	std::atomic_thread_fence(std::memory_order_seq_cst);
 	return !server->waiters.load(std::memory_order_seq_cst);
 }
 
@@ -25,7 +27,7 @@ rpcordma_bool rpcordma_core_server_has_space(const rpcordma_server *server)
 Status rpcordma_server::build_writes(Call *call, const rpcordma_xdr_buf *reply,
 				     const chunk::Answer &answer, svc_rqst *rqst)
 {
-	call->transfer = server_pool.take(RPCORDMA_ALLOC_NOIO);
+	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
 	if (!call->transfer)
 		return Error::no_memory;
 	Transfer &t = *call->transfer;
@@ -131,6 +133,14 @@ Result<u32> rpcordma_server::encode_error(Call *call)
  */
 int rpcordma_server::post_message(Call *call, u32 length, u32 xid)
 {
+	if (!wait_for_room(call->chain_length + 1))
+		return to_errno(Error::not_connected);
+	return post_taken(call, length, xid);
+}
+
+/* As that, with the room taken. */
+int rpcordma_server::post_taken(Call *call, u32 length, u32 xid)
+{
 	const u32 count = call->chain_length + 1;
 
 	call->wire_sge.length = length;
@@ -138,8 +148,6 @@ int rpcordma_server::post_message(Call *call, u32 length, u32 xid)
 	call->send_wr.num_sge = 1;
 	call->send_wr.next = nullptr;
 	rpcordma_dma_sync_for_device(endpoint, &call->wire_sge, length);
-	if (!wait_for_room(count))
-		return to_errno(Error::not_connected);
 
 	const rpcordma_send_wr *first =
 		call->chain_length ? &call->transfer->requests[0].wr : &call->send_wr;
@@ -147,7 +155,6 @@ int rpcordma_server::post_message(Call *call, u32 length, u32 xid)
 	const u32 writes = call->chain_length;
 	call->owners.fetch_add(1, std::memory_order_relaxed);
 	call->chain_length = count;
-	replied.store(true, std::memory_order_relaxed);
 	const int rc = rpcordma_post_send(endpoint, first, &bad);
 	trace::post(peer, "reply", xid, count, true, rc);
 	if (!rc) {
@@ -173,7 +180,7 @@ int rpcordma_server::sendto(svc_rqst *rqst, Call *call)
 
 	if (closing.load(std::memory_order_acquire))
 		return to_errno(Error::not_connected);
-	if (!ensure_wire(call)) {
+	if (!ensure_wire(call, RPCORDMA_ALLOC_SERVICE)) {
 		/* A reply that is not sent must end the connection, so that the client asks again. */
 		request_close("no memory for a reply", to_errno(Error::no_memory));
 		return to_errno(Error::not_connected);
@@ -199,7 +206,20 @@ int rpcordma_server::sendto(svc_rqst *rqst, Call *call)
 		call->answer = Call::Answer::error_chunk;
 		length = encode_error(call);
 	}
+	/*
+	 * The reply gives the client a credit back, and what it sends with that must find a Receive. In a
+	 * thread there is memory for what the completion had none for.
+	 */
+	if (short_of_receives.exchange(false, std::memory_order_relaxed)) {
+		rpcordma_lock_acquire(lock);
+		const u32 promised = promised_locked();
+		rpcordma_lock_release(lock);
+		if (!provide(promised, RPCORDMA_ALLOC_SERVICE))
+			short_of_receives.store(true, std::memory_order_relaxed);
+	}
 	const int rc = post_message(call, length.value(), xid);
+	if (!rc)
+		replied.store(true, std::memory_order_relaxed);
 	if (rc && call->owners.load(std::memory_order_relaxed) == 1)
 		abandon(call);
 	return rc;
@@ -216,7 +236,7 @@ void rpcordma_server::send_error(Call *call)
 	call->owners.store(1, std::memory_order_relaxed);
 	call->chain_length = 0;
 	call->send_wr.opcode = RPCORDMA_WR_SEND;
-	if (ensure_wire(call)) {
+	if (ensure_wire(call, RPCORDMA_ALLOC_SERVICE)) {
 		const auto length = encode_error(call);
 
 		if (length.ok())

@@ -148,6 +148,7 @@ struct rpcordma_server {
 	std::atomic<bool> established{false}; /* set under the lock */
 	std::atomic<bool> closing{false}; /* post nothing more */
 	std::atomic<bool> access_failed{false};
+	std::atomic<bool> short_of_receives{false}; /* the next reply makes up for it first */
 	std::atomic<u32> room{0};    /* in the send queue */
 	std::atomic<u32> waiters{0}; /* threads that wait for some */
 	std::atomic<u64> eager_bytes{0};
@@ -162,6 +163,7 @@ struct rpcordma_server {
 	Call *all = nullptr;
 	u32 calls = 0;	    /* there are */
 	u32 posted = 0;
+	bool held_turn = false; /* of the two queues, when both have calls */
 	u32 in_service = 0; /* calls received and not released */
 	u32 backward_outstanding = 0;
 	u32 backward_backed = 0; /* the most that were outstanding, with Receives posted for them */
@@ -177,7 +179,7 @@ struct rpcordma_server {
 	void request_close(const char *why, int value);
 	[[nodiscard]] Call *create_call(rpcordma_alloc_how how);
 	void destroy_call(Call *call);
-	[[nodiscard]] bool ensure_wire(Call *call);
+	[[nodiscard]] bool ensure_wire(Call *call, rpcordma_alloc_how how);
 	[[nodiscard]] bool take_room(u32 requests);
 	[[nodiscard]] bool wait_for_room(u32 requests);
 	void give_room(u32 requests);
@@ -211,6 +213,7 @@ struct rpcordma_server {
 	void reads_done(Call *call, const rpcordma_completion &completion);
 	void abandon(Call *call);
 	[[nodiscard]] u32 sink_pages(const Call *call) const;
+	[[nodiscard]] u32 longest_chain(const Call *call) const;
 
 	/* reply.cc */
 	[[nodiscard]] int sendto(svc_rqst *rqst, Call *call);
@@ -221,6 +224,7 @@ struct rpcordma_server {
 	[[nodiscard]] rpcordma::Result<u32> encode_error(Call *call);
 	void send_error(Call *call);
 	[[nodiscard]] int post_message(Call *call, u32 length, u32 xid);
+	[[nodiscard]] int post_taken(Call *call, u32 length, u32 xid);
 	void sent(Call *call, const rpcordma_completion &completion);
 
 	/* read.cc, for Writes as well */

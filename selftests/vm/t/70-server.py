@@ -42,6 +42,15 @@ def trace(vm, script):
 
 
 def cost(pair, direction):
+    """As once(), of the first of three times in which the client asked for nothing else meanwhile."""
+    for _ in range(3):
+        one = once(pair, direction)
+        if one["svc_process"] == 1:
+            break
+    return one
+
+
+def once(pair, direction):
     """What the server did for each of CALLS calls of 1 MiB: that of a dd of as many, less one of one."""
     args = {"READ": "if=/mnt/file of=/dev/null iflag=direct",
             "WRITE": "if=/dev/zero of=/mnt/file oflag=direct conv=notrunc"}[direction]

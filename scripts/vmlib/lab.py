@@ -46,6 +46,11 @@ def default_server_xprt():
     return _xprt("SERVER_XPRT", "rpcrdma")
 
 
+def server_under_test():
+    """That of tests that are about the server: SERVER_XPRT, or rpcordma."""
+    return _xprt("SERVER_XPRT", "rpcordma")
+
+
 class Lab:
     """Use as a context manager; `client`, `server` and `client2` are machine.VM.
 

@@ -55,7 +55,7 @@ class Test:
     def lab(self, **options):
         """Boots machines (see lab.Lab); they are stopped and their logs judged after the test."""
         name = self.name if not self.labs else f"{self.name}.{len(self.labs) + 1}"
-        new = lab.Lab(name, xprt=self.xprt, **options)
+        new = lab.Lab(name, **{"xprt": self.xprt, **options})
         self.labs.append(new)
         return new
 

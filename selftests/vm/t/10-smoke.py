@@ -6,8 +6,8 @@ from vmlib.testing import test
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 
 
-def smoke(t, kernel):
-    pair = t.lab(client_kernel=kernel)
+def smoke(t, kernel, **options):
+    pair = t.lab(client_kernel=kernel, **options)
     pair.client_net()
     before = pair.rdma_resources()
     pair.server.run(f"net_up 1; rxe_up; export_up 600m; server_up {pair.server_xprt}", 60, "NFS server up")
@@ -25,7 +25,7 @@ def smoke(t, kernel):
         t.equal(stats["bad_reply"], 0, f"vers={version}: bad replies")
         pair.umount()
     pair.unload()
-    t.check(not pair.client.ok(f"lsmod | grep '^{t.xprt} '"), f"{t.xprt} is still loaded")
+    t.check(not pair.client.ok(f"lsmod | grep '^{pair.xprt} '"), f"{pair.xprt} is still loaded")
     t.equal(pair.rdma_resources(), before, "RDMA objects after rmmod")
 
 
@@ -39,3 +39,15 @@ def smoke_6_12(t):
 def smoke_6_1(t):
     """every NFS version on a stock 6.1 client"""
     smoke(t, "6.1")
+
+
+@test("smoke-server-6.12")
+def smoke_server_6_12(t):
+    """every NFS version, the in-tree client with our server on a stock 6.12"""
+    smoke(t, "6.12", xprt="rpcrdma", server_xprt="rpcordma")
+
+
+@test("smoke-both-6.1")
+def smoke_both_6_1(t):
+    """every NFS version, ours at both ends, on a stock 6.1"""
+    smoke(t, "6.1", server_kernel="6.1", server_xprt="rpcordma")

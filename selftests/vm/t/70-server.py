@@ -118,7 +118,7 @@ def server_memory(t):
 @test("load")
 def load_run(t):
     """40 s of mixed verified I/O over eight connections, one of them dropped every second"""
-    pair = t.lab(tools=True, client_memory=1536, server_memory=1536)
+    pair = t.lab(server_xprt=lab.server_under_test(), tools=True, client_memory=1536, server_memory=1536)
     needs_server(pair.server, pair.server_xprt)
     disturb.up(pair)
     result = load.run(pair, 40)

@@ -7,7 +7,7 @@ the transport reports a port that stays. (To see these tests fail: let the serve
 the peer's port in the address that it reports. replay-control fails in the same way at every run.)
 """
 
-from vmlib import disturb
+from vmlib import disturb, lab
 from vmlib.testing import Wrong, test
 
 ROUNDS = 4
@@ -69,7 +69,7 @@ def one(pair, op, command, proof, number, nth):
 
 
 def replay(t, version, table):
-    pair = t.lab()
+    pair = t.lab(server_xprt=lab.server_under_test())
     disturb.up(pair)
     # No call but what the commands are about: attributes and names stay as they are known.
     pair.mount(version, "hard,actimeo=600")
@@ -113,7 +113,7 @@ def replay_v40(t):
 @test("replay-control")
 def replay_control(t):
     """the same with the reply cache emptied in between: executed twice, the application gets an error"""
-    pair = t.lab()
+    pair = t.lab(server_xprt=lab.server_under_test())
     disturb.up(pair)
     for version, command, error in (("3", "mkdir /mnt/d", "File exists"),
                                     ("3", "mv /mnt/d /mnt/e", "No such file"),

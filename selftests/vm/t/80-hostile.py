@@ -5,6 +5,7 @@ import os
 import re
 import time
 
+from vmlib import lab
 from vmlib.testing import test
 
 # What the in-tree server does otherwise than specified: these have to fail with it, so that the
@@ -38,17 +39,13 @@ IN_TREE_WARNS = ("header-msg-position-zero", "nfs-write-two", "nfs-write-two-odd
 
 def bring_up(t, **options):
     """A lab with the file that the conversations are about, its exports asked for once."""
-    pair = t.lab(**options)
+    pair = t.lab(server_xprt=lab.server_under_test(), **options)
     pair.up()
     pair.client.run("modprobe -a rdma_ucm ib_uverbs")
     pair.server.run("> /export/verbs; chmod 666 /export/verbs")
     pair.mount("4.0")
     pair.client.run("cat /mnt/verbs", 20)
     return pair
-
-
-def server_xprt(pair):
-    return getattr(pair, "server_xprt", "rpcrdma")
 
 
 def judge(t, pair, names, expected):
@@ -61,7 +58,7 @@ def judge(t, pair, names, expected):
     missing = [name for name in names if name not in verdicts]
     t.check(not missing, f"no verdict on {', '.join(missing)}; the end was: {out[-300:]}")
     wrong = [line for name, (ok, line) in verdicts.items() if ok == (name in expected)]
-    t.check(not wrong, f"{len(wrong)} of {len(names)} not as expected of {server_xprt(pair)}:" +
+    t.check(not wrong, f"{len(wrong)} of {len(names)} not as expected of {pair.server_xprt}:" +
             "".join(f"\n    {line}" for line in wrong))
 
 
@@ -71,7 +68,7 @@ def hostile(t):
     pair = bring_up(t)
     pair.umount()
     names = [line.split()[0] for line in pair.client.run("verbspeer --list").splitlines()]
-    if server_xprt(pair) == "rpcrdma":
+    if pair.server_xprt == "rpcrdma":
         chosen = [name for name in names if name not in IN_TREE_WARNS]
         judge(t, pair, chosen, IN_TREE_FAILS)
         print(f"    rpcrdma: {len(chosen) - len(IN_TREE_FAILS)} conversations as specified, "
@@ -88,7 +85,7 @@ def hostile(t):
 PATIENCE = 20
 
 # KiB that a connection may cost the server, its rings included.
-MEMORY = {"rpcrdma": 4096, "rpcordma": 4096}
+MEMORY = {"rpcrdma": 4096, "rpcordma": 640}
 
 
 def memory(vm):
@@ -133,7 +130,7 @@ def storm(t, number, mix, hold, server_memory):
     out = job.wait(hold + 120 + number // 2, check=False)
     print("".join(f"    {line}\n" for line in out.splitlines()), end="", flush=True)
     wrong = [line for line in out.splitlines() if line.startswith("not ok")]
-    if server_xprt(pair) == "rpcrdma":
+    if pair.server_xprt == "rpcrdma":
         # As header-under-16.
         wrong = [line for line in wrong if " storm-h: " not in line]
     t.check(not wrong and re.search(r"^ok - storm-", out, re.M), f"the storm: {wrong or out[-300:]}")
@@ -154,8 +151,8 @@ def storm(t, number, mix, hold, server_memory):
           f"{max(rounds) / 100} s during; {connected} connections at once, each {each} KiB: slab "
           f"{slab}, vmalloc (rings) {rings}; most in " +
           ", ".join(f"{name} {kib // connected}" for kib, name in top), flush=True)
-    t.check(each < MEMORY[server_xprt(pair)],
-            f"a connection costs the server {each} KiB, limit {MEMORY[server_xprt(pair)]}")
+    t.check(each < MEMORY[pair.server_xprt],
+            f"a connection costs the server {each} KiB, limit {MEMORY[pair.server_xprt]}")
     # All that the strangers cost is given back.
     began = time.monotonic()
     while pair.rdma_resources(pair.server)["qp"] != resources["qp"]:

@@ -189,9 +189,9 @@ RPCORDMA_TEST(chunk_answer, not_in_the_reply)
 		ReplyRange result;
 		bool placed;
 	} results[] = {
-		{{92, 8}, true},    {{92, 9}, false},    {{100, 1}, false}, {{104, 1}, false},
-		{{~3u, 8}, false},  {{92, ~0u}, false},  {{36, 4}, true},   {{32, 4}, false},
-		{{20, 16}, false},  {{0, 8}, false},
+		{{92, 8}, true},   {{92, 9}, false},   {{100, 1}, false}, {{104, 1}, false},
+		{{~3u, 8}, false}, {{92, ~0u}, false}, {{36, 4}, true},	  {{32, 4}, false},
+		{{20, 16}, false}, {{0, 8}, false},
 	};
 
 	for (const auto &r : results) {
@@ -352,8 +352,9 @@ xdr::ChunkLists Reply::make(Random &random, ListMaker &made)
 		chunk_empty[i] = random.one_in(5);
 		n = chunk_room[i] = 0;
 		if (!chunk_empty[i])
-			chunk_room[i] = any_segments(
-				random, i < result_count ? results[i].length : 0, segments, n);
+			chunk_room[i] = any_segments(random,
+						     i < result_count ? results[i].length : 0,
+						     segments, n);
 		made.write_chunk({segments, n});
 		header += kChunk + n * kSegment;
 	}
@@ -401,8 +402,8 @@ void send_and_receive(const Reply &reply, const Answer &answer)
 		for (u32 n = 0; n < r.length; n++)
 			rest[rest_length++] = reply.bytes[r.offset + n];
 	}
-	EXPECT_EQ(rest_length, answer.proc == v1::Proc::msg ? answer.inline_length :
-							      answer.reply_length);
+	EXPECT_EQ(rest_length,
+		  answer.proc == v1::Proc::msg ? answer.inline_length : answer.reply_length);
 	auto rest_until = [&](u32 offset) {
 		while (length < offset && taken < rest_length)
 			whole[length++] = rest[taken++];
@@ -490,7 +491,9 @@ RPCORDMA_TEST(chunk_answer, invalidation)
 		made.end_writes();
 		const xdr::Segment reply[] = {segment(winner == 2 ? 400 : 60, 3)};
 		made.reply_chunk(reply);
-		EXPECT_EQ(choose_invalidation(made.decode()), winner == 0 ? 1 : winner == 1 ? 22 : 3);
+		EXPECT_EQ(choose_invalidation(made.decode()), winner == 0 ? 1 :
+							      winner == 1 ? 22 :
+									    3);
 	}
 }
 

@@ -124,7 +124,8 @@ RPCORDMA_TEST(chunk_arrival, single)
 			EXPECT_EQ(arrival.value().position, position);
 			EXPECT_EQ(arrival.value().sink_length, length);
 			EXPECT_EQ(arrival.value().inline_length, inline_length);
-			EXPECT_EQ(arrival.value().message_length, inline_length + (length + 3) / 4 * 4);
+			EXPECT_EQ(arrival.value().message_length,
+				  inline_length + (length + 3) / 4 * 4);
 			EXPECT_EQ(arrival.value().segments, 1);
 			EXPECT_FALSE(arrival.value().position_zero);
 		}
@@ -249,8 +250,8 @@ RPCORDMA_TEST(chunk_arrival, order)
 	static constexpr struct {
 		u32 piece, skipped, at, length;
 	} expected[] = {
-		{1, 0, 0, 30}, {4, 0, 30, 10}, {2, 0, 40, 8}, {5, 0, 48, 5}, {4, 10, 56, 4},
-		{0, 0, 60, 3}, {3, 0, 63, 4},  {4, 14, 68, 36},
+		{1, 0, 0, 30},	{4, 0, 30, 10}, {2, 0, 40, 8}, {5, 0, 48, 5},
+		{4, 10, 56, 4}, {0, 0, 60, 3},	{3, 0, 63, 4}, {4, 14, 68, 36},
 	};
 	ListMaker made;
 	u32 n = 0;
@@ -417,7 +418,8 @@ Bytes read(const Reduced &call, const xdr::Segment &part)
 	return {};
 }
 
-void put_together(const Reduced &call, const Arrival &arrival, const xdr::ReadList &reads, Sink &sink)
+void put_together(const Reduced &call, const Arrival &arrival, const xdr::ReadList &reads,
+		  Sink &sink)
 {
 	u32 at = 0;
 
@@ -481,7 +483,7 @@ RPCORDMA_TEST(chunk_arrival, any_call)
 		ASSERT_OK(arrival);
 		EXPECT_EQ(arrival.value().how, call.zero || call.chunks > 1 ? How::linear :
 					       call.chunks		    ? How::single :
-										How::inline_);
+									      How::inline_);
 		EXPECT_EQ(arrival.value().position_zero, call.zero);
 		ASSERT_EQ(arrival.value().message_length, call.length);
 		/* Not a byte more than there is. */

@@ -20,6 +20,16 @@ namespace rpcordma {
 
 class ListMaker {
 public:
+	ListMaker() : bytes_(static_cast<u8 *>(rpcordma_test_alloc(kRoom)))
+	{
+	}
+	~ListMaker()
+	{
+		rpcordma_test_free(bytes_, kRoom);
+	}
+	ListMaker(const ListMaker &) = delete;
+	ListMaker &operator=(const ListMaker &) = delete;
+
 	void read(u32 position, const xdr::Segment &segment)
 	{
 		writer_.word(1);
@@ -76,8 +86,9 @@ private:
 			segment_(segment);
 	}
 
-	u8 bytes_[2048];
-	xdr::Writer writer_{bytes_};
+	static constexpr u32 kRoom = 2048;
+	u8 *bytes_; /* a kernel's stack is small */
+	xdr::Writer writer_{MutableBytes(bytes_, kRoom)};
 	u32 ended_ = 0; /* lists */
 };
 

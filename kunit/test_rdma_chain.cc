@@ -190,7 +190,8 @@ u8 *local_byte(World &world, u32 i)
 }
 
 /* Write, as a device does. */
-void execute(World &world, const rpcordma_send_wr *first, u32 count, u32 most, const rpcordma_cqe *cqe)
+void execute(World &world, const rpcordma_send_wr *first, u32 count, u32 most,
+	     const rpcordma_cqe *cqe)
 {
 	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next, count--) {
 		const auto *rdma = reinterpret_cast<const rpcordma_rdma_wr *>(wr);

@@ -61,9 +61,9 @@ RPCORDMA_TEST(server_accept, read_depth)
 	static constexpr struct {
 		u32 client, device, tunable, depth; /* 0: refused */
 	} depths[] = {
-		{16, 16, 16, 16}, {1, 16, 16, 1},   {16, 3, 16, 3}, {16, 16, 4, 4},
-		{0, 16, 16, 0},	  {16, 0, 16, 0},   {16, 16, 0, 0}, {255, 1000, 1000, 255},
-		{300, 1000, 1000, 255},
+		{16, 16, 16, 16}, {1, 16, 16, 1},	  {16, 3, 16, 3},
+		{16, 16, 4, 4},	  {0, 16, 16, 0},	  {16, 0, 16, 0},
+		{16, 16, 0, 0},	  {255, 1000, 1000, 255}, {300, 1000, 1000, 255},
 	};
 
 	for (const auto &d : depths) {
@@ -109,7 +109,8 @@ RPCORDMA_TEST(server_accept, device_sges)
 {
 	static constexpr struct {
 		u32 send, read, sends, reads;
-	} devices[] = {{0, 0, 1, 1}, {1, 32, 1, 1}, {6, 1, 6, 1}, {30, 30, 30, 30}, {255, 255, 32, 32}};
+	} devices[] = {
+		{0, 0, 1, 1}, {1, 32, 1, 1}, {6, 1, 6, 1}, {30, 30, 30, 30}, {255, 255, 32, 32}};
 
 	for (const auto &d : devices) {
 		TEST_NOTE("SGEs of a Send", d.send);
@@ -205,9 +206,10 @@ RPCORDMA_TEST(server_accept, module)
 /* Whatever ends a connection asks for its end once. */
 RPCORDMA_TEST(server_accept, events)
 {
-	static constexpr rpcordma_endpoint_event events[] = {
-		RPCORDMA_EVENT_DISCONNECTED, RPCORDMA_EVENT_ADDRESS_CHANGE,
-		RPCORDMA_EVENT_DEVICE_REMOVAL, RPCORDMA_EVENT_QP_FATAL};
+	static constexpr rpcordma_endpoint_event events[] = {RPCORDMA_EVENT_DISCONNECTED,
+							     RPCORDMA_EVENT_ADDRESS_CHANGE,
+							     RPCORDMA_EVENT_DEVICE_REMOVAL,
+							     RPCORDMA_EVENT_QP_FATAL};
 
 	for (const rpcordma_endpoint_event event : events) {
 		TEST_NOTE("event", event);

@@ -28,17 +28,26 @@ namespace rpcordma {
 
 /** A forward call, or whatever else a client may send. */
 struct CallMaker {
-	u8 bytes[1024];
+	static constexpr u32 kRoom = 1024;
+	u8 *bytes; /* a kernel's stack is small */
 	u32 length = 0;
 	u32 header = 0;
 	u32 xid;
 	v1::Encoder encoder;
 
 	explicit CallMaker(u32 number, u32 credits = 64, v1::Proc proc = v1::Proc::msg)
-		: xid(number),
-		  encoder(bytes, Xid(number), Credits(credits), proc)
+		: bytes(static_cast<u8 *>(rpcordma_test_alloc(kRoom))),
+		  xid(number),
+		  encoder({bytes, kRoom}, Xid(number), Credits(credits), proc)
 	{
 	}
+	~CallMaker()
+	{
+		rpcordma_test_free(bytes, kRoom);
+	}
+	CallMaker(const CallMaker &) = delete;
+	CallMaker &operator=(const CallMaker &) = delete;
+
 	[[nodiscard]] static xdr::Segment segment(u32 size, u32 offset = 0)
 	{
 		return {Rkey(FakeServerPort::kClientKey), size,
@@ -66,7 +75,7 @@ struct CallMaker {
 		ASSERT_OK(end);
 		header = end.value();
 		length = header + size;
-		ASSERT_LE(length, sizeof(bytes));
+		ASSERT_LE(length, kRoom);
 		for (u32 i = 0; i < size; i++)
 			bytes[header + i] = pattern(i);
 		if (size >= 8) {
@@ -123,8 +132,7 @@ struct Accepted : FakeServerPort {
 
 		if (client)
 			said_length = private_data::encode(said, *client).value();
-		server = reinterpret_cast<Server *>(
-			test_alloc(rpcordma_core_server_size()).data());
+		server = reinterpret_cast<Server *>(test_alloc(rpcordma_core_server_size()).data());
 		__builtin_memset(static_cast<void *>(server), 0, rpcordma_core_server_size());
 		FakeServerPort::server = server;
 		accepted = 1;

@@ -108,7 +108,8 @@ int transfer(const Posted &wr, bool write)
 	const u64 offset = wr.remote_addr - FakeServerPort::kClientAddress;
 	u32 at = 0;
 
-	if (wr.rkey != FakeServerPort::kClientKey || wr.remote_addr < FakeServerPort::kClientAddress ||
+	if (wr.rkey != FakeServerPort::kClientKey ||
+	    wr.remote_addr < FakeServerPort::kClientAddress ||
 	    offset + length_of(wr) > FakeServerPort::kClientBytes)
 		return RPCORDMA_WC_REMOTE_ACCESS;
 	EXPECT_GT(wr.num_sge, 0);
@@ -152,7 +153,8 @@ int execute(const Posted &wr)
 		return RPCORDMA_WC_SUCCESS;
 	case RPCORDMA_WR_LOCAL_INV:
 		for (rpcordma_region *region : all_regions)
-			if (region && wr.invalidate_rkey && region->registered == wr.invalidate_rkey) {
+			if (region && wr.invalidate_rkey &&
+			    region->registered == wr.invalidate_rkey) {
 				region->registered = 0;
 				FakeServerPort::local_invalidations++;
 				return RPCORDMA_WC_SUCCESS;
@@ -207,7 +209,7 @@ rpcordma_connect_parameters FakeServerPort::parameters;
 u8 FakeServerPort::private_data[64];
 u32 FakeServerPort::fail_at;
 int FakeServerPort::fail_status;
-bool FakeServerPort::broken;
+bool FakeServerPort::broken, FakeServerPort::disconnect_in_wait;
 u64 FakeServerPort::now;
 u8 *FakeServerPort::client;
 u8 FakeServerPort::message[8192];
@@ -243,7 +245,7 @@ FakeServerPort::FakeServerPort()
 	parameters = {};
 	fail_at = kNoLimit;
 	fail_status = 0;
-	broken = drained = false;
+	broken = disconnect_in_wait = drained = false;
 	now = 5000000;
 	client = test_alloc(kClientBytes).data();
 	for (u32 i = 0; i < kClientBytes; i++)
@@ -491,6 +493,12 @@ rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcor
 	while (gate->openings == ticket) {
 		if (FakeServerPort::work(1))
 			continue;
+		if (FakeServerPort::disconnect_in_wait) {
+			FakeServerPort::disconnect_in_wait = false;
+			rpcordma_core_server_event(FakeServerPort::server,
+						   RPCORDMA_EVENT_DISCONNECTED);
+			continue;
+		}
 		/* For ever, that is. */
 		EXPECT_TRUE(false);
 		rpcordma_core_server_event(FakeServerPort::server, RPCORDMA_EVENT_QP_FATAL);
@@ -533,8 +541,8 @@ void rpcordma_trace_credits(const rpcordma_peer *, rpcordma_u32, rpcordma_u32)
 {
 }
 
-void rpcordma_trace_reply(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32, rpcordma_u32,
-			  int)
+void rpcordma_trace_reply(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32,
+			  rpcordma_u32, int)
 {
 }
 
@@ -552,7 +560,8 @@ int rpcordma_endpoint_create_qp(rpcordma_endpoint *endpoint, const rpcordma_queu
 	return FakeServerPort::create_qp_result;
 }
 
-int rpcordma_endpoint_accept(rpcordma_endpoint *endpoint, const rpcordma_connect_parameters *parameters)
+int rpcordma_endpoint_accept(rpcordma_endpoint *endpoint,
+			     const rpcordma_connect_parameters *parameters)
 {
 	EXPECT_EQ(endpoint, FakePort::endpoint());
 	FakeServerPort::parameters = *parameters;
@@ -597,7 +606,8 @@ int rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *firs
 			*bad = wr;
 			return -12;
 		}
-		Posted &p = queue[(queue_first + FakeServerPort::sends) % FakeServerPort::kMostSends];
+		Posted &p =
+			queue[(queue_first + FakeServerPort::sends) % FakeServerPort::kMostSends];
 		p = {};
 		p.opcode = wr->opcode;
 		p.send_flags = wr->send_flags;
@@ -816,8 +826,8 @@ void rpcordma_server_queue_refill(void)
 	FakeServerPort::refills++;
 }
 
-rpcordma_bool rpcordma_svc_backward_reply(svc_xprt *, rpcordma_u32 xid, const void *, rpcordma_u32 length,
-					  rpcordma_u32 credits)
+rpcordma_bool rpcordma_svc_backward_reply(svc_xprt *, rpcordma_u32 xid, const void *,
+					  rpcordma_u32 length, rpcordma_u32 credits)
 {
 	FakeServerPort::backward_replies++;
 	FakeServerPort::backward_xid = xid;
@@ -864,7 +874,8 @@ static bool add_piece(rpcordma_bulk *bulk, u8 *at, u32 length)
 	return true;
 }
 
-int rpcordma_bulk_add_pages(rpcordma_bulk *bulk, page **pages, rpcordma_u32 offset, rpcordma_u32 length)
+int rpcordma_bulk_add_pages(rpcordma_bulk *bulk, page **pages, rpcordma_u32 offset,
+			    rpcordma_u32 length)
 {
 	rpcordma_xdr_buf buf = {};
 
@@ -883,8 +894,8 @@ int rpcordma_bulk_add_buf(rpcordma_bulk *bulk, const rpcordma_xdr_buf *buf, rpco
 		       -28;
 }
 
-int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *endpoint, rpcordma_dma, rpcordma_sge *sges,
-		      rpcordma_u32 room)
+int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *endpoint, rpcordma_dma,
+		      rpcordma_sge *sges, rpcordma_u32 room)
 {
 	EXPECT_EQ(endpoint, FakePort::endpoint());
 	EXPECT_FALSE(bulk->mapped);
@@ -909,7 +920,8 @@ void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
 	bulk->count = 0;
 }
 
-void rpcordma_buf_read(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to, rpcordma_u32 length)
+void rpcordma_buf_read(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
+		       rpcordma_u32 length)
 {
 	u8 *at = static_cast<u8 *>(to);
 

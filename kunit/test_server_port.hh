@@ -74,16 +74,17 @@ public:
 	/* The next completions: this one (0: the next) fails with that status, and all after it are flushed. */
 	static u32 fail_at;
 	static int fail_status;
-	static bool broken; /* the queue pair */
+	static bool broken;		/* the queue pair */
+	static bool disconnect_in_wait; /* once, when somebody waits and nothing completes */
 	static u64 now;
 
 	/* The client. */
 	static u8 *client;	 /* kClientBytes of it */
 	static u8 message[8192]; /* what was sent to it last */
 	static u32 message_length;
-	static u32 messages;	     /* so far */
-	static u32 invalidated;	     /* R_key that came with the last; 0: none */
-	static u32 reads, writes;    /* work requests that the device did */
+	static u32 messages;	  /* so far */
+	static u32 invalidated;	  /* R_key that came with the last; 0: none */
+	static u32 reads, writes; /* work requests that the device did */
 	static u32 local_invalidations;
 
 	/* sunrpc. */
@@ -91,7 +92,8 @@ public:
 	static bool data, dead;
 	static u32 enqueued, received, closed;
 	static bool backward_known;
-	static u32 backward_replies, backward_errors, backward_xid, backward_credits, backward_length;
+	static u32 backward_replies, backward_errors, backward_xid, backward_credits,
+		backward_length;
 	static int backward_error;
 
 	FakeServerPort();

@@ -95,7 +95,6 @@ RPCORDMA_TEST(server_receive, before_established)
 	c.work();
 	EXPECT_EQ(c.receive(), 160);
 	c.release();
-
 }
 
 RPCORDMA_TEST(server_receive, established_idle)
@@ -230,17 +229,17 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 /* As many segments as a chain has work requests are pulled; more are refused before any is. */
 RPCORDMA_TEST(server_receive, many_segments)
 {
-	rpcordma_server_tunables.max_req_size = 1024;
 	for (const u32 segments : {Transfer::kRequests, Transfer::kRequests + 1}) {
 		TEST_NOTE("segments", segments);
 		Accepted c;
-		u8 bytes[4096];
+		const MutableBytes room = test_alloc(4096);
+		u8 *const bytes = room.data();
 
 		rpcordma_server_tunables.max_req_size = 4096;
 		ASSERT_EQ(c.accept(), 0);
 		rpcordma_core_server_refill();
 		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_ESTABLISHED);
-		v1::Encoder encoder(bytes, Xid(9), Credits(1), v1::Proc::msg);
+		v1::Encoder encoder(room, Xid(9), Credits(1), v1::Proc::msg);
 		for (u32 i = 0; i < segments; i++)
 			encoder.read_segment(Position(8), CallMaker::segment(1, 2 * i));
 		u32 length = encoder.finish().value();
@@ -378,8 +377,8 @@ RPCORDMA_TEST(server_receive, any_client)
 			TEST_NOTE("step", step);
 			FakeServerPort::now += random.below(20);
 			if (poor && random.one_in(10))
-				FakePort::allocations_left =
-					random.one_in(2) ? random.below(4) : FakePort::kNoLimit;
+				FakePort::allocations_left = random.one_in(2) ? random.below(4) :
+										FakePort::kNoLimit;
 			switch (random.below(5)) {
 			case 0:
 			case 1:
@@ -420,8 +419,7 @@ RPCORDMA_TEST(server_receive, any_client)
 				grant = c.got().value().credits.get();
 			}
 			ASSERT_EQ(FakePort::posted, c.server->posted);
-			ASSERT_LE(c.server->calls,
-				  2 * 64 + 3 * kServerBatch);
+			ASSERT_LE(c.server->calls, 2 * 64 + 3 * kServerBatch);
 		}
 		EXPECT_GT(xid, 300);
 		EXPECT_EQ(FakeServerPort::closed, 0);
@@ -498,8 +496,8 @@ RPCORDMA_TEST(server_receive, post_fails)
 	c.release();
 }
 
-RPCORDMA_SUITE(server_receive, inline_call, order, before_established, established_idle, bad_messages,
-	       bad_chunks, many_segments, grant_grows, idle_client, lower_request,
+RPCORDMA_SUITE(server_receive, inline_call, order, before_established, established_idle,
+	       bad_messages, bad_chunks, many_segments, grant_grows, idle_client, lower_request,
 	       credits_of_bad_messages, any_client, no_memory_to_grow, two_owners, post_fails);
 
 } // namespace rpcordma

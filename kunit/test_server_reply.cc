@@ -70,8 +70,8 @@ RPCORDMA_TEST(server_reply, write_chunk)
 		ASSERT_OK(header);
 		EXPECT_EQ(header.value().writes.count(), 1);
 		EXPECT_EQ(header.value().writes.total_length(), size);
-		EXPECT_EQ(header.value().payload({FakeServerPort::message,
-						  FakeServerPort::message_length})
+		EXPECT_EQ(header.value()
+				  .payload({FakeServerPort::message, FakeServerPort::message_length})
 				  .size(),
 			  68);
 		EXPECT_EQ(FakeServerPort::invalidated, FakeServerPort::kClientKey);
@@ -155,13 +155,15 @@ RPCORDMA_TEST(server_reply, many_results)
 	ASSERT_EQ(c.reply(300), 0);
 	c.work();
 	expect_written(kWrite, 40, 8);
-	/* They are this call's, not the next one's. */
-	ASSERT_TRUE(c.send_inline(2));
-	ASSERT_EQ(c.receive(), 40);
-	EXPECT_EQ(c.rqst->call->result_count, 0);
-	ASSERT_EQ(c.reply(20), 0);
-	c.work();
-	c.expect_reply(2, 20);
+	/* They are this call's, not those of the next one in the same memory. */
+	for (u32 i = 0; i < 20; i++) {
+		ASSERT_TRUE(c.send_inline(2));
+		ASSERT_EQ(c.receive(), 40);
+		ASSERT_EQ(c.rqst->call->result_count, 0);
+		ASSERT_EQ(c.reply(20), 0);
+		c.work();
+		c.expect_reply(2, 20);
+	}
 }
 
 /* An R_key goes with the reply if the client can bear it, and if there is one. */
@@ -384,6 +386,19 @@ RPCORDMA_TEST(server_reply, room)
 	EXPECT_EQ(c.server->send_backward(1, &c.rqst->reply), to_errno(Error::not_connected));
 }
 
+/* The connection ends, and nothing more completes: whoever waits hears of it. */
+RPCORDMA_TEST(server_reply, room_never)
+{
+	Connected c;
+
+	have_call(c, 0, 0);
+	c.server->room.store(0);
+	FakeServerPort::disconnect_in_wait = true;
+	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
+	EXPECT_FALSE(FakeServerPort::disconnect_in_wait);
+	EXPECT_EQ(FakeServerPort::closed, 1);
+}
+
 RPCORDMA_TEST(server_reply, closing)
 {
 	Connected c;
@@ -466,12 +481,15 @@ RPCORDMA_TEST(server_reply, backward_receives)
 	c.work();
 	/* The client uses its credits, then replies: all find a Receive. */
 	FakeServerPort::backward_known = true;
-	for (u32 i = 0; i < c.server->credits.granted(); i++)
+	for (u32 i = 0; i < c.server->credits.granted(); i++) {
 		ASSERT_TRUE(c.send_inline(i));
+		EXPECT_GE(FakePort::posted, c.server->credits.granted() + kServerBackwardCalls);
+	}
 	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
 		CallMaker reply(n);
 		reply.finish(36, 1);
 		ASSERT_TRUE(c.send(reply));
+		EXPECT_GE(FakePort::posted, c.server->credits.granted() + kServerBackwardCalls);
 	}
 	EXPECT_EQ(c.server->backward_outstanding, 0);
 }
@@ -560,8 +578,8 @@ RPCORDMA_TEST(server_reply, backward_not_posted)
 }
 
 RPCORDMA_SUITE(server_reply, write_chunk, long_write, reply_chunk, unused_chunks, many_results,
-	       invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory, post_fails, remote_access,
-	       room, closing, backward, backward_receives, backward_replies, backward_refused,
-	       backward_not_posted);
+	       invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory, post_fails,
+	       remote_access, room, room_never, closing, backward, backward_receives,
+	       backward_replies, backward_refused, backward_not_posted);
 
 } // namespace rpcordma

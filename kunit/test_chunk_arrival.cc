@@ -440,7 +440,7 @@ void put_together(const Reduced &call, const Arrival &arrival, const xdr::ReadLi
 			   call.inline_length - arrival.position});
 		break;
 	case How::linear: {
-		u32 segments = 0;
+		u32 segments = 0, pads = 0, left_out = 0;
 		const auto walked = walk_arrival(
 			reads, arrival.inline_length, arrival.message_length,
 			[&](const xdr::Segment &part, u32 to) {
@@ -452,10 +452,22 @@ void put_together(const Reduced &call, const Arrival &arrival, const xdr::ReadLi
 				EXPECT_GT(length, 0);
 				ASSERT_LE(from + length, call.inline_length);
 				sink.fill(to, {call.inline_part + from, length});
+			},
+			[&](u32 at, u32 length) {
+				/* Those that were left out, each once. */
+				EXPECT_GT(length, 0);
+				EXPECT_LT(length, 4);
+				ASSERT_GE(at, sink.end);
+				for (u32 n = 0; n < length; n++)
+					EXPECT_TRUE(call.pad_left_out[at + n]);
+				pads += length;
 			});
 		ASSERT_OK(walked);
 		EXPECT_EQ(walked.value(), arrival.message_length);
 		EXPECT_EQ(segments, arrival.segments);
+		for (u32 i = 0; i < call.length; i++)
+			left_out += call.pad_left_out[i];
+		EXPECT_EQ(pads, left_out);
 		break;
 	}
 	}

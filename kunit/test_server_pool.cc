@@ -85,7 +85,7 @@ RPCORDMA_TEST(server_pool, transfers)
 {
 	FakeServerPort port;
 	Pool pool(false);
-	Transfer *taken[40];
+	Transfer *taken[72];
 
 	Transfer *first = pool.take(RPCORDMA_ALLOC_NOIO);
 	ASSERT_NE(first, nullptr);
@@ -100,10 +100,10 @@ RPCORDMA_TEST(server_pool, transfers)
 
 	for (Transfer *&transfer : taken)
 		transfer = pool.take(RPCORDMA_ALLOC_NOIO);
-	EXPECT_EQ(FakeServerPort::bulks, 40);
+	EXPECT_EQ(FakeServerPort::bulks, 72);
 	for (Transfer *transfer : taken)
 		pool.give(transfer);
-	EXPECT_EQ(FakeServerPort::bulks, 32);
+	EXPECT_EQ(FakeServerPort::bulks, 64);
 }
 
 /* Without memory for either part, there is no transfer, and nothing is left behind. */

@@ -210,6 +210,7 @@ u8 FakeServerPort::private_data[64];
 u32 FakeServerPort::fail_at;
 int FakeServerPort::fail_status;
 bool FakeServerPort::broken, FakeServerPort::disconnect_in_wait;
+bool FakeServerPort::stall_in_wait;
 u64 FakeServerPort::now;
 u8 *FakeServerPort::client;
 u8 FakeServerPort::message[8192];
@@ -245,7 +246,7 @@ FakeServerPort::FakeServerPort()
 	parameters = {};
 	fail_at = kNoLimit;
 	fail_status = 0;
-	broken = disconnect_in_wait = drained = false;
+	broken = disconnect_in_wait = stall_in_wait = drained = false;
 	now = 5000000;
 	client = test_alloc(kClientBytes).data();
 	for (u32 i = 0; i < kClientBytes; i++)
@@ -485,7 +486,7 @@ rpcordma_u32 rpcordma_gate_ticket(rpcordma_gate *gate)
 }
 
 /* Who waits has only the device to wait for. */
-rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcordma_u32)
+rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcordma_u32 limit_ms)
 {
 	EXPECT_TRUE(FakePort::may_sleep);
 	EXPECT_EQ(FakeServerPort::locks_held, 0);
@@ -498,6 +499,11 @@ rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcor
 			rpcordma_core_server_event(FakeServerPort::server,
 						   RPCORDMA_EVENT_DISCONNECTED);
 			continue;
+		}
+		if (FakeServerPort::stall_in_wait) {
+			FakeServerPort::stall_in_wait = false;
+			FakeServerPort::now += limit_ms;
+			return false;
 		}
 		/* For ever, that is. */
 		EXPECT_TRUE(false);

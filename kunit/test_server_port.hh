@@ -74,8 +74,9 @@ public:
 	/* The next completions: this one (0: the next) fails with that status, and all after it are flushed. */
 	static u32 fail_at;
 	static int fail_status;
-	static bool broken;		/* the queue pair */
-	static bool disconnect_in_wait; /* once, when somebody waits and nothing completes */
+	static bool broken; /* the queue pair */
+	/* Once, when somebody waits and nothing completes: that; or nothing, until the wait ends. */
+	static bool disconnect_in_wait, stall_in_wait;
 	static u64 now;
 
 	/* The client. */

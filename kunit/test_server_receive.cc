@@ -45,7 +45,7 @@ RPCORDMA_TEST(server_receive, inline_call)
 		EXPECT_EQ(c.rqst->arg.tail_length, 0);
 		EXPECT_EQ(c.rqst->arg.pages_used, 0);
 		for (u32 i = 8; i < size; i++)
-			ASSERT_EQ(c.call_byte(i), pattern(i));
+			ASSERT_EQ(c.call_byte(i), call_pattern(i));
 		EXPECT_EQ(c.reply(20), 0);
 		c.work();
 		c.expect_reply(size, 20);
@@ -89,11 +89,12 @@ RPCORDMA_TEST(server_receive, before_established)
 	c.establish();
 	EXPECT_TRUE(FakeServerPort::data);
 	EXPECT_EQ(FakeServerPort::enqueued, 1);
-	EXPECT_EQ(c.receive(), 40);
-	c.release();
+	/* The one to be pulled has the first turn. */
 	EXPECT_EQ(c.receive(), 0);
+	ASSERT_EQ(c.receive(), 40);
+	c.release();
 	c.work();
-	EXPECT_EQ(c.receive(), 160);
+	ASSERT_EQ(c.receive(), 160);
 	c.release();
 }
 
@@ -126,6 +127,8 @@ RPCORDMA_TEST(server_receive, bad_messages)
 		{{7, 1, 1, 2, 0, 0, 0, 0, 0}, 36, chunk},
 		{{7, 1, 1, 3, 0, 0, 0}, 28, drop},
 		{{7, 1, 1, 9, 0, 0, 0}, 28, chunk},
+		/* A Reply that cannot be one: backward ones have no chunks (RFC 8167 5.3). */
+		{{7, 1, 1, 1, 0, 0, 1, 0}, 32, chunk},
 		/* Lists that are none; an RDMA_NOMSG with nothing. */
 		{{7, 1, 1, 0, 2, 0, 0}, 28, chunk},
 		{{7, 1, 1, 1, 0, 0, 0}, 28, chunk},
@@ -189,12 +192,14 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 	Connected c;
 	u32 answered = 0;
 	auto expect_refused = [&](const CallMaker &call) {
+		const u32 reads = FakeServerPort::reads;
+
 		ASSERT_TRUE(c.send(call));
 		EXPECT_EQ(c.receive(), 0);
 		c.work();
 		EXPECT_EQ(FakeServerPort::messages, ++answered);
 		c.expect_error(call.xid, v1::ErrorCode::chunk);
-		EXPECT_EQ(FakeServerPort::reads, 0);
+		EXPECT_EQ(FakeServerPort::reads, reads);
 	};
 	{
 		CallMaker behind(1);
@@ -223,13 +228,43 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		EXPECT_EQ(c.receive(), 60 + 4 * int(FakeServerPort::kPageSize));
 		c.release();
 	}
+	{
+		/* What precedes the arguments is cut short, or has a chunk in its midst. */
+		CallMaker cut(5);
+		cut.read(36, 100);
+		cut.finish(36);
+		expect_refused(cut);
+		CallMaker inside(6);
+		inside.read(36, 100);
+		inside.finish(60);
+		expect_refused(inside);
+		CallMaker none(7, 64, v1::Proc::nomsg);
+		none.read(0, 39);
+		none.finish(0);
+		expect_refused(none);
+	}
+	{
+		/* More Writes than a chain may have, whatever the reply. */
+		CallMaker writes(8);
+		const xdr::Segment segments[20] = {};
+		for (u32 i = 0; i < 2; i++)
+			writes.encoder.write_chunk(segments);
+		writes.finish(60);
+		c.server->queue_size = 48;
+		expect_refused(writes);
+		c.server->queue_size = 60;
+		ASSERT_TRUE(c.send(writes));
+		EXPECT_EQ(c.receive(), 60);
+		c.release();
+	}
 	EXPECT_EQ(FakeServerPort::closed, 0);
 }
 
-/* As many segments as a chain has work requests are pulled; more are refused before any is. */
+/* As many segments as fit in a chain are pulled; more are refused before any is. */
 RPCORDMA_TEST(server_receive, many_segments)
 {
-	for (const u32 segments : {Transfer::kRequests, Transfer::kRequests + 1}) {
+	/* One work request less than a chain can have. */
+	for (const u32 segments : {Transfer::kRequests - 1, Transfer::kRequests}) {
 		TEST_NOTE("segments", segments);
 		Accepted c;
 		const MutableBytes room = test_alloc(4096);
@@ -241,18 +276,18 @@ RPCORDMA_TEST(server_receive, many_segments)
 		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_ESTABLISHED);
 		v1::Encoder encoder(room, Xid(9), Credits(1), v1::Proc::msg);
 		for (u32 i = 0; i < segments; i++)
-			encoder.read_segment(Position(8), CallMaker::segment(1, 2 * i));
+			encoder.read_segment(Position(40), CallMaker::segment(1, 2 * i));
 		u32 length = encoder.finish().value();
+		__builtin_memset(bytes + length, 0, 40);
 		xdr::store_be32(bytes + length, 9);
-		xdr::store_be32(bytes + length + 4, 0);
-		length += 8;
+		length += 40;
 		const ExactCopy copy(Bytes(bytes, length));
 		ASSERT_TRUE(FakeServerPort::send(c.server, copy.bytes()));
-		const bool fits = segments == Transfer::kRequests;
+		const bool fits = segments < Transfer::kRequests;
 		EXPECT_EQ(FakeServerPort::sends, fits ? segments : 0);
 		FakeServerPort::work();
 		EXPECT_EQ(rpcordma_core_server_recvfrom(c.server, c.rqst),
-			  fits ? 8 + int(segments) : 0);
+			  fits ? 40 + int(segments + xdr_pad(segments)) : 0);
 		if (fits) {
 			for (u32 i = 0; i < segments; i++)
 				ASSERT_EQ(c.rqst->pages[0]->data[i], FakeServerPort::client[2 * i]);
@@ -419,7 +454,7 @@ RPCORDMA_TEST(server_receive, any_client)
 				grant = c.got().value().credits.get();
 			}
 			ASSERT_EQ(FakePort::posted, c.server->posted);
-			ASSERT_LE(c.server->calls, 2 * 64 + 3 * kServerBatch);
+			ASSERT_LE(c.server->calls, 3 * (64 + kServerBatch));
 		}
 		EXPECT_GT(xid, 300);
 		EXPECT_EQ(FakeServerPort::closed, 0);
@@ -453,6 +488,28 @@ RPCORDMA_TEST(server_receive, no_memory_to_grow)
 	}
 	EXPECT_GE(FakePort::posted, kInitial);
 	FakePort::allocations_left = FakePort::kNoLimit;
+}
+
+/* A thread finds memory where the completion did not: its reply comes behind the Receives. */
+RPCORDMA_TEST(server_receive, debt_paid_by_replies)
+{
+	Connected c;
+
+	FakePort::allocations_left = 0;
+	for (u32 i = 0; i < kInitial + 2; i++)
+		ASSERT_TRUE(c.send_inline(i));
+	EXPECT_LT(FakePort::posted, kInitial);
+	EXPECT_EQ(c.receive(), 40);
+	/* Not even the thread, at first. */
+	FakePort::allocations_left = 1;
+	EXPECT_EQ(c.send_reply(20), 0);
+	EXPECT_LT(FakePort::posted, kInitial);
+	FakePort::allocations_left = FakePort::kNoLimit;
+	c.release();
+	EXPECT_EQ(c.receive(), 40);
+	EXPECT_EQ(c.send_reply(20), 0);
+	EXPECT_GE(FakePort::posted, kInitial);
+	c.release();
 }
 
 /* A call has two owners while its reply is on its way: the last of them makes it spare. */
@@ -498,6 +555,7 @@ RPCORDMA_TEST(server_receive, post_fails)
 
 RPCORDMA_SUITE(server_receive, inline_call, order, before_established, established_idle,
 	       bad_messages, bad_chunks, many_segments, grant_grows, idle_client, lower_request,
-	       credits_of_bad_messages, any_client, no_memory_to_grow, two_owners, post_fails);
+	       credits_of_bad_messages, any_client, no_memory_to_grow, debt_paid_by_replies,
+	       two_owners, post_fails);
 
 } // namespace rpcordma

@@ -399,6 +399,20 @@ RPCORDMA_TEST(server_reply, room_never)
 	EXPECT_EQ(FakeServerPort::closed, 1);
 }
 
+/* A client that takes nothing off our hands must not hold threads for ever. */
+RPCORDMA_TEST(server_reply, stalled)
+{
+	Connected c;
+
+	have_call(c, 0, 0);
+	c.server->room.store(0);
+	FakeServerPort::stall_in_wait = true;
+	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
+	EXPECT_FALSE(FakeServerPort::stall_in_wait);
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.server->in_service, 0);
+}
+
 RPCORDMA_TEST(server_reply, closing)
 {
 	Connected c;
@@ -566,7 +580,24 @@ RPCORDMA_TEST(server_reply, backward_refused)
 	}
 }
 
-/* A call that could not be posted ends the connection. */
+/* Whoever sends a backward call waits for nothing: without room it comes again. */
+RPCORDMA_TEST(server_reply, backward_without_room)
+{
+	Connected c;
+	const u32 room = c.server->room.exchange(0);
+
+	EXPECT_EQ(send_backward(c, 1, 40), to_errno(Error::no_buffers));
+	EXPECT_EQ(FakeServerPort::waits, 0);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+	EXPECT_EQ(c.server->backward_outstanding, 0);
+	c.server->room.store(room);
+	EXPECT_EQ(send_backward(c, 1, 40), 0);
+	EXPECT_EQ(c.server->backward_outstanding, 1);
+	c.work();
+	c.expect_reply(1, 40);
+}
+
+/* A call that could not be posted ends the connection, and is not outstanding. */
 RPCORDMA_TEST(server_reply, backward_not_posted)
 {
 	Connected c;
@@ -575,11 +606,12 @@ RPCORDMA_TEST(server_reply, backward_not_posted)
 	EXPECT_EQ(send_backward(c, 1, 40), to_errno(Error::not_connected));
 	EXPECT_EQ(FakeServerPort::closed, 1);
 	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+	EXPECT_EQ(c.server->backward_outstanding, 0);
 }
 
 RPCORDMA_SUITE(server_reply, write_chunk, long_write, reply_chunk, unused_chunks, many_results,
 	       invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory, post_fails,
-	       remote_access, room, room_never, closing, backward, backward_receives,
-	       backward_replies, backward_refused, backward_not_posted);
+	       remote_access, room, room_never, stalled, closing, backward, backward_receives,
+	       backward_replies, backward_refused, backward_without_room, backward_not_posted);
 
 } // namespace rpcordma

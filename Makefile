@@ -105,12 +105,6 @@ interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CE
 	@scripts/setup build vm interop
 	@scripts/interop
 
-.PHONY: load
-load: ## verified I/O while a connection is dropped every second: five minutes, or SECONDS=; KERNEL=lockdep
-	@scripts/setup build vm interop $(if $(filter lockdep,$(KERNEL)),uml)
-	@scripts/load --seconds $(or $(SECONDS),$(if $(filter lockdep,$(KERNEL)),60,300)) \
-		$(if $(KERNEL),--kernel $(KERNEL))
-
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy
 	@scripts/setup style

@@ -46,8 +46,8 @@ struct Answer {
  * Errors: ENOSPC, a result is larger than its Write chunk, or the reply fits neither inline nor in a
  * Reply chunk: the client gets ERR_CHUNK (RFC 8166 4.5.3).
  */
-[[nodiscard]] Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results,
-					 u32 length, u32 max_inline);
+[[nodiscard]] Result<Answer> plan_answer(const xdr::ChunkLists &lists,
+					 Span<const ReplyRange> results, u32 length, u32 max_inline);
 
 /**
  * The R_key that is best invalidated with the reply: that of most bytes among all chunks of the call;

@@ -60,7 +60,9 @@ public:
 	static constexpr u32 kWindowMs = 1000;
 
 	/** @limit: the most that is ever granted; at least one. */
-	explicit constexpr ResponderCredits(u32 limit) : limit_(limit), granted_(min(kInitial, limit))
+	explicit constexpr ResponderCredits(u32 limit)
+		: limit_(limit),
+		  granted_(min(kInitial, limit))
 	{
 	}
 	/** The grant of every reply. Never zero. */
@@ -106,8 +108,8 @@ private:
 	u32 limit_;
 	u32 granted_;
 	u32 requested_ = ~0u;
-	u64 window_ = 0; /* when counting began, ms */
-	u32 calls_ = 0;	 /* since then, and since the last increase */
+	u64 window_ = 0;    /* when counting began, ms */
+	u32 calls_ = 0;	    /* since then, and since the last increase */
 	bool busy_ = false; /* all credits were in use since then */
 };
 

@@ -47,8 +47,7 @@ void rpcordma_server::backward_reply(Call *call)
 
 int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
 {
-	if (closing.load(std::memory_order_acquire) ||
-	    !established.load(std::memory_order_acquire))
+	if (closing.load(std::memory_order_acquire) || !established.load(std::memory_order_acquire))
 		return to_errno(Error::not_connected);
 	if (kHeader + message->len > send_size) {
 		trace::error(peer, "a backward call that exceeds the receive buffer", xid,

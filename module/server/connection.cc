@@ -209,7 +209,8 @@ Status rpcordma_server::accept(rpcordma_endpoint *from, Bytes private_data, u32 
 		/* The protocol has no more than one SGE in a Read there. */
 		read_sges = 1;
 		region_pages = min(device.max_fast_reg_pages, Transfer::kPages);
-		if (!device.fast_registration || region_pages * Transfer::kRegions < Transfer::kPages) {
+		if (!device.fast_registration ||
+		    region_pages * Transfer::kRegions < Transfer::kPages) {
 			rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
 					    "this device registers too little memory at once for "
 					    "NFS over RDMA",
@@ -281,9 +282,10 @@ int rpcordma_core_server_accept(rpcordma_server *place, svc_xprt *xprt, const rp
 
 	server->xprt = xprt;
 	server->peer = peer;
-	const Status accepted = server->accept(
-		endpoint, Bytes(static_cast<const u8 *>(private_data), private_data_length),
-		initiator_depth);
+	const Status accepted =
+		server->accept(endpoint,
+			       Bytes(static_cast<const u8 *>(private_data), private_data_length),
+			       initiator_depth);
 	if (!accepted.ok()) {
 		server->closing.store(true, std::memory_order_seq_cst);
 		trace::connection(peer, "accept failed", to_errno(accepted.error()));

@@ -31,7 +31,7 @@ struct Transfer : ListLink<TransferTag> {
 	static constexpr u32 kRegions = 2;
 
 	rpcordma_bulk *bulk = nullptr;
-	Region *regions[kRegions] = {}; /* the connection's; null mostly */
+	Region *regions[kRegions] = {};		 /* the connection's; null mostly */
 	const rpcordma_send_wr *first = nullptr; /* of a Read chain */
 	u32 page_count = 0;
 	u32 mapped = 0;	     /* SGEs in local */

@@ -21,8 +21,8 @@ u32 rpcordma_server::sink_pages(const Call *call) const
  */
 u32 rpcordma_server::longest_chain(const Call *call) const
 {
-	return call->arrival.segments + (region_pages ? 3 * Transfer::kRegions :
-							sink_pages(call) / read_sges);
+	return call->arrival.segments +
+	       (region_pages ? 3 * Transfer::kRegions : sink_pages(call) / read_sges);
 }
 
 /* --- the eager budget --- */
@@ -153,8 +153,8 @@ Status rpcordma_server::build_reads(Call *call, rpcordma_alloc_how how)
 		mapped = u32(sges);
 	}
 
-	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, read_sges,
-			   RPCORDMA_WR_RDMA_READ, &call->chain_cqe.cqe);
+	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, read_sges, RPCORDMA_WR_RDMA_READ,
+			   &call->chain_cqe.cqe);
 	bool built = true;
 	if (arrival.how == chunk::Arrival::How::single) {
 		for (xdr::ReadSegment segment : call->header.reads)
@@ -167,7 +167,7 @@ Status rpcordma_server::build_reads(Call *call, rpcordma_alloc_how how)
 		};
 		auto copy = [](u32, u32, u32) {};
 		(void)chunk::walk_arrival(call->header.reads, arrival.inline_length,
-				   arrival.message_length, read, copy);
+					  arrival.message_length, read, copy);
 	}
 	if (!built || !chain.count() || chain.count() > queue_size)
 		return Error::protocol;
@@ -248,11 +248,14 @@ bool rpcordma_server::read_eagerly(Call *call)
 	const bool in_order = held.empty();
 	rpcordma_lock_release(lock);
 	/* Nor past threads that wait for room. */
-	if (!in_order || waiters.load(std::memory_order_relaxed) || !established.load(std::memory_order_acquire) || !take_eager(call, cap))
+	if (!in_order || waiters.load(std::memory_order_relaxed) ||
+	    !established.load(std::memory_order_acquire) || !take_eager(call, cap))
 		return false;
 
-	call->transfer = server_pool.take_sink(pages, u32(min<u64>(cap / device.page_size, ~0u >> 1)));
-	if (!call->transfer || !build_reads(call, RPCORDMA_ALLOC_ATOMIC).ok() || !take_room(call->chain_length)) {
+	call->transfer =
+		server_pool.take_sink(pages, u32(min<u64>(cap / device.page_size, ~0u >> 1)));
+	if (!call->transfer || !build_reads(call, RPCORDMA_ALLOC_ATOMIC).ok() ||
+	    !take_room(call->chain_length)) {
 		abandon(call);
 		return false;
 	}

@@ -95,8 +95,8 @@ void rpcordma_server::replenish()
 	}
 	if (!grow)
 		return;
-	const bool backed =
-		provide(wanted - credits.granted() + promised + kServerBatch, RPCORDMA_ALLOC_ATOMIC);
+	const bool backed = provide(wanted - credits.granted() + promised + kServerBatch,
+				    RPCORDMA_ALLOC_ATOMIC);
 	rpcordma_lock_acquire(lock);
 	trace::credits(peer, credits.granted(), backed ? wanted : credits.granted());
 	/* Without memory it stays as it is, and is tried again after as much use. */
@@ -172,8 +172,8 @@ Server::Kind rpcordma_server::classify(Call *call)
 			call->answer = Call::Answer::error_chunk;
 			break;
 		}
-		trace::error(peer, "a header that is not understood", v1::peek(message).value().xid.get(),
-			     to_errno(decoded.error()));
+		trace::error(peer, "a header that is not understood",
+			     v1::peek(message).value().xid.get(), to_errno(decoded.error()));
 		return Kind::call;
 	}
 	call->header = decoded.value();
@@ -197,8 +197,8 @@ Server::Kind rpcordma_server::classify(Call *call)
 	rpcordma_svc_get_limits(xprt, &limits);
 	/* Before they are looked at one by one; and what a reply could never fill, before it is executed. */
 	const u32 most = min(Transfer::kRequests, queue_size) - 1;
-	if (header.reads.count() > most || header.writes.segments() + header.reply.count() +
-							   Transfer::kPages / send_sges > most) {
+	if (header.reads.count() > most ||
+	    header.writes.segments() + header.reply.count() + Transfer::kPages / send_sges > most) {
 		trace::error(peer, "chunks of too many segments", header.xid.get(),
 			     int(header.reads.count()));
 		call->answer = Call::Answer::error_chunk;
@@ -299,7 +299,8 @@ void rpcordma_server::receive(Call *call)
 			trace::reply(peer, "call", call->header.xid.get(),
 				     call->header.credits.get(), u32(call->header.proc),
 				     int(call->length));
-		if (call->answer != Call::Answer::none || call->arrival.how == chunk::Arrival::How::inline_)
+		if (call->answer != Call::Answer::none ||
+		    call->arrival.how == chunk::Arrival::How::inline_)
 			enqueue(call, ready);
 		else if (!read_eagerly(call))
 			enqueue(call, held);

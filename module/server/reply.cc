@@ -43,8 +43,8 @@ Status rpcordma_server::build_writes(Call *call, const rpcordma_xdr_buf *reply,
 			if (rpcordma_bulk_add_buf(t.bulk, reply, answer.rest[i].offset,
 						  answer.rest[i].length))
 				return Error::no_space;
-	const int mapped =
-		rpcordma_bulk_map(t.bulk, endpoint, RPCORDMA_DMA_TO_DEVICE, t.local, Transfer::kPages);
+	const int mapped = rpcordma_bulk_map(t.bulk, endpoint, RPCORDMA_DMA_TO_DEVICE, t.local,
+					     Transfer::kPages);
 	if (mapped < 0)
 		return Error::no_memory;
 
@@ -82,17 +82,16 @@ Result<u32> rpcordma_server::build_reply(Call *call, svc_rqst *rqst)
 {
 	const v1::Header &header = call->header;
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
-	const Span<const chunk::ReplyRange> results(
-		call->results, rpcordma_svc_ddp_allowed(rqst) ? call->result_count : 0);
-	const chunk::Answer answer =
-		TRY(chunk::plan_answer(header, results, reply->len, send_size));
+	const Span<const chunk::ReplyRange> results(call->results, rpcordma_svc_ddp_allowed(rqst) ?
+									   call->result_count :
+									   0);
+	const chunk::Answer answer = TRY(chunk::plan_answer(header, results, reply->len, send_size));
 
-	v1::Encoder encoder({call->wire, send_size}, header.xid, Credits(grant.load(std::memory_order_relaxed)),
-			    answer.proc);
+	v1::Encoder encoder({call->wire, send_size}, header.xid,
+			    Credits(grant.load(std::memory_order_relaxed)), answer.proc);
 	u32 i = 0;
 	for (xdr::WriteChunk offered : header.writes) {
-		encoder.write_chunk(offered,
-				    i < answer.placed_count ? answer.placed[i].length : 0);
+		encoder.write_chunk(offered, i < answer.placed_count ? answer.placed[i].length : 0);
 		i++;
 	}
 	if (header.reply.present())
@@ -120,10 +119,12 @@ Result<u32> rpcordma_server::encode_error(Call *call)
 	if (call->answer == Call::Answer::error_vers) {
 		rpcordma_server_count(RPCORDMA_SERVER_ERR_VERS, 1);
 		return v1::encode_error_vers(room, fixed.xid, fixed.vers,
-					     Credits(grant.load(std::memory_order_relaxed)), v1::version, v1::version);
+					     Credits(grant.load(std::memory_order_relaxed)),
+					     v1::version, v1::version);
 	}
 	rpcordma_server_count(RPCORDMA_SERVER_ERR_CHUNK, 1);
-	return v1::encode_error_chunk(room, fixed.xid, fixed.vers, Credits(grant.load(std::memory_order_relaxed)));
+	return v1::encode_error_chunk(room, fixed.xid, fixed.vers,
+				      Credits(grant.load(std::memory_order_relaxed)));
 }
 
 /*
@@ -149,8 +150,8 @@ int rpcordma_server::post_taken(Call *call, u32 length, u32 xid)
 	call->send_wr.next = nullptr;
 	rpcordma_dma_sync_for_device(endpoint, &call->wire_sge, length);
 
-	const rpcordma_send_wr *first =
-		call->chain_length ? &call->transfer->requests[0].wr : &call->send_wr;
+	const rpcordma_send_wr *first = call->chain_length ? &call->transfer->requests[0].wr :
+							     &call->send_wr;
 	const rpcordma_send_wr *bad;
 	const u32 writes = call->chain_length;
 	call->owners.fetch_add(1, std::memory_order_relaxed);

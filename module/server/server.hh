@@ -37,7 +37,7 @@
  *   spare. Until then a client that keeps to its credits finds a Receive, since its calls in service
  *   count against them; others wait (RNR).
  *
- * Invariants, each with the place that asserts it
+ * Invariants, each with the place that asserts or ensures it
  *
  *   S1  A call is made spare with no transfer.                        recycle() in receive.cc
  *   S2  Nothing is posted after the drain.                            destroy() in connection.cc
@@ -83,7 +83,7 @@ struct rpcordma_server_call : rpcordma::ListLink<ServerCallTag> {
 	rpcordma::chunk::Arrival arrival;
 	Answer answer = Answer::none;
 	bool tracked = false; /* counted in_service */
-	u32 eager = 0; /* bytes taken of the eager budget */
+	u32 eager = 0;	      /* bytes taken of the eager budget */
 	rpcordma::Transfer *transfer = nullptr;
 	u32 chain_length = 0; /* work requests of the chain that is posted */
 
@@ -136,24 +136,23 @@ struct rpcordma_server {
 
 	/* Set when the connection is accepted. */
 	rpcordma_device device = {};
-	u32 receive_size = 0; /* bytes the client may send inline */
-	u32 send_size = 0;    /* bytes we may */
-	u32 send_sges = 1;    /* of an RDMA Write */
-	u32 read_sges = 1;    /* of an RDMA Read */
-	u32 region_pages = 0; /* of a sink's region; 0: sinks need none */
-	u32 queue_size = 0;   /* work requests of the send queue */
+	u32 receive_size = 0;	/* bytes the client may send inline */
+	u32 send_size = 0;	/* bytes we may */
+	u32 send_sges = 1;	/* of an RDMA Write */
+	u32 read_sges = 1;	/* of an RDMA Read */
+	u32 region_pages = 0;	/* of a sink's region; 0: sinks need none */
+	u32 queue_size = 0;	/* work requests of the send queue */
 	u32 receives_limit = 0; /* what the queue pair holds */
 	bool remote_invalidation = false;
 
 	std::atomic<bool> established{false}; /* set under the lock */
-	std::atomic<bool> closing{false}; /* post nothing more */
+	std::atomic<bool> closing{false};     /* post nothing more */
 	std::atomic<bool> access_failed{false};
 	std::atomic<bool> short_of_receives{false}; /* the next reply makes up for it first */
-	std::atomic<u32> room{0};    /* in the send queue */
-	std::atomic<u32> waiters{0}; /* threads that wait for some */
+	std::atomic<u32> room{0};		    /* in the send queue */
+	std::atomic<u32> waiters{0};		    /* threads that wait for some */
 	std::atomic<u64> eager_bytes{0};
-	std::atomic<bool> replied{
-		false}; /* once; then more than one eager call may be under way */
+	std::atomic<bool> replied{false}; /* once; then more than one eager call may be under way */
 
 	/* Under the lock: */
 	rpcordma::ServerCallList ready;
@@ -161,10 +160,10 @@ struct rpcordma_server {
 	rpcordma::ServerCallList spare;
 	rpcordma::RegionList regions; /* free ones */
 	Call *all = nullptr;
-	u32 calls = 0;	    /* there are */
+	u32 calls = 0; /* there are */
 	u32 posted = 0;
 	bool held_turn = false; /* of the two queues, when both have calls */
-	u32 in_service = 0; /* calls received and not released */
+	u32 in_service = 0;	/* calls received and not released */
 	u32 backward_outstanding = 0;
 	u32 backward_backed = 0; /* the most that were outstanding, with Receives posted for them */
 

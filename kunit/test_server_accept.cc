@@ -105,20 +105,39 @@ RPCORDMA_TEST(server_accept, small_queues)
 	EXPECT_EQ(c.accept(), to_errno(Error::not_supported));
 }
 
+/* As many as the device has; but too few for the longest call's pages in one chain, and it is refused. */
 RPCORDMA_TEST(server_accept, device_sges)
 {
 	static constexpr struct {
-		u32 send, read, sends, reads; /* 0: refused */
-	} devices[] = {{0, 0, 0, 0}, {1, 32, 0, 0},    {6, 1, 0, 0},	  {6, 2, 0, 0},
-		       {6, 3, 6, 3}, {30, 30, 30, 30}, {255, 255, 32, 32}};
+		u32 send, read, queue;
+		bool region;
+		u32 sends, reads; /* 0: refused */
+	} devices[] = {
+		{30, 30, 4096, false, 30, 30},
+		{255, 255, 4096, false, 32, 32},
+		{6, 3, 4096, false, 6, 3},
+		{3, 32, 4096, false, 3, 3},
+		/* 260 pages, 128 work requests. */
+		{0, 0, 4096, false, 0, 0},
+		{1, 32, 4096, false, 0, 0},
+		{6, 1, 4096, false, 0, 0},
+		{2, 2, 4096, false, 0, 0},
+		/* A short queue holds fewer. */
+		{32, 5, 54, false, 32, 5},
+		{32, 5, 53, false, 0, 0},
+		/* A region takes any number of pages. */
+		{6, 32, 4096, true, 6, 1},
+	};
 
 	for (const auto &d : devices) {
 		TEST_NOTE("SGEs of a Send", d.send);
 		TEST_NOTE("SGEs of a Read", d.read);
+		TEST_NOTE("work requests", d.queue);
 		Accepted c;
 		FakeServerPort::device.max_send_sge = d.send;
 		FakeServerPort::device.max_sge_rd = d.read;
-		/* The longest call must be possible. */
+		FakeServerPort::device.max_qp_wr = d.queue;
+		FakeServerPort::device.read_needs_region = d.region;
 		EXPECT_EQ(c.accept(), d.reads ? 0 : to_errno(Error::not_supported));
 		EXPECT_EQ(FakeServerPort::logged, d.reads ? 0 : 1);
 		if (!d.reads)

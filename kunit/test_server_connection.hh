@@ -26,7 +26,7 @@ namespace rpcordma {
 	return u8(i * 13 + 5);
 }
 
-/** Byte @i of a call: as that, but for the credential and verifier, which are empty (RFC 5531 9). */
+/** As that, of a call from its third word on: with no credential and no verifier. */
 [[nodiscard]] constexpr u8 call_pattern(u32 i)
 {
 	return i >= 24 && i < 40 ? 0 : pattern(i);
@@ -83,10 +83,29 @@ struct CallMaker {
 		length = header + size;
 		ASSERT_LE(length, kRoom);
 		for (u32 i = 0; i < size; i++)
-			bytes[header + i] = call_pattern(i);
+			bytes[header + i] = pattern(i);
 		if (size >= 8) {
 			xdr::store_be32(bytes + header, xid);
 			xdr::store_be32(bytes + header + 4, type);
+		}
+		if (size >= 40 && !type)
+			credential(0);
+	}
+	/** The call's credential has @length bytes, of which some may not be there; the verifier, none. */
+	void credential(u32 length_of_it, u32 verifier = 0)
+	{
+		const u32 words[] = {0, length_of_it};
+		const u32 more[] = {0, verifier};
+
+		put(24, words);
+		put(32 + length_of_it + xdr_pad(length_of_it), more);
+	}
+	void put(u32 at, Span<const u32> words)
+	{
+		for (const u32 word : words) {
+			if (header + at + 4 <= length)
+				xdr::store_be32(bytes + header + at, word);
+			at += 4;
 		}
 	}
 	[[nodiscard]] Bytes message() const

@@ -152,6 +152,8 @@ int execute(const Posted &wr)
 		wr.region->registered = wr.region_key;
 		return RPCORDMA_WC_SUCCESS;
 	case RPCORDMA_WR_LOCAL_INV:
+		/* Without the fence it may overtake the Reads into what it invalidates. */
+		EXPECT_TRUE(wr.send_flags & RPCORDMA_SEND_FENCE);
 		for (rpcordma_region *region : all_regions)
 			if (region && wr.invalidate_rkey &&
 			    region->registered == wr.invalidate_rkey) {
@@ -210,7 +212,7 @@ u8 FakeServerPort::private_data[64];
 u32 FakeServerPort::fail_at;
 int FakeServerPort::fail_status;
 bool FakeServerPort::broken, FakeServerPort::disconnect_in_wait;
-bool FakeServerPort::stall_in_wait;
+u32 FakeServerPort::stalls, FakeServerPort::receives_at_send;
 u64 FakeServerPort::now;
 u8 *FakeServerPort::client;
 u8 FakeServerPort::message[8192];
@@ -246,7 +248,8 @@ FakeServerPort::FakeServerPort()
 	parameters = {};
 	fail_at = kNoLimit;
 	fail_status = 0;
-	broken = disconnect_in_wait = stall_in_wait = drained = false;
+	broken = disconnect_in_wait = drained = false;
+	stalls = receives_at_send = 0;
 	now = 5000000;
 	client = test_alloc(kClientBytes).data();
 	for (u32 i = 0; i < kClientBytes; i++)
@@ -500,8 +503,8 @@ rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcor
 						   RPCORDMA_EVENT_DISCONNECTED);
 			continue;
 		}
-		if (FakeServerPort::stall_in_wait) {
-			FakeServerPort::stall_in_wait = false;
+		if (FakeServerPort::stalls) {
+			FakeServerPort::stalls--;
 			FakeServerPort::now += limit_ms;
 			return false;
 		}
@@ -601,6 +604,7 @@ int rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *firs
 	EXPECT_EQ(endpoint, FakePort::endpoint());
 	EXPECT_FALSE(drained);
 	FakeServerPort::send_doorbells++;
+	FakeServerPort::receives_at_send = FakePort::posted;
 	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next) {
 		if (!one_of(FakeServerPort::sends_left)) {
 			*bad = wr;
@@ -702,6 +706,8 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 
 void rpcordma_region_unmap(rpcordma_region *region)
 {
+	/* The peer could write to it, whoever has the pages next. */
+	EXPECT_TRUE(!region->registered || FakeServerPort::broken);
 	region->mapped = false;
 }
 

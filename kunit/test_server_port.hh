@@ -63,6 +63,7 @@ public:
 
 	/* What there ever was. */
 	static u32 send_doorbells, refills, waits;
+	static u32 receives_at_send; /* Receives posted at the last of those doorbells */
 	static u32 counters[RPCORDMA_SERVER_COUNTERS];
 	static u32 logged, warned, disconnects;
 
@@ -75,8 +76,8 @@ public:
 	static u32 fail_at;
 	static int fail_status;
 	static bool broken; /* the queue pair */
-	/* Once, when somebody waits and nothing completes: that; or nothing, until the wait ends. */
-	static bool disconnect_in_wait, stall_in_wait;
+	static u32 stalls;  /* waits in which nothing completes, for as long as they may take */
+	static bool disconnect_in_wait; /* once, when somebody waits and nothing completes */
 	static u64 now;
 
 	/* The client. */

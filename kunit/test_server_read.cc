@@ -35,9 +35,11 @@ void expect_write(const Connected &c, u32 size, u32 offset = 0)
 	EXPECT_EQ(c.rqst->arg.pages_used, (size + kPage - 1) / kPage);
 	for (u32 i = 8; i < 40; i++)
 		ASSERT_EQ(c.call_byte(i), call_pattern(i));
-	/* The pad is nobody's bytes but ours. */
-	for (u32 i = 0; i < padded; i++)
-		ASSERT_EQ(c.call_byte(40 + i), i < size ? FakeServerPort::client[offset + i] : 0);
+	for (u32 i = 0; i < size; i++)
+		ASSERT_EQ(c.call_byte(40 + i), FakeServerPort::client[offset + i]);
+	/* The pad, which nobody sent, tells nothing of whose the page was. */
+	for (u32 i = size; i < padded; i++)
+		ASSERT_EQ(c.call_byte(40 + i), 0);
 	for (u32 i = 40; i < 60; i++)
 		ASSERT_EQ(c.call_byte(padded + i), pattern(i));
 }
@@ -96,7 +98,7 @@ RPCORDMA_TEST(server_read, eager)
 /* Without sinks, the call waits for a thread, which pulls into its own pages, and comes again. */
 RPCORDMA_TEST(server_read, held)
 {
-	for (u32 size : {100u, kPage + 1, 40 * kPage}) {
+	for (u32 size : {100u, kPage + 1, kPage + 2, 40 * kPage - 1, 40 * kPage}) {
 		TEST_NOTE("size", size);
 		Connected c;
 		const NoSinks none;
@@ -123,7 +125,7 @@ RPCORDMA_TEST(server_read, held)
 	}
 }
 
-/* Calls that are held are not overtaken by those to be pulled that come after; with whole ones they take turns. */
+/* Calls that are held are not overtaken by those that come after them; whole ones take turns with them. */
 RPCORDMA_TEST(server_read, in_order)
 {
 	Connected c;
@@ -138,24 +140,61 @@ RPCORDMA_TEST(server_read, in_order)
 	make_write(two, 100);
 	ASSERT_TRUE(c.send(two));
 	EXPECT_EQ(FakeServerPort::sends, 0);
-	ASSERT_TRUE(c.send_inline(3));
-	ASSERT_TRUE(c.send_inline(4));
-	EXPECT_EQ(c.receive(), 0);
-	for (u32 xid : {3u, 4u}) {
+	for (u32 xid = 3; xid < 7; xid++)
+		ASSERT_TRUE(c.send_inline(xid));
+
+	u32 whole = 3, held = 0;
+	bool before = false;
+	for (u32 turn = 0; turn < 4; turn++) {
+		TEST_NOTE("turn", turn);
+		const int rc = c.receive();
+
+		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_EQ(FakeServerPort::sends, held += !rc);
+		if (turn)
+			EXPECT_NE(before, rc > 0);
+		before = rc > 0;
+		if (!rc)
+			continue;
+		EXPECT_EQ(rc, 40);
+		EXPECT_EQ(c.rqst->call->header.xid, Xid(whole++));
+		c.release();
+	}
+	EXPECT_EQ(held, 2);
+	/* With none held there are no turns. */
+	for (; whole < 7; whole++) {
 		EXPECT_TRUE(FakeServerPort::data);
 		EXPECT_EQ(c.receive(), 40);
-		EXPECT_EQ(c.rqst->call->header.xid, Xid(xid));
+		EXPECT_EQ(c.rqst->call->header.xid, Xid(whole));
 		c.release();
-		EXPECT_EQ(FakeServerPort::data, xid == 3);
-		if (xid == 3)
-			EXPECT_EQ(c.receive(), 0);
 	}
+	EXPECT_FALSE(FakeServerPort::data);
 	c.work();
 	for (u32 xid : {1u, 2u}) {
 		EXPECT_EQ(c.receive(), 160);
 		EXPECT_EQ(c.rqst->call->header.xid, Xid(xid));
 		c.release();
 	}
+}
+
+/* What makes room in the send queue is first for the threads that wait for it. */
+RPCORDMA_TEST(server_read, behind_waiters)
+{
+	Connected c;
+	CallMaker call(1);
+
+	make_write(call, 100);
+	c.server->waiters.store(1);
+	ASSERT_TRUE(c.send(call));
+	c.server->waiters.store(0);
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_TRUE(FakeServerPort::data);
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	EXPECT_EQ(c.receive(), 160);
+	expect_write(c, 100);
+	c.release();
+	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 0);
 }
 
 /* Several chunks, and a Position Zero chunk: the call is put together in the sink. */
@@ -167,13 +206,13 @@ RPCORDMA_TEST(server_read, linear)
 			TEST_NOTE("form", form);
 			Connected c;
 			CallMaker call(1, 64, form ? v1::Proc::nomsg : v1::Proc::msg);
-			u32 first_length = 700, length = 0;
+			u32 length = 0;
 
 			if (form == 0) {
-				/* 40 inline, 700 pulled, 20 inline, 301 pulled, 20 inline. */
+				/* 40 inline, 698 pulled, 20 inline, 301 pulled, 20 inline. */
 				call.read(760, 301, 5000);
 				call.read(40, 500, 1000);
-				call.read(40, 200, 3000);
+				call.read(40, 198, 3000);
 				call.finish(80);
 				length = 80 + 700 + 304;
 			} else if (form == 1) {
@@ -214,14 +253,14 @@ RPCORDMA_TEST(server_read, linear)
 						   i < 740 ? client[1000 + i - 40] :
 						   i < 750 ? client[200 + i - 700] :
 							     client[300 + i - 750];
-				else if (i >= 40 + first_length + 20 + 301 && i < 1064)
-					expected = 0; /* the pad that was not sent */
 				else
 					expected = i < 40   ? call_pattern(i) :
 						   i < 540  ? client[1000 + i - 40] :
-						   i < 740  ? client[3000 + i - 540] :
+						   i < 738  ? client[3000 + i - 540] :
+						   i < 740  ? 0 /* a pad that nobody sent */ :
 						   i < 760  ? pattern(i - 700) :
 						   i < 1061 ? client[5000 + i - 760] :
+						   i < 1064 ? 0 :
 							      pattern(i - 1004);
 				ASSERT_EQ(c.call_byte(i), expected);
 			}
@@ -249,11 +288,18 @@ RPCORDMA_TEST(server_read, short_position_zero)
 
 /* --- the budget --- */
 
-/* One call before the first reply; then as many as the cap allows. */
+/* One call before the first reply, which is none that refuses; then as many as the cap allows. */
 RPCORDMA_TEST(server_read, stranger)
 {
 	Connected c;
+	CallMaker bad(9);
 
+	bad.finish(4);
+	ASSERT_TRUE(c.send(bad));
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	c.expect_error(9, v1::ErrorCode::chunk);
+	EXPECT_FALSE(c.server->replied.load());
 	for (u32 i = 0; i < 2; i++) {
 		CallMaker call(i);
 
@@ -262,10 +308,11 @@ RPCORDMA_TEST(server_read, stranger)
 	}
 	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 1);
 	c.work();
-	/* The held one's turn; then the whole one's. */
-	EXPECT_EQ(c.receive(), 0);
-	ASSERT_EQ(c.receive(), 160);
+	EXPECT_EQ(c.receive(), 160);
+	EXPECT_FALSE(c.server->replied.load());
 	EXPECT_EQ(c.reply(20), 0);
+	EXPECT_TRUE(c.server->replied.load());
+	EXPECT_EQ(c.receive(), 0);
 	c.work();
 	EXPECT_EQ(c.receive(), 160);
 	c.release();
@@ -330,21 +377,6 @@ RPCORDMA_TEST(server_read, budget)
 	}
 }
 
-/* Threads that wait for room come first. */
-RPCORDMA_TEST(server_read, waiters_first)
-{
-	Connected c;
-	CallMaker call(1);
-
-	make_write(call, 100);
-	c.server->waiters.store(1);
-	ASSERT_TRUE(c.send(call));
-	EXPECT_EQ(FakeServerPort::sends, 0);
-	c.server->waiters.store(0);
-	EXPECT_EQ(c.receive(), 0);
-	EXPECT_EQ(FakeServerPort::sends, 1);
-}
-
 /* The send queue is full: the completion does not wait, the thread does. */
 RPCORDMA_TEST(server_read, no_room)
 {
@@ -370,6 +402,25 @@ RPCORDMA_TEST(server_read, no_room)
 	expect_write(c, 100);
 	c.release();
 	EXPECT_EQ(c.server->room.load() + rest, c.server->queue_size);
+}
+
+/* The send queue stays full: the thread does not wait for ever, and the call comes to nothing. */
+RPCORDMA_TEST(server_read, stalled)
+{
+	Connected c;
+	CallMaker call(1);
+
+	c.server->room.store(0);
+	make_write(call, 100);
+	ASSERT_TRUE(c.send(call));
+	EXPECT_TRUE(FakeServerPort::data);
+	FakeServerPort::stalls = 1;
+	EXPECT_EQ(c.receive(), 0);
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_EQ(c.server->waiters.load(), 0);
 }
 
 /* --- failures --- */
@@ -524,10 +575,10 @@ RPCORDMA_TEST(server_read, other_failures)
 namespace {
 
 struct Iwarp : Accepted {
-	Iwarp()
+	explicit Iwarp(u32 region_pages = 130)
 	{
 		device.read_needs_region = true;
-		device.max_fast_reg_pages = 130;
+		device.max_fast_reg_pages = region_pages;
 		limits.max_message = 64 * 1024 + 1024;
 		limits.max_pages = Transfer::kPages;
 		/* More than that inline would not be worth its Read. */
@@ -558,7 +609,7 @@ struct Iwarp : Accepted {
 
 } // namespace
 
-/* Regions are made by the first call that finds none, and used again once invalidated. */
+/* Regions are made by the first call that finds none, invalidated with its Reads, and used again. */
 RPCORDMA_TEST(server_read, registered)
 {
 	Iwarp c;
@@ -574,11 +625,16 @@ RPCORDMA_TEST(server_read, registered)
 			EXPECT_EQ(FakeServerPort::sends, 0);
 			EXPECT_EQ(c.receive(), 0);
 		}
-		/* What registers its sink, the Read, and what invalidates the sink behind it. */
+		/* What registers its sink, the Read, and what invalidates the sink. */
 		EXPECT_EQ(FakeServerPort::sends, 3);
-		FakeServerPort::work();
-		EXPECT_FALSE(FakeServerPort::broken);
+		/* It is not the thread's before the peer cannot reach it any more. */
+		EXPECT_EQ(FakeServerPort::work(2), 2);
+		EXPECT_EQ(FakeServerPort::reads, i + 1);
+		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_EQ(FakeServerPort::work(), 1);
 		EXPECT_EQ(FakeServerPort::local_invalidations, i + 1);
+		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_FALSE(FakeServerPort::broken);
 		EXPECT_EQ(c.receive(), 1060);
 		c.expect_bytes(1000);
 		rpcordma_core_server_release(c.server, c.rqst->call);
@@ -611,20 +667,54 @@ RPCORDMA_TEST(server_read, registered_not_posted)
 	}
 }
 
-/* The largest call takes two regions; it must be possible all the same. */
+/* The largest call takes a region or two, however few SGEs its Reads have; it must be possible. */
 RPCORDMA_TEST(server_read, registered_largest)
 {
-	Iwarp c;
-	CallMaker call(1);
-	constexpr u32 size = 256 * kPage;
+	for (const u32 region_pages : {130u, 255u, 256u})
+		for (const u32 segments : {1u, 2u, 4u}) {
+			TEST_NOTE("pages of a region", region_pages);
+			TEST_NOTE("segments", segments);
+			Iwarp c(region_pages);
+			CallMaker call(1);
+			constexpr u32 size = 256 * kPage;
+			const u32 regions = region_pages < 256 ? 2 : 1;
 
-	make_write(call, size);
-	ASSERT_TRUE(c.send(call));
-	EXPECT_EQ(c.receive(), 0);
-	FakeServerPort::work();
-	EXPECT_EQ(FakeServerPort::messages, 0);
-	EXPECT_EQ(c.receive(), int(60 + size));
-	EXPECT_EQ(FakeServerPort::regions, 2);
+			EXPECT_EQ(c.server->read_sges, 1);
+			for (u32 i = 0; i < segments; i++)
+				call.read(40, size / segments, i * (size / segments));
+			call.finish(60);
+			ASSERT_TRUE(c.send(call));
+			EXPECT_EQ(c.receive(), 0);
+			EXPECT_LE(FakeServerPort::sends, segments + 3 * regions - 1);
+			FakeServerPort::work();
+			EXPECT_EQ(FakeServerPort::messages, 0);
+			EXPECT_EQ(c.receive(), int(60 + size));
+			c.expect_bytes(size);
+			EXPECT_EQ(FakeServerPort::regions, regions);
+			EXPECT_EQ(FakeServerPort::local_invalidations, regions);
+			EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+		}
+}
+
+/* A Read that fails: what was registered goes with the queue pair, and all is given back. */
+RPCORDMA_TEST(server_read, registered_read_fails)
+{
+	for (u32 failing = 0; failing < 3; failing++) {
+		TEST_NOTE("failing work request", failing);
+		Iwarp c;
+		CallMaker call(1);
+
+		make_write(call, 1000);
+		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(c.receive(), 0);
+		FakeServerPort::fail_at = failing;
+		FakeServerPort::fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+		FakeServerPort::work();
+		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+	}
 }
 
 /* Without a region, or a mapping, the connection ends, and all is given back. */
@@ -655,8 +745,9 @@ RPCORDMA_TEST(server_read, registered_no_memory)
 		}
 }
 
-RPCORDMA_SUITE(server_read, eager, held, in_order, linear, short_position_zero, stranger, budget,
-	       waiters_first, no_room, no_memory, post_fails, closing, remote_access, other_failures,
-	       registered, registered_not_posted, registered_largest, registered_no_memory);
+RPCORDMA_SUITE(server_read, eager, held, in_order, behind_waiters, linear, short_position_zero,
+	       stranger, budget, no_room, stalled, no_memory, post_fails, closing, remote_access,
+	       other_failures, registered, registered_not_posted, registered_largest,
+	       registered_read_fails, registered_no_memory);
 
 } // namespace rpcordma

@@ -89,12 +89,12 @@ RPCORDMA_TEST(server_receive, before_established)
 	c.establish();
 	EXPECT_TRUE(FakeServerPort::data);
 	EXPECT_EQ(FakeServerPort::enqueued, 1);
-	/* The one to be pulled has the first turn. */
+	/* The held one is first in turn: its Reads are on their way while the other is served. */
 	EXPECT_EQ(c.receive(), 0);
-	ASSERT_EQ(c.receive(), 40);
+	EXPECT_EQ(c.receive(), 40);
 	c.release();
 	c.work();
-	ASSERT_EQ(c.receive(), 160);
+	EXPECT_EQ(c.receive(), 160);
 	c.release();
 }
 
@@ -191,9 +191,7 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 {
 	Connected c;
 	u32 answered = 0;
-	auto expect_refused = [&](const CallMaker &call) {
-		const u32 reads = FakeServerPort::reads;
-
+	auto expect_refused = [&](const CallMaker &call, u32 reads = 0) {
 		ASSERT_TRUE(c.send(call));
 		EXPECT_EQ(c.receive(), 0);
 		c.work();
@@ -229,30 +227,25 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		c.release();
 	}
 	{
-		/* What precedes the arguments is cut short, or has a chunk in its midst. */
-		CallMaker cut(5);
-		cut.read(36, 100);
-		cut.finish(36);
-		expect_refused(cut);
-		CallMaker inside(6);
-		inside.read(36, 100);
-		inside.finish(60);
-		expect_refused(inside);
-		CallMaker none(7, 64, v1::Proc::nomsg);
-		none.read(0, 39);
-		none.finish(0);
-		expect_refused(none);
+		/* Neither a call, which it has no chunk for, nor a reply, which it has one too many for. */
+		CallMaker nothing(5, 64, v1::Proc::nomsg);
+		nothing.reply(1000);
+		nothing.finish(0);
+		expect_refused(nothing, 1);
+		EXPECT_EQ(FakeServerPort::backward_replies, 0);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
 	}
 	{
-		/* More Writes than a chain may have, whatever the reply. */
-		CallMaker writes(8);
+		/* More Writes than the send queue holds, whatever the reply. */
+		CallMaker writes(6);
 		const xdr::Segment segments[20] = {};
 		for (u32 i = 0; i < 2; i++)
 			writes.encoder.write_chunk(segments);
 		writes.finish(60);
+		/* 40, 8 runs of SGEs, and the Send. */
 		c.server->queue_size = 48;
-		expect_refused(writes);
-		c.server->queue_size = 60;
+		expect_refused(writes, 1);
+		c.server->queue_size = 49;
 		ASSERT_TRUE(c.send(writes));
 		EXPECT_EQ(c.receive(), 60);
 		c.release();
@@ -260,41 +253,179 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 	EXPECT_EQ(FakeServerPort::closed, 0);
 }
 
-/* As many segments as fit in a chain are pulled; more are refused before any is. */
+/* What precedes the arguments comes inline, all of it: a chunk begins at its end, or later. */
+RPCORDMA_TEST(server_receive, chunk_in_header)
+{
+	static constexpr struct {
+		u32 credential, verifier, position, size;
+		bool good;
+	} calls[] = {
+		{0, 0, 40, 60, true},
+		{0, 0, 44, 60, true},
+		{0, 0, 36, 60, false},
+		{0, 0, 28, 60, false},
+		{0, 0, 8, 60, false},
+		{0, 0, 8, 8, false},
+		{0, 0, 40, 40, true},
+		{0, 0, 36, 36, false},
+		/* In the credential, the verifier, and right behind them. */
+		{32, 0, 40, 120, false},
+		{32, 0, 60, 120, false},
+		{32, 0, 64, 120, false},
+		{32, 0, 68, 120, false},
+		{32, 0, 72, 120, true},
+		{0, 16, 40, 120, false},
+		{0, 16, 52, 120, false},
+		{0, 16, 56, 120, true},
+		{24, 16, 76, 120, false},
+		{24, 16, 80, 120, true},
+		{24, 16, 80, 80, true},
+		/* Longer than what is there, and than it may be. */
+		{400, 0, 440, 440, true},
+		{400, 0, 436, 436, false},
+		{404, 0, 444, 444, false},
+		{~0u, 0, 40, 60, false},
+		{0, ~3u, 40, 60, false},
+	};
+
+	for (const auto &m : calls) {
+		TEST_NOTE("credential", m.credential);
+		TEST_NOTE("verifier", m.verifier);
+		TEST_NOTE("position", m.position);
+		TEST_NOTE("size", m.size);
+		Connected c;
+		CallMaker call(1);
+
+		call.read(m.position, 100);
+		call.finish(m.size);
+		call.credential(m.credential, m.verifier);
+		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(FakeServerPort::sends, m.good ? 1 : 0);
+		c.work();
+		EXPECT_EQ(c.receive(), m.good ? int(m.size + 100) : 0);
+		if (m.good) {
+			c.release();
+			continue;
+		}
+		c.work();
+		c.expect_error(1, v1::ErrorCode::chunk);
+		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(FakeServerPort::closed, 0);
+	}
+}
+
+/* A call that comes in pieces is not shorter than any call. */
+RPCORDMA_TEST(server_receive, short_linear_call)
+{
+	for (const u32 length : {4u, 36u, 39u, 40u}) {
+		TEST_NOTE("length", length);
+		Connected c;
+		CallMaker call(1, 64, v1::Proc::nomsg);
+
+		call.read(0, length);
+		call.finish(0);
+		ASSERT_TRUE(c.send(call));
+		c.work();
+		EXPECT_EQ(c.receive(), length < 40 ? 0 : int(length));
+		EXPECT_EQ(FakeServerPort::reads, length < 40 ? 0 : 1);
+		if (length == 40) {
+			c.release();
+			continue;
+		}
+		c.work();
+		c.expect_error(1, v1::ErrorCode::chunk);
+	}
+}
+
+namespace {
+
+/* A call over a connection with long messages; @lists says what is in its chunk lists. */
+template <typename Lists> void send_long(Accepted &c, Lists &&lists)
+{
+	const MutableBytes room = test_alloc(4096);
+	u8 *const bytes = room.data();
+
+	rpcordma_server_tunables.max_req_size = 4096;
+	ASSERT_EQ(c.accept(), 0);
+	rpcordma_core_server_refill();
+	rpcordma_core_server_event(c.server, RPCORDMA_EVENT_ESTABLISHED);
+	v1::Encoder encoder(room, Xid(9), Credits(1), v1::Proc::msg);
+	lists(encoder);
+	const auto end = encoder.finish();
+	ASSERT_OK(end);
+	__builtin_memset(bytes + end.value(), 0, 40);
+	xdr::store_be32(bytes + end.value(), 9);
+	const ExactCopy copy(Bytes(bytes, end.value() + 40));
+	ASSERT_TRUE(FakeServerPort::send(c.server, copy.bytes()));
+}
+
+} // namespace
+
+/* One segment less than a chain has work requests is pulled; more are refused before any is. */
 RPCORDMA_TEST(server_receive, many_segments)
 {
-	/* One work request less than a chain can have. */
 	for (const u32 segments : {Transfer::kRequests - 1, Transfer::kRequests}) {
 		TEST_NOTE("segments", segments);
 		Accepted c;
-		const MutableBytes room = test_alloc(4096);
-		u8 *const bytes = room.data();
 
-		rpcordma_server_tunables.max_req_size = 4096;
-		ASSERT_EQ(c.accept(), 0);
-		rpcordma_core_server_refill();
-		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_ESTABLISHED);
-		v1::Encoder encoder(room, Xid(9), Credits(1), v1::Proc::msg);
-		for (u32 i = 0; i < segments; i++)
-			encoder.read_segment(Position(40), CallMaker::segment(1, 2 * i));
-		u32 length = encoder.finish().value();
-		__builtin_memset(bytes + length, 0, 40);
-		xdr::store_be32(bytes + length, 9);
-		length += 40;
-		const ExactCopy copy(Bytes(bytes, length));
-		ASSERT_TRUE(FakeServerPort::send(c.server, copy.bytes()));
+		send_long(c, [segments](v1::Encoder &encoder) {
+			for (u32 i = 0; i < segments; i++)
+				encoder.read_segment(Position(40), CallMaker::segment(1, 2 * i));
+		});
 		const bool fits = segments < Transfer::kRequests;
 		EXPECT_EQ(FakeServerPort::sends, fits ? segments : 0);
 		FakeServerPort::work();
+		for (u32 i = 0; i < 80; i++)
+			ASSERT_NE(c.rqst->pages[i], nullptr);
 		EXPECT_EQ(rpcordma_core_server_recvfrom(c.server, c.rqst),
-			  fits ? 40 + int(segments + xdr_pad(segments)) : 0);
+			  fits ? 41 + int(segments) : 0);
 		if (fits) {
 			for (u32 i = 0; i < segments; i++)
 				ASSERT_EQ(c.rqst->pages[0]->data[i], FakeServerPort::client[2 * i]);
+			/* 127 bytes, and the pad. */
+			EXPECT_EQ(c.rqst->pages[0]->data[segments], 0);
 			rpcordma_core_server_release(c.server, c.rqst->call);
 		}
 		FakeServerPort::work();
 		EXPECT_EQ(FakeServerPort::messages, fits ? 0 : 1);
+	}
+}
+
+/* Nor is a call executed whose reply's chain could exceed that: segments, runs of SGEs, and the Send. */
+RPCORDMA_TEST(server_receive, many_reply_segments)
+{
+	static constexpr struct {
+		u32 write, more, reply;
+		bool fits;
+	} calls[] = {
+		/* 260 pages in runs of 32 are 8 requests, and one is the Send. */
+		{119, 0, 0, true}, {120, 0, 0, false}, {0, 0, 119, true},  {0, 0, 120, false},
+		{60, 59, 0, true}, {60, 60, 0, false}, {40, 40, 39, true}, {40, 40, 40, false},
+	};
+
+	for (const auto &m : calls) {
+		TEST_NOTE("in the first Write chunk", m.write);
+		TEST_NOTE("in the second", m.more);
+		TEST_NOTE("in the Reply chunk", m.reply);
+		Accepted c;
+
+		send_long(c, [&m](v1::Encoder &encoder) {
+			static xdr::Segment segments[120];
+
+			for (xdr::Segment &segment : segments)
+				segment = CallMaker::segment(1);
+			for (const u32 n : {m.write, m.more})
+				if (n)
+					encoder.write_chunk({segments, n});
+			if (m.reply)
+				encoder.reply_chunk({segments, m.reply});
+		});
+		EXPECT_EQ(rpcordma_core_server_recvfrom(c.server, c.rqst), m.fits ? 40 : 0);
+		if (m.fits)
+			rpcordma_core_server_release(c.server, c.rqst->call);
+		FakeServerPort::work();
+		EXPECT_EQ(FakeServerPort::messages, m.fits ? 0 : 1);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), m.fits ? 0 : 1);
 	}
 }
 
@@ -490,26 +621,79 @@ RPCORDMA_TEST(server_receive, no_memory_to_grow)
 	FakePort::allocations_left = FakePort::kNoLimit;
 }
 
-/* A thread finds memory where the completion did not: its reply comes behind the Receives. */
-RPCORDMA_TEST(server_receive, debt_paid_by_replies)
+/* Receives that a completion had no memory for are there before the reply that lets the client send. */
+RPCORDMA_TEST(server_receive, short_of_receives)
 {
 	Connected c;
+	rpcordma_server_call *calls[kInitial];
+	u32 xid = 0;
+	auto send_without_memory = [&] {
+		FakePort::allocations_left = 0;
+		ASSERT_TRUE(c.send_inline(++xid));
+		FakePort::allocations_left = FakePort::kNoLimit;
+	};
 
-	FakePort::allocations_left = 0;
-	for (u32 i = 0; i < kInitial + 2; i++)
-		ASSERT_TRUE(c.send_inline(i));
-	EXPECT_LT(FakePort::posted, kInitial);
-	EXPECT_EQ(c.receive(), 40);
-	/* Not even the thread, at first. */
+	for (u32 i = 0; i < kInitial; i++)
+		send_without_memory();
+	for (rpcordma_server_call *&call : calls) {
+		ASSERT_EQ(c.receive(), 40);
+		call = c.rqst->call;
+	}
+	/* Enough for a client that has all its credits in use; it gets one back, and uses that. */
+	EXPECT_EQ(FakePort::posted, kInitial);
+	EXPECT_TRUE(c.server->short_of_receives.load());
+	c.rqst->call = calls[0];
+	ASSERT_EQ(c.send_reply(20), 0);
+	EXPECT_FALSE(c.server->short_of_receives.load());
+	c.work();
+	send_without_memory();
+	EXPECT_EQ(FakePort::posted, kInitial - 1);
+	EXPECT_TRUE(c.server->short_of_receives.load());
+
+	/* The thread has memory for the reply, and none besides: the next one is to try. */
+	c.rqst->call = calls[1];
 	FakePort::allocations_left = 1;
-	EXPECT_EQ(c.send_reply(20), 0);
-	EXPECT_LT(FakePort::posted, kInitial);
+	ASSERT_EQ(c.send_reply(20), 0);
 	FakePort::allocations_left = FakePort::kNoLimit;
-	c.release();
-	EXPECT_EQ(c.receive(), 40);
-	EXPECT_EQ(c.send_reply(20), 0);
-	EXPECT_GE(FakePort::posted, kInitial);
-	c.release();
+	EXPECT_EQ(FakeServerPort::receives_at_send, kInitial - 1);
+	EXPECT_TRUE(c.server->short_of_receives.load());
+	c.rqst->call = calls[2];
+	ASSERT_EQ(c.send_reply(20), 0);
+	EXPECT_EQ(FakeServerPort::receives_at_send, kInitial);
+	EXPECT_FALSE(c.server->short_of_receives.load());
+	c.work();
+	for (rpcordma_server_call *call : calls) {
+		c.rqst->call = call;
+		c.release();
+	}
+	expect_promise(c);
+}
+
+/* A client that heeds no credits comes to an end: there is a bound on what it can have of ours. */
+RPCORDMA_TEST(server_receive, greedy_client)
+{
+	Connected c;
+	constexpr u32 kMost = 3 * (64 + kServerBatch);
+	rpcordma_server_call *calls[kMost];
+	u32 n = 0;
+
+	while (c.send_inline(n)) {
+		ASSERT_LT(n, kMost);
+		ASSERT_EQ(c.receive(), 40);
+		calls[n++] = c.rqst->call;
+		ASSERT_LE(c.server->calls, kMost);
+	}
+	EXPECT_GT(n, 64);
+	EXPECT_EQ(c.server->calls, n);
+	EXPECT_EQ(FakePort::posted, 0);
+	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+	while (n) {
+		c.rqst->call = calls[--n];
+		c.release();
+	}
+	expect_promise(c);
+	ASSERT_TRUE(c.send_inline(1));
 }
 
 /* A call has two owners while its reply is on its way: the last of them makes it spare. */
@@ -554,8 +738,9 @@ RPCORDMA_TEST(server_receive, post_fails)
 }
 
 RPCORDMA_SUITE(server_receive, inline_call, order, before_established, established_idle,
-	       bad_messages, bad_chunks, many_segments, grant_grows, idle_client, lower_request,
-	       credits_of_bad_messages, any_client, no_memory_to_grow, debt_paid_by_replies,
-	       two_owners, post_fails);
+	       bad_messages, bad_chunks, chunk_in_header, short_linear_call, many_segments,
+	       many_reply_segments, grant_grows, idle_client, lower_request,
+	       credits_of_bad_messages, any_client, no_memory_to_grow, short_of_receives,
+	       greedy_client, two_owners, post_fails);
 
 } // namespace rpcordma

@@ -312,6 +312,7 @@ RPCORDMA_TEST(server_reply, post_fails)
 		FakeServerPort::sends_left = posted;
 		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
 		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_FALSE(c.server->replied.load());
 		c.release();
 		/* What the device has a part of stays until the drain, pages and all. */
 		EXPECT_EQ(FakeServerPort::bulk_maps, posted);
@@ -386,6 +387,38 @@ RPCORDMA_TEST(server_reply, room)
 	EXPECT_EQ(c.server->send_backward(1, &c.rqst->reply), to_errno(Error::not_connected));
 }
 
+/*
+ * A client takes one thing off our hands, and then nothing more: whoever waits does so for half a minute
+ * from there on, and the connection ends.
+ */
+RPCORDMA_TEST(server_reply, stalled)
+{
+	Connected c;
+
+	ASSERT_TRUE(c.send_inline(2));
+	ASSERT_EQ(c.receive(), 40);
+	ASSERT_EQ(c.reply(20), 0);
+	have_call(c, 1000, 0);
+	(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 100);
+	c.server->room.store(0);
+	FakeServerPort::stalls = 1;
+	const u64 before = FakeServerPort::now;
+	/* A Write and a Send, with room for one of them. */
+	EXPECT_EQ(c.send_reply_pages(20, 100, 8), to_errno(Error::not_connected));
+	EXPECT_EQ(FakeServerPort::waits, 2);
+	EXPECT_EQ(FakeServerPort::now - before, 30000);
+	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(c.server->waiters.load(), 0);
+	c.release();
+	EXPECT_EQ(c.server->in_service, 0);
+	/* The next one does not wait at all. */
+	EXPECT_FALSE(c.server->wait_for_room(1));
+	EXPECT_EQ(FakeServerPort::waits, 2);
+}
+
 /* The connection ends, and nothing more completes: whoever waits hears of it. */
 RPCORDMA_TEST(server_reply, room_never)
 {
@@ -397,20 +430,6 @@ RPCORDMA_TEST(server_reply, room_never)
 	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
 	EXPECT_FALSE(FakeServerPort::disconnect_in_wait);
 	EXPECT_EQ(FakeServerPort::closed, 1);
-}
-
-/* A client that takes nothing off our hands must not hold threads for ever. */
-RPCORDMA_TEST(server_reply, stalled)
-{
-	Connected c;
-
-	have_call(c, 0, 0);
-	c.server->room.store(0);
-	FakeServerPort::stall_in_wait = true;
-	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
-	EXPECT_FALSE(FakeServerPort::stall_in_wait);
-	EXPECT_EQ(FakeServerPort::closed, 1);
-	EXPECT_EQ(c.server->in_service, 0);
 }
 
 RPCORDMA_TEST(server_reply, closing)
@@ -580,24 +599,32 @@ RPCORDMA_TEST(server_reply, backward_refused)
 	}
 }
 
-/* Whoever sends a backward call waits for nothing: without room it comes again. */
-RPCORDMA_TEST(server_reply, backward_without_room)
+/* No room in the send queue: no wait, in which others' calls would stand still; sunrpc tries again. */
+RPCORDMA_TEST(server_reply, backward_no_room)
 {
 	Connected c;
-	const u32 room = c.server->room.exchange(0);
 
-	EXPECT_EQ(send_backward(c, 1, 40), to_errno(Error::no_buffers));
-	EXPECT_EQ(FakeServerPort::waits, 0);
-	EXPECT_EQ(FakeServerPort::closed, 0);
-	EXPECT_EQ(c.server->backward_outstanding, 0);
-	c.server->room.store(room);
 	EXPECT_EQ(send_backward(c, 1, 40), 0);
-	EXPECT_EQ(c.server->backward_outstanding, 1);
 	c.work();
-	c.expect_reply(1, 40);
+	const u32 spare = c.server->room.exchange(0), calls = c.server->calls;
+	for (u32 n = 0; n < 40; n++) {
+		EXPECT_EQ(send_backward(c, 2, 40), to_errno(Error::no_buffers));
+		EXPECT_EQ(c.server->backward_outstanding, 1);
+	}
+	EXPECT_EQ(FakeServerPort::waits, 0);
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+	/* One more Receive there is. */
+	EXPECT_LE(c.server->calls, calls + 1);
+	c.server->room.store(spare);
+	EXPECT_EQ(send_backward(c, 2, 40), 0);
+	EXPECT_EQ(c.server->backward_outstanding, 2);
+	c.work();
+	c.expect_reply(2, 40);
+	EXPECT_FALSE(c.server->replied.load());
 }
 
-/* A call that could not be posted ends the connection, and is not outstanding. */
+/* A call that could not be posted ends the connection. */
 RPCORDMA_TEST(server_reply, backward_not_posted)
 {
 	Connected c;
@@ -605,13 +632,13 @@ RPCORDMA_TEST(server_reply, backward_not_posted)
 	FakeServerPort::sends_left = 0;
 	EXPECT_EQ(send_backward(c, 1, 40), to_errno(Error::not_connected));
 	EXPECT_EQ(FakeServerPort::closed, 1);
-	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 	EXPECT_EQ(c.server->backward_outstanding, 0);
+	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 }
 
 RPCORDMA_SUITE(server_reply, write_chunk, long_write, reply_chunk, unused_chunks, many_results,
 	       invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory, post_fails,
-	       remote_access, room, room_never, stalled, closing, backward, backward_receives,
-	       backward_replies, backward_refused, backward_without_room, backward_not_posted);
+	       remote_access, room, stalled, room_never, closing, backward, backward_receives,
+	       backward_replies, backward_refused, backward_no_room, backward_not_posted);
 
 } // namespace rpcordma

@@ -50,6 +50,72 @@ RPCORDMA_TEST(xdr_rpc, other_types)
 	}
 }
 
-RPCORDMA_SUITE(xdr_rpc, call_and_reply, too_short, other_types);
+/* --- what precedes a call's arguments --- */
+
+namespace {
+
+/* A Call whose credential and verifier say that they have so many bytes. */
+struct Preface {
+	u8 bytes[1024] = {};
+
+	Preface(u32 credential, u32 verifier)
+	{
+		/* Whatever is not a length says nothing. */
+		for (u8 &byte : bytes)
+			byte = 0xee;
+		xdr::store_be32(bytes + 28, credential);
+		if (credential <= 400)
+			xdr::store_be32(bytes + 36 + credential + xdr_pad(credential), verifier);
+	}
+};
+
+} // namespace
+
+/* Its length, pads included; and EMSGSIZE wherever it is cut off. */
+RPCORDMA_TEST(xdr_rpc, preface)
+{
+	static constexpr struct {
+		u32 credential, verifier, length;
+	} prefaces[] = {
+		{0, 0, 40},    {1, 0, 44},    {4, 0, 44},    {0, 3, 44},
+		{32, 0, 72},   {24, 16, 80},  {5, 6, 56},    {400, 0, 440},
+		{399, 0, 440}, {0, 400, 440}, {0, 397, 440}, {400, 400, 840},
+	};
+
+	for (const auto &p : prefaces) {
+		TEST_NOTE("credential", p.credential);
+		TEST_NOTE("verifier", p.verifier);
+		const Preface call(p.credential, p.verifier);
+
+		for (u32 n = 0; n < p.length; n++) {
+			TEST_NOTE("cut off at", n);
+			const ExactCopy payload(Bytes(call.bytes, n));
+			EXPECT_ERROR(rpc::call_preface(payload.bytes()), Error::message_size);
+		}
+		for (const u32 more : {0u, 1u, 100u}) {
+			TEST_NOTE("arguments", more);
+			const ExactCopy payload(Bytes(call.bytes, p.length + more));
+			const auto preface = rpc::call_preface(payload.bytes());
+			ASSERT_OK(preface);
+			EXPECT_EQ(preface.value(), p.length);
+		}
+	}
+	EXPECT_ERROR(rpc::call_preface(Bytes{}), Error::message_size);
+	EXPECT_EQ(rpc::least_call_length, 40);
+}
+
+/* Longer than RFC 5531 8.2 allows, up to where sums overflow. */
+RPCORDMA_TEST(xdr_rpc, preface_too_long)
+{
+	for (const u32 length : {401u, 404u, 500u, 1u << 31, ~3u - 40, ~3u, ~0u}) {
+		TEST_NOTE("length", length);
+		const Preface credential(length, 0), verifier(0, length);
+
+		EXPECT_ERROR(rpc::call_preface(credential.bytes), Error::message_size);
+		EXPECT_ERROR(rpc::call_preface(verifier.bytes), Error::message_size);
+	}
+}
+
+RPCORDMA_SUITE(xdr_rpc, call_and_reply, too_short, other_types, preface, preface_too_long);
 
 } // namespace rpcordma

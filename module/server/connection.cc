@@ -136,7 +136,6 @@ bool rpcordma_server::wait_for_room(u32 requests)
 	rpcordma_server_count(RPCORDMA_SERVER_SQ_STARVE, 1);
 	waiters.fetch_add(1, std::memory_order_seq_cst);
 	bool taken = false;
-	u64 moved = rpcordma_now_ms();
 	for (;;) {
 		const u32 ticket = rpcordma_gate_ticket(gate);
 
@@ -145,9 +144,7 @@ bool rpcordma_server::wait_for_room(u32 requests)
 		taken = take_room(requests);
 		if (taken)
 			break;
-		if (rpcordma_gate_wait(gate, ticket, kStallLimitMs))
-			moved = rpcordma_now_ms();
-		else if (rpcordma_now_ms() - moved >= kStallLimitMs)
+		if (!rpcordma_gate_wait(gate, ticket, kStallLimitMs))
 			request_close("the send queue stalled", int(requests));
 	}
 	/* Threads that has_space() held back may come now. */
@@ -237,10 +234,13 @@ Status rpcordma_server::accept(rpcordma_endpoint *from, Bytes private_data, u32 
 	room.store(queue_size, std::memory_order_relaxed);
 
 	rpcordma_queue_sizes sizes = {};
-	/* The longest call must be possible: each of its pages an SGE. */
-	if (!region_pages && Transfer::kPages / read_sges >= min(Transfer::kRequests, queue_size)) {
+	/* The longest call and the longest reply must be possible: each of their pages an SGE. */
+	const u32 least_sges = region_pages ? send_sges : min(send_sges, read_sges);
+	if (Transfer::kPages / least_sges >= min(Transfer::kRequests, queue_size)) {
 		rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
-				    "this device has too few SGEs for each RDMA Read", device.name);
+				    "this device has too few SGEs for each RDMA Read or Write, or too "
+				    "short a queue",
+				    device.name);
 		return Error::not_supported;
 	}
 	sizes.send_wrs = queue_size;

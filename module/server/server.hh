@@ -32,7 +32,7 @@
  *
  *   posted >= granted + backward calls outstanding, from a Receive's consumption on at the latest; kBatch
  *   more are posted, so that reposting costs one doorbell for a batch. A call in service keeps its buffer:
- *   others are posted in its place, made when none is spare, up to twice the grant. Without memory, or
+ *   others are posted in its place, made when none is spare, up to three for each Receive. Without memory, or
  *   beyond that limit (a client that kills calls and sends more), there are fewer until a call becomes
  *   spare. Until then a client that keeps to its credits finds a Receive, since its calls in service
  *   count against them; others wait (RNR).

@@ -101,22 +101,11 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 
 	for (; made < count && c.regions_created.load(std::memory_order_relaxed) < c.regions_limit;
 	     made++) {
-		int error = 0;
-		void *place = rpcordma_alloc(sizeof(Region), RPCORDMA_ALLOC_NOIO);
-		rpcordma_region *device = place ? rpcordma_region_create(c.endpoint,
-									 c.limits.mr_pages,
-									 c.limits.sg_gaps, &error) :
-						  nullptr;
+		Region *region = create_region(c.endpoint, peer, c.limits.mr_pages,
+					       c.limits.sg_gaps, RPCORDMA_ALLOC_NOIO);
 
-		if (!device) {
-			trace::error(peer, "no memory region could be made", 0, error);
-			rpcordma_free(place);
+		if (!region)
 			break;
-		}
-		Region *region = new (place) Region;
-		region->device = device;
-		region->register_wr.wr.opcode = RPCORDMA_WR_REG_MR;
-		region->invalidate_wr.opcode = RPCORDMA_WR_LOCAL_INV;
 		rpcordma_lock_acquire(lock);
 		pool.push_front(region);
 		rpcordma_lock_release(lock);

@@ -10,9 +10,12 @@
  */
 #pragma once
 
+#include <new>
+
 #include "compat/port/port.h"
 #include "module/base/list.hh"
 #include "module/base/types.hh"
+#include "module/rdma/trace.hh"
 
 namespace rpcordma {
 
@@ -27,5 +30,26 @@ struct Region : ListLink<RegionTag> {
 };
 
 using RegionList = List<Region, RegionTag>;
+
+/** As rpcordma_region_create(), whose pages and gaps these are; null, with a trace, on failure. */
+[[nodiscard]] inline Region *create_region(rpcordma_endpoint *endpoint, const rpcordma_peer *peer,
+					   u32 pages, bool sg_gaps, rpcordma_alloc_how how)
+{
+	int error = 0;
+	void *place = rpcordma_alloc(sizeof(Region), how);
+	rpcordma_region *device = place ? rpcordma_region_create(endpoint, pages, sg_gaps, &error) :
+					  nullptr;
+
+	if (!device) {
+		trace::error(peer, "no memory region could be made", 0, error);
+		rpcordma_free(place);
+		return nullptr;
+	}
+	Region *region = new (place) Region;
+	region->device = device;
+	region->register_wr.wr.opcode = RPCORDMA_WR_REG_MR;
+	region->invalidate_wr.opcode = RPCORDMA_WR_LOCAL_INV;
+	return region;
+}
 
 } // namespace rpcordma

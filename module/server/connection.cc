@@ -83,8 +83,7 @@ ServerCall *rpcordma_server::create_call(rpcordma_alloc_how how)
 void rpcordma_server::destroy_call(Call *call)
 {
 	/* Left over by a connection that ended in the midst of it. */
-	put_transfer(call);
-	return_eager(call);
+	abandon(call);
 	if (call->wire)
 		rpcordma_dma_unmap(endpoint, &call->wire_sge, send_size, RPCORDMA_DMA_TO_DEVICE);
 	rpcordma_dma_unmap(endpoint, &call->receive_sge, receive_size, RPCORDMA_DMA_FROM_DEVICE);

@@ -21,7 +21,7 @@ bool ServerPool::init()
 
 void ServerPool::exit()
 {
-	trim_(0, 0);
+	trim_();
 	rpcordma_free(spare_);
 	rpcordma_free(top_);
 	spare_ = top_ = nullptr;
@@ -48,7 +48,7 @@ void ServerPool::leave()
 		wanted_ = 0;
 	rpcordma_lock_release(lock_);
 	if (last)
-		trim_(0, 0);
+		trim_();
 }
 
 Transfer *ServerPool::create_(rpcordma_alloc_how how)
@@ -149,7 +149,6 @@ void ServerPool::give(Transfer *transfer)
 	u32 kept = 0;
 
 	rpcordma_bulk_unmap(transfer->bulk);
-	transfer->mapped = 0;
 	rpcordma_lock_acquire(lock_);
 	const bool keep = transfer_count_ < kKeptTransfers && users_;
 	while (kept < transfer->page_count && !transfer->writes && page_count_ < wanted_ &&
@@ -193,16 +192,17 @@ void ServerPool::refill()
 	}
 }
 
-void ServerPool::trim_(u32 pages, u32 transfers)
+/* Free all that is kept. */
+void ServerPool::trim_()
 {
 	for (;;) {
 		page *p = nullptr;
 		Transfer *transfer = nullptr;
 
 		rpcordma_lock_acquire(lock_);
-		if (page_count_ > pages)
+		if (page_count_)
 			p = pop_locked_();
-		if (transfer_count_ > transfers) {
+		if (transfer_count_) {
 			transfer = transfers_.pop_front();
 			transfer_count_--;
 		}

@@ -34,7 +34,6 @@ struct Transfer : ListLink<TransferTag> {
 	Region *regions[kRegions] = {};		 /* the connection's; null mostly */
 	const rpcordma_send_wr *first = nullptr; /* of a Read chain */
 	u32 page_count = 0;
-	u32 mapped = 0;	     /* SGEs in local */
 	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */
 	page *pages[kPages] = {};
 	rpcordma_sge local[kPages] = {};
@@ -78,7 +77,7 @@ private:
 	static void destroy_(Transfer *transfer);
 	[[nodiscard]] bool push_locked_(page *p);
 	[[nodiscard]] page *pop_locked_();
-	void trim_(u32 pages, u32 transfers);
+	void trim_();
 
 	rpcordma_lock *lock_ = nullptr; /* of all below */
 	List<Transfer, TransferTag> transfers_;

@@ -84,22 +84,7 @@ Region *rpcordma_server::take_region(rpcordma_alloc_how how)
 	rpcordma_lock_release(lock);
 	if (region || how == RPCORDMA_ALLOC_ATOMIC)
 		return region;
-
-	int error = 0;
-	void *place = rpcordma_alloc(sizeof(Region), how);
-	rpcordma_region *made =
-		place ? rpcordma_region_create(endpoint, region_pages, false, &error) : nullptr;
-
-	if (!made) {
-		trace::error(peer, "no memory region could be made", 0, error);
-		rpcordma_free(place);
-		return nullptr;
-	}
-	region = new (place) Region;
-	region->device = made;
-	region->register_wr.wr.opcode = RPCORDMA_WR_REG_MR;
-	region->invalidate_wr.opcode = RPCORDMA_WR_LOCAL_INV;
-	return region;
+	return create_region(endpoint, peer, region_pages, false, how);
 }
 
 /*

@@ -156,6 +156,11 @@ void rpcordma_server::drop_owner(Call *call)
 Server::Kind rpcordma_server::classify(Call *call)
 {
 	const Bytes message = call->message();
+	auto refuse = [&](const char *why, int value) {
+		trace::error(peer, why, call->header.xid.get(), value);
+		call->answer = Call::Answer::error_chunk;
+		return Kind::call;
+	};
 	auto decoded = v1::decode(message);
 
 	if (!decoded.ok()) {
@@ -180,12 +185,8 @@ Server::Kind rpcordma_server::classify(Call *call)
 	const v1::Header &header = call->header;
 
 	const auto direction = v1::direction(header, message);
-	if (!direction.ok()) {
-		trace::error(peer, "a header that its payload contradicts", header.xid.get(),
-			     to_errno(direction.error()));
-		call->answer = Call::Answer::error_chunk;
-		return Kind::call;
-	}
+	if (!direction.ok())
+		return refuse("a header that its payload contradicts", to_errno(direction.error()));
 	if (direction.value() == v1::Direction::reply) {
 		/* Neither a call nor, as it has a chunk, a backward reply (RFC 8167 5.3). */
 		if (header.proc == v1::Proc::nomsg)
@@ -198,20 +199,12 @@ Server::Kind rpcordma_server::classify(Call *call)
 	/* Before they are looked at one by one; and what a reply could never fill, before it is executed. */
 	const u32 most = min(Transfer::kRequests, queue_size) - 1;
 	if (header.reads.count() > most ||
-	    header.writes.segments() + header.reply.count() + Transfer::kPages / send_sges > most) {
-		trace::error(peer, "chunks of too many segments", header.xid.get(),
-			     int(header.reads.count()));
-		call->answer = Call::Answer::error_chunk;
-		return Kind::call;
-	}
+	    header.writes.segments() + header.reply.count() + Transfer::kPages / send_sges > most)
+		return refuse("chunks of too many segments", int(header.reads.count()));
 	const auto arrival = chunk::plan_arrival(header.reads, u32(header.payload(message).size()),
 						 limits.max_message);
-	if (!arrival.ok()) {
-		trace::error(peer, "Read chunks that make no call", header.xid.get(),
-			     to_errno(arrival.error()));
-		call->answer = Call::Answer::error_chunk;
-		return Kind::call;
-	}
+	if (!arrival.ok())
+		return refuse("Read chunks that make no call", to_errno(arrival.error()));
 	call->arrival = arrival.value();
 	/*
 	 * What stands before the arguments is read as one piece of memory, not always with a look at its
@@ -222,21 +215,15 @@ Server::Kind rpcordma_server::classify(Call *call)
 	if (call->arrival.how == chunk::Arrival::How::single ?
 		    !preface.ok() || call->arrival.position < preface.value() :
 		    call->arrival.how == chunk::Arrival::How::linear &&
-			    call->arrival.message_length < rpc::least_call_length) {
-		trace::error(peer, "a call that is cut short, or with a chunk in its RPC header",
-			     header.xid.get(), int(call->arrival.position));
-		call->answer = Call::Answer::error_chunk;
-		return Kind::call;
-	}
+			    call->arrival.message_length < rpc::least_call_length)
+		return refuse("a call that is cut short, or with a chunk in its RPC header",
+			      int(call->arrival.position));
 	if (sink_pages(call) > min(limits.max_pages, Transfer::kPages) ||
-	    longest_chain(call) > min(Transfer::kRequests, queue_size)) {
-		trace::error(peer, "Read chunks of too many segments or pages", header.xid.get(),
-			     int(call->arrival.segments));
-		call->answer = Call::Answer::error_chunk;
-	} else if (failed_before(*this, call)) {
-		trace::error(peer, "a call whose chunks broke a connection", header.xid.get(), 0);
-		call->answer = Call::Answer::error_chunk;
-	}
+	    longest_chain(call) > min(Transfer::kRequests, queue_size))
+		return refuse("Read chunks of too many segments or pages",
+			      int(call->arrival.segments));
+	if (failed_before(*this, call))
+		return refuse("a call whose chunks broke a connection", 0);
 	return Kind::call;
 }
 
@@ -363,8 +350,7 @@ int rpcordma_server::deliver(Call *call, svc_rqst *rqst)
 					     xdr_pad(arrival.sink_length));
 		}
 		rpcordma_svc_swap_pages(rqst, transfer->pages, arg.pages_used);
-		put_transfer(call);
-		return_eager(call);
+		abandon(call);
 	}
 	switch (arrival.how) {
 	case chunk::Arrival::How::inline_:

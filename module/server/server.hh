@@ -160,7 +160,7 @@ struct rpcordma_server {
 	rpcordma::ServerCallList spare;
 	rpcordma::RegionList regions; /* free ones */
 	Call *all = nullptr;
-	u32 calls = 0; /* there are */
+	u32 calls = 0; /* there are, or are being made */
 	u32 posted = 0;
 	bool held_turn = false; /* of the two queues, when both have calls */
 	u32 in_service = 0;	/* calls received and not released */
@@ -216,6 +216,10 @@ struct rpcordma_server {
 
 	/* reply.cc */
 	[[nodiscard]] int sendto(svc_rqst *rqst, Call *call);
+	[[nodiscard]] rpcordma::Credits granted() const
+	{
+		return rpcordma::Credits(grant.load(std::memory_order_relaxed));
+	}
 	[[nodiscard]] rpcordma::Result<u32> build_reply(Call *call, svc_rqst *rqst);
 	[[nodiscard]] rpcordma::Status build_writes(Call *call, const rpcordma_xdr_buf *reply,
 						    const rpcordma::chunk::Answer &answer,

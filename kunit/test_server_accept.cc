@@ -147,6 +147,28 @@ RPCORDMA_TEST(server_accept, device_sges)
 	}
 }
 
+/* A device that cannot give as many SGEs to so many work requests as it says gives fewer. */
+RPCORDMA_TEST(server_accept, fewer_sges)
+{
+	static constexpr struct {
+		u32 most;	  /* SGEs that create_qp() goes along with */
+		u32 sends, tries; /* sends 0: refused, as below 4 the longest chain is too long */
+	} devices[] = {{32, 32, 1}, {31, 16, 2}, {16, 16, 2}, {5, 4, 4}, {4, 4, 4}, {3, 0, 4}, {0, 0, 4}};
+
+	for (const auto &d : devices) {
+		TEST_NOTE("SGEs", d.most);
+		Accepted c;
+		FakeServerPort::qp_sges = d.most;
+		EXPECT_EQ(c.accept(), d.sends ? 0 : to_errno(Error::no_memory));
+		EXPECT_EQ(FakeServerPort::qp_tries, d.tries);
+		if (!d.sends)
+			continue;
+		EXPECT_EQ(c.server->send_sges, d.sends);
+		EXPECT_EQ(c.server->read_sges, d.sends);
+		EXPECT_EQ(FakeServerPort::sizes.send_sges, d.sends);
+	}
+}
+
 /* Where sinks are to be registered, the device must be able to. */
 RPCORDMA_TEST(server_accept, read_needs_region)
 {
@@ -197,6 +219,9 @@ RPCORDMA_TEST(server_accept, failures)
 		Accepted c;
 		FakeServerPort::gates_left = 0;
 		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
+		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_DEVICE_REMOVAL);
+		rpcordma_core_server_detach(c.server);
+		EXPECT_EQ(FakeServerPort::disconnects, 1);
 	}
 	{
 		Accepted c;
@@ -275,6 +300,6 @@ RPCORDMA_TEST(server_accept, late_message)
 }
 
 RPCORDMA_SUITE(server_accept, sizes, silent_client, read_depth, small_queues, device_sges,
-	       read_needs_region, failures, module, events, flushed, late_message);
+	       fewer_sges, read_needs_region, failures, module, events, flushed, late_message);
 
 } // namespace rpcordma

@@ -118,7 +118,7 @@ struct CallMaker {
 struct Accepted : FakeServerPort {
 	Server *server;
 	svc_rqst *rqst;
-	static constexpr u32 kReplyBytes = 80 * 1024;
+	static constexpr u32 kReplyBytes = 96 * 1024;
 	u8 *reply_bytes; /* pattern() */
 	int accepted = 0;
 

@@ -71,6 +71,56 @@ RPCORDMA_TEST(server_pool, join_and_leave)
 	pool.exit();
 }
 
+/* What lies idle can be had back, but for a call's; and is there again when somebody finds too little. */
+RPCORDMA_TEST(server_pool, shrink)
+{
+	FakeServerPort port;
+	ServerPool pool;
+
+	ASSERT_TRUE(pool.init());
+	EXPECT_EQ(pool.spare_pages(), 0);
+	EXPECT_EQ(pool.shrink(100), 0);
+	pool.join();
+	pool.refill();
+	EXPECT_EQ(pool.spare_pages(), 0);
+	EXPECT_EQ(pool.shrink(100), 0);
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+
+	EXPECT_EQ(pool.take_sink(4 * kPages, kPlenty), nullptr);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 4 * kPages);
+	const u32 transfer = pool.spare_pages() - 3 * kPages;
+	EXPECT_GT(transfer, 1);
+	EXPECT_LT(transfer, 20);
+	EXPECT_EQ(pool.shrink(10), 10);
+	EXPECT_EQ(FakeServerPort::pages, 4 * kPages - 10);
+	/* They are not allocated again. */
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 4 * kPages - 10);
+	EXPECT_EQ(pool.shrink(70), 70);
+	EXPECT_EQ(FakeServerPort::bulks, 1);
+	EXPECT_EQ(pool.shrink(~0u), 3 * kPages - 80 + transfer);
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	EXPECT_EQ(FakeServerPort::bulks, 0);
+	EXPECT_EQ(pool.spare_pages(), 0);
+
+	/* Of a call under way nothing is taken. */
+	Transfer *sink = pool.take_sink(kPages, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(pool.shrink(~0u), 0);
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	const u32 refills = FakeServerPort::refills;
+	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	EXPECT_EQ(FakeServerPort::refills, refills + 1);
+	pool.give(sink);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, 2 * kPages);
+	pool.leave();
+	EXPECT_EQ(FakeServerPort::pages, 0);
+	EXPECT_EQ(pool.spare_pages(), 0);
+	pool.exit();
+}
+
 RPCORDMA_TEST(server_pool, init_without_memory)
 {
 	FakeServerPort port;
@@ -339,7 +389,7 @@ RPCORDMA_TEST(server_pool, any)
 			pool.give(transfer);
 }
 
-RPCORDMA_SUITE(server_pool, join_and_leave, init_without_memory, transfers, no_transfer, sinks,
+RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, no_transfer, sinks,
 	       missing_pages, grows, reply_pages, late, mapped, refill_without_memory,
 	       give_without_memory, any);
 

@@ -200,6 +200,7 @@ u32 FakeServerPort::pages_left, FakeServerPort::bulks_left, FakeServerPort::bulk
 u32 FakeServerPort::regions_left, FakeServerPort::region_maps_left, FakeServerPort::sends_left;
 u32 FakeServerPort::locks_left, FakeServerPort::gates_left;
 int FakeServerPort::create_qp_result, FakeServerPort::accept_result;
+u32 FakeServerPort::qp_sges, FakeServerPort::qp_tries;
 u32 FakeServerPort::pages, FakeServerPort::bulks, FakeServerPort::bulk_maps, FakeServerPort::regions;
 u32 FakeServerPort::locks, FakeServerPort::locks_held, FakeServerPort::gates, FakeServerPort::sends;
 u32 FakeServerPort::send_doorbells, FakeServerPort::refills, FakeServerPort::waits;
@@ -232,6 +233,8 @@ FakeServerPort::FakeServerPort()
 	pages_left = bulks_left = bulk_maps_left = regions_left = region_maps_left = kNoLimit;
 	sends_left = locks_left = gates_left = kNoLimit;
 	create_qp_result = accept_result = 0;
+	qp_sges = kNoLimit;
+	qp_tries = 0;
 	pages = bulks = bulk_maps = regions = locks = locks_held = gates = sends = 0;
 	send_doorbells = refills = waits = logged = warned = disconnects = 0;
 	__builtin_memset(counters, 0, sizeof(counters));
@@ -566,6 +569,9 @@ int rpcordma_endpoint_create_qp(rpcordma_endpoint *endpoint, const rpcordma_queu
 {
 	EXPECT_EQ(endpoint, FakePort::endpoint());
 	FakeServerPort::sizes = *sizes;
+	FakeServerPort::qp_tries++;
+	if (sizes->send_sges > FakeServerPort::qp_sges)
+		return to_errno(Error::no_memory);
 	return FakeServerPort::create_qp_result;
 }
 

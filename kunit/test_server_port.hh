@@ -22,7 +22,7 @@ struct page {
 };
 
 struct svc_rqst {
-	static constexpr rpcordma::u32 kPages = 300;
+	static constexpr rpcordma::u32 kPages = 340;
 	page *pages[kPages];
 	/* The call, as it was handed over last. */
 	rpcordma_server_call *call;
@@ -56,6 +56,8 @@ public:
 	static u32 locks_left;
 	static u32 gates_left;
 	static int create_qp_result, accept_result;
+	static u32 qp_sges; /* with more of them there is no memory for a queue pair */
+	static u32 qp_tries;
 
 	/* What there is now. */
 	static u32 pages, bulks, bulk_maps, regions, locks, locks_held, gates;

@@ -242,11 +242,13 @@ RPCORDMA_TEST(server_reply, too_many_pieces)
 	{
 		Connected c;
 		have_call(c, 100000, 0);
-		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 262 * kPage);
-		for (u32 i = 0; i < 270; i++)
+		constexpr u32 pages = Transfer::kPieces + 2;
+		static_assert(pages + 8 <= svc_rqst::kPages);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, pages * kPage);
+		for (u32 i = 0; i < pages + 8; i++)
 			if (!c.rqst->pages[i])
 				c.rqst->pages[i] = FakeServerPort::new_page();
-		EXPECT_EQ(c.send_reply_pages(20, 262 * kPage, 8), 0);
+		EXPECT_EQ(c.send_reply_pages(20, pages * kPage, 8), 0);
 		c.release();
 		c.work();
 		c.expect_error(1, v1::ErrorCode::chunk);

@@ -567,20 +567,6 @@ static struct svc_xprt_class server_class = {
 	.xcl_ident = XPRT_TRANSPORT_RDMA,
 };
 
-/* --- the pool of sink pages --- */
-
-static void refill_worker(struct work_struct *work)
-{
-	rpcordma_core_server_refill();
-}
-
-static DECLARE_WORK(refill, refill_worker);
-
-void rpcordma_server_queue_refill(void)
-{
-	queue_work(server_workqueue, &refill);
-}
-
 /* --- loading and unloading --- */
 
 int rpcordma_svc_register(void)
@@ -590,15 +576,20 @@ int rpcordma_svc_register(void)
 	rc = rpcordma_core_server_init();
 	if (rc)
 		return rc;
+	rc = -ENOMEM;
 	server_workqueue = alloc_workqueue("rpcordma-server", WQ_UNBOUND, 0);
-	if (!server_workqueue) {
-		rpcordma_core_server_exit();
-		return -ENOMEM;
-	}
+	if (!server_workqueue)
+		goto no_workqueue;
+	rc = rpcordma_svc_sinks_register(server_workqueue);
+	if (rc)
+		goto no_sinks;
 	rc = svc_reg_xprt_class(&server_class);
 	if (!rc)
 		return 0;
+	rpcordma_svc_sinks_unregister();
+no_sinks:
 	destroy_workqueue(server_workqueue);
+no_workqueue:
 	rpcordma_core_server_exit();
 	if (rc != -EEXIST)
 		return rc;
@@ -615,6 +606,7 @@ void rpcordma_svc_unregister(void)
 	 * completion of theirs may still have asked for a refill, which nobody does afterwards.
 	 */
 	flush_workqueue(server_workqueue);
+	rpcordma_svc_sinks_unregister();
 	destroy_workqueue(server_workqueue);
 	rpcordma_core_server_exit();
 }

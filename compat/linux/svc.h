@@ -55,6 +55,12 @@ void rpcordma_svc_unregister(void);
 /** Connection requests that were refused, for want of memory or of threads to accept them. */
 unsigned long rpcordma_svc_refused(void);
 
+/* svc_sinks.c */
+/** From here on the pool is filled by @workqueue, and shrunk when memory is short. Errors: ENOMEM. */
+int rpcordma_svc_sinks_register(struct workqueue_struct *workqueue);
+/** It is shrunk no more; what is queued on the workqueue is the caller's to flush. */
+void rpcordma_svc_sinks_unregister(void);
+
 /* svc_backchannel.c */
 int rpcordma_svc_bc_register(void);
 void rpcordma_svc_bc_unregister(void);

@@ -202,25 +202,33 @@ int rpcordma_endpoint_create_qp(struct rpcordma_endpoint *ep,
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 
-	/* What was made before a failure is destroyed with the endpoint. */
+	int rc;
+
 	pd = ib_alloc_pd(ep->id->device, 0);
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
 	ep->pd = pd;
 
 	cq = create_cq(ep, attributes.cap.max_send_wr);
-	if (IS_ERR(cq))
-		return PTR_ERR(cq);
+	rc = PTR_ERR_OR_ZERO(cq);
+	if (rc)
+		goto failed;
 	ep->send_cq = cq;
 
 	cq = create_cq(ep, attributes.cap.max_recv_wr);
-	if (IS_ERR(cq))
-		return PTR_ERR(cq);
+	rc = PTR_ERR_OR_ZERO(cq);
+	if (rc)
+		goto failed;
 	ep->receive_cq = cq;
 
 	attributes.send_cq = ep->send_cq;
 	attributes.recv_cq = ep->receive_cq;
-	return rdma_create_qp(ep->id, ep->pd, &attributes);
+	rc = rdma_create_qp(ep->id, ep->pd, &attributes);
+	if (!rc)
+		return 0;
+failed:
+	rpcordma_endpoint_destroy_qp(ep);
+	return rc;
 }
 
 void rpcordma_endpoint_destroy_qp(struct rpcordma_endpoint *ep)
@@ -233,6 +241,9 @@ void rpcordma_endpoint_destroy_qp(struct rpcordma_endpoint *ep)
 		ib_free_cq(ep->send_cq);
 	if (ep->pd)
 		ib_dealloc_pd(ep->pd);
+	ep->receive_cq = NULL;
+	ep->send_cq = NULL;
+	ep->pd = NULL;
 }
 
 void rpcordma_endpoint_drain(struct rpcordma_endpoint *ep)

@@ -78,6 +78,13 @@ int rpcordma_core_server_init(void);
 void rpcordma_core_server_exit(void);
 /** Asked for by rpcordma_server_queue_refill(): fill the pool of sink pages. May sleep. */
 void rpcordma_core_server_refill(void);
+/** Pages that lie idle in the pool, and could be given back. Any context. */
+rpcordma_u32 rpcordma_core_server_spare_pages(void);
+/**
+ * The kernel is short of memory: give back up to @pages of those, or a few more. Returns how many.
+ * Process context, memory reclaim included.
+ */
+rpcordma_u32 rpcordma_core_server_shrink(rpcordma_u32 pages);
 
 /* Core: the operations of svc_xprt_ops, in a service thread. */
 

@@ -47,6 +47,16 @@ void rpcordma_core_server_refill(void)
 	server_pool.refill();
 }
 
+u32 rpcordma_core_server_spare_pages(void)
+{
+	return server_pool.spare_pages();
+}
+
+u32 rpcordma_core_server_shrink(u32 pages)
+{
+	return server_pool.shrink(pages);
+}
+
 /* --- calls --- */
 
 ServerCall *rpcordma_server::create_call(rpcordma_alloc_how how)
@@ -167,7 +177,41 @@ void rpcordma_server::request_close(const char *why, int value)
 		return;
 	trace::connection(peer, why, value);
 	rpcordma_svc_close(xprt);
-	rpcordma_gate_open(gate);
+	if (gate)
+		rpcordma_gate_open(gate);
+}
+
+/*
+ * The queue pair, with as many SGEs for each work request as the device gives: what it says of one may be
+ * too much for so many.
+ */
+Status rpcordma_server::create_queues()
+{
+	rpcordma_queue_sizes sizes = {};
+	int rc = 0;
+
+	sizes.send_wrs = queue_size;
+	sizes.receive_wrs = receives_limit;
+	for (send_sges = max(1u, min(device.max_send_sge, kMostSges)); send_sges; send_sges /= 2) {
+		/* On iWARP the protocol has no more than one SGE in a Read. */
+		read_sges = region_pages ? 1 : max(1u, min(send_sges, device.max_sge_rd));
+		/* The longest call and the longest reply must be possible: each of their pages an SGE. */
+		const u32 least = region_pages ? send_sges : read_sges;
+		if (Transfer::kPages / least >= min(Transfer::kRequests, queue_size))
+			break;
+		sizes.send_sges = send_sges;
+		rc = rpcordma_endpoint_create_qp(endpoint, &sizes);
+		if (!rc)
+			return {};
+		trace::connection(peer, "no queue pair", rc);
+	}
+	if (rc)
+		return from_errno(rc);
+	rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
+			    "this device has too few SGEs for each RDMA Read or Write, or too "
+			    "short a queue",
+			    device.name);
+	return Error::not_supported;
 }
 
 Status rpcordma_server::accept(rpcordma_endpoint *from, Bytes private_data, u32 initiator_depth)
@@ -199,11 +243,7 @@ Status rpcordma_server::accept(rpcordma_endpoint *from, Bytes private_data, u32 
 	send_size = private_data::inline_threshold(receive_size, client.receive_size);
 	remote_invalidation = client.remote_invalidation && device.fast_registration;
 
-	send_sges = max(1u, min(device.max_send_sge, kMostSges));
-	read_sges = max(1u, min(send_sges, device.max_sge_rd));
 	if (device.read_needs_region) {
-		/* The protocol has no more than one SGE in a Read there. */
-		read_sges = 1;
 		region_pages = min(device.max_fast_reg_pages, Transfer::kPages);
 		if (!device.fast_registration ||
 		    region_pages * Transfer::kRegions < Transfer::kPages) {
@@ -232,21 +272,7 @@ Status rpcordma_server::accept(rpcordma_endpoint *from, Bytes private_data, u32 
 	queue_size = min(limit + kServerBackwardCalls + kChainRoom, most - 1);
 	room.store(queue_size, std::memory_order_relaxed);
 
-	rpcordma_queue_sizes sizes = {};
-	/* The longest call and the longest reply must be possible: each of their pages an SGE. */
-	const u32 least_sges = region_pages ? send_sges : min(send_sges, read_sges);
-	if (Transfer::kPages / least_sges >= min(Transfer::kRequests, queue_size)) {
-		rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
-				    "this device has too few SGEs for each RDMA Read or Write, or too "
-				    "short a queue",
-				    device.name);
-		return Error::not_supported;
-	}
-	sizes.send_wrs = queue_size;
-	sizes.receive_wrs = receives_limit;
-	sizes.send_sges = send_sges;
-	if (int rc = rpcordma_endpoint_create_qp(endpoint, &sizes); rc)
-		return from_errno(rc);
+	TRY_STATUS(create_queues());
 
 	server_pool.join();
 	joined = true;
@@ -331,7 +357,8 @@ void rpcordma_core_server_detach(rpcordma_server *server)
 {
 	server->closing.store(true, std::memory_order_seq_cst);
 	rpcordma_endpoint_disconnect(server->endpoint);
-	rpcordma_gate_open(server->gate);
+	if (server->gate)
+		rpcordma_gate_open(server->gate);
 }
 
 void rpcordma_core_server_destroy(rpcordma_server *server)

@@ -5,13 +5,18 @@
 
 #include <new>
 
+#include "module/base/lock.hh"
+
 namespace rpcordma {
 
 /* Free transfers that are kept: more are a burst's. */
 static constexpr u32 kKeptTransfers = 64;
 
-/* Pages allocated at once, with the lock not held. */
-static constexpr u32 kRefillBatch = 64;
+/* Pages allocated or freed at once, with the lock not held. */
+static constexpr u32 kBatch = 64;
+
+/* A transfer's memory, in pages of the usual size, its mapping's included. */
+static constexpr u32 kTransferPages = (sizeof(Transfer) + Transfer::kPieces * 32) / 4096 + 1;
 
 bool ServerPool::init()
 {
@@ -21,7 +26,7 @@ bool ServerPool::init()
 
 void ServerPool::exit()
 {
-	trim_();
+	(void)shrink(~0u);
 	rpcordma_free(spare_);
 	rpcordma_free(top_);
 	spare_ = top_ = nullptr;
@@ -31,30 +36,32 @@ void ServerPool::exit()
 
 void ServerPool::join()
 {
-	rpcordma_lock_acquire(lock_);
-	const bool first = users_++ == 0;
-	if (first)
+	{
+		LockGuard guard(lock_);
+
+		if (users_++)
+			return;
 		wanted_ = Transfer::kPages;
-	rpcordma_lock_release(lock_);
-	if (first)
-		rpcordma_server_queue_refill();
+	}
+	rpcordma_server_queue_refill();
 }
 
 void ServerPool::leave()
 {
-	rpcordma_lock_acquire(lock_);
-	const bool last = --users_ == 0;
-	if (last)
+	{
+		LockGuard guard(lock_);
+
+		if (--users_)
+			return;
 		wanted_ = 0;
-	rpcordma_lock_release(lock_);
-	if (last)
-		trim_();
+	}
+	(void)shrink(~0u);
 }
 
 Transfer *ServerPool::create_(rpcordma_alloc_how how)
 {
 	void *place = rpcordma_alloc_large(sizeof(Transfer), how);
-	rpcordma_bulk *bulk = place ? rpcordma_bulk_create(Transfer::kPages, how) : nullptr;
+	rpcordma_bulk *bulk = place ? rpcordma_bulk_create(Transfer::kPieces, how) : nullptr;
 
 	if (!bulk) {
 		rpcordma_free_large(place);
@@ -73,12 +80,15 @@ void ServerPool::destroy_(Transfer *transfer)
 
 Transfer *ServerPool::take(rpcordma_alloc_how how)
 {
-	rpcordma_lock_acquire(lock_);
-	Transfer *transfer = transfers_.pop_front();
-	if (transfer)
-		transfer_count_--;
-	rpcordma_lock_release(lock_);
-	return transfer ? transfer : create_(how);
+	{
+		LockGuard guard(lock_);
+
+		if (Transfer *transfer = transfers_.pop_front()) {
+			transfer_count_--;
+			return transfer;
+		}
+	}
+	return create_(how);
 }
 
 bool ServerPool::push_locked_(page *p)
@@ -122,20 +132,22 @@ page *ServerPool::pop_locked_()
 Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 {
 	Transfer *transfer = take(RPCORDMA_ALLOC_ATOMIC);
-	bool low;
+	bool enough, low;
 
 	if (!transfer)
 		return nullptr;
-	rpcordma_lock_acquire(lock_);
-	const bool enough = page_count_ >= pages;
-	if (enough)
-		for (; transfer->page_count < pages; transfer->page_count++)
-			transfer->pages[transfer->page_count] = pop_locked_();
-	else
-		/* There was use for more. */
-		wanted_ = min(max(2 * wanted_, pages), max(cap_pages, pages));
-	low = page_count_ < wanted_ / 2;
-	rpcordma_lock_release(lock_);
+	{
+		LockGuard guard(lock_);
+
+		enough = page_count_ >= pages;
+		if (enough)
+			for (; transfer->page_count < pages; transfer->page_count++)
+				transfer->pages[transfer->page_count] = pop_locked_();
+		else
+			/* There was use for more. */
+			wanted_ = min(max(2 * wanted_, pages), max(cap_pages, pages));
+		low = page_count_ < wanted_ / 2;
+	}
 	if (!enough || low)
 		rpcordma_server_queue_refill();
 	if (enough)
@@ -147,14 +159,17 @@ Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 void ServerPool::give(Transfer *transfer)
 {
 	u32 kept = 0;
+	bool keep;
 
 	rpcordma_bulk_unmap(transfer->bulk);
-	rpcordma_lock_acquire(lock_);
-	const bool keep = transfer_count_ < kKeptTransfers && users_;
-	while (kept < transfer->page_count && !transfer->writes && page_count_ < wanted_ &&
-	       (!transfer->pages[kept] || push_locked_(transfer->pages[kept])))
-		kept++;
-	rpcordma_lock_release(lock_);
+	{
+		LockGuard guard(lock_);
+
+		keep = transfer_count_ < kKeptTransfers && users_;
+		while (kept < transfer->page_count && !transfer->writes && page_count_ < wanted_ &&
+		       (!transfer->pages[kept] || push_locked_(transfer->pages[kept])))
+			kept++;
+	}
 	rpcordma_pages_release(transfer->pages + kept, transfer->page_count - kept);
 	transfer->page_count = 0;
 	transfer->writes = false;
@@ -162,29 +177,34 @@ void ServerPool::give(Transfer *transfer)
 		destroy_(transfer);
 		return;
 	}
-	rpcordma_lock_acquire(lock_);
+	LockGuard guard(lock_);
+
 	transfers_.push_front(transfer);
 	transfer_count_++;
-	rpcordma_lock_release(lock_);
 }
 
 void ServerPool::refill()
 {
 	for (;;) {
-		page *fresh[kRefillBatch];
+		page *fresh[kBatch];
 
-		rpcordma_lock_acquire(lock_);
-		const u32 missing = wanted_ > page_count_ ? wanted_ - page_count_ : 0;
-		rpcordma_lock_release(lock_);
+		u32 missing, kept = 0;
+
+		{
+			LockGuard guard(lock_);
+
+			missing = wanted_ > page_count_ ? wanted_ - page_count_ : 0;
+		}
 		if (!missing)
 			return;
-		const u32 count = rpcordma_pages_alloc(fresh, min(missing, kRefillBatch),
+		const u32 count = rpcordma_pages_alloc(fresh, min(missing, kBatch),
 						       RPCORDMA_ALLOC_NOIO);
-		u32 kept = 0;
-		rpcordma_lock_acquire(lock_);
-		while (kept < count && page_count_ < wanted_ && push_locked_(fresh[kept]))
-			kept++;
-		rpcordma_lock_release(lock_);
+		{
+			LockGuard guard(lock_);
+
+			while (kept < count && page_count_ < wanted_ && push_locked_(fresh[kept]))
+				kept++;
+		}
 		rpcordma_pages_release(fresh + kept, count - kept);
 		/* Without memory, or without room for it: whoever finds too few asks again. */
 		if (!kept)
@@ -192,28 +212,49 @@ void ServerPool::refill()
 	}
 }
 
-/* Free all that is kept. */
-void ServerPool::trim_()
+u32 ServerPool::spare_pages_locked_() const
 {
-	for (;;) {
-		page *p = nullptr;
-		Transfer *transfer = nullptr;
+	const u32 least = users_ ? Transfer::kPages : 0;
 
-		rpcordma_lock_acquire(lock_);
-		if (page_count_)
-			p = pop_locked_();
-		if (transfer_count_) {
-			transfer = transfers_.pop_front();
-			transfer_count_--;
+	return page_count_ > least ? page_count_ - least : 0;
+}
+
+u32 ServerPool::spare_pages()
+{
+	LockGuard guard(lock_);
+
+	return spare_pages_locked_() + transfer_count_ * kTransferPages;
+}
+
+u32 ServerPool::shrink(u32 pages)
+{
+	u32 freed = 0;
+
+	while (freed < pages) {
+		page *idle[kBatch];
+		Transfer *transfer = nullptr;
+		u32 count = 0;
+		{
+			LockGuard guard(lock_);
+
+			count = min(min(kBatch, pages - freed), spare_pages_locked_());
+			for (u32 i = 0; i < count; i++)
+				idle[i] = pop_locked_();
+			/* Lest they be allocated again at once; who finds too few asks for more. */
+			wanted_ = min(wanted_, users_ ? max(page_count_, Transfer::kPages) : 0);
+			if (!count) {
+				transfer = transfers_.pop_front();
+				transfer_count_ -= transfer != nullptr;
+			}
 		}
-		rpcordma_lock_release(lock_);
-		if (!p && !transfer)
-			return;
-		if (p)
-			rpcordma_pages_release(&p, 1);
+		if (!count && !transfer)
+			break;
+		rpcordma_pages_release(idle, count);
 		if (transfer)
 			destroy_(transfer);
+		freed += count + (transfer ? kTransferPages : 0);
 	}
+	return freed;
 }
 
 } // namespace rpcordma

@@ -3,7 +3,8 @@
  * What all connections of the server share: transfers, each with all that one RDMA Read or Write chain
  * needs, and sink pages for Reads that the receive completion starts. Neither is held by an idle
  * connection. Taking never sleeps unless it says so; a worker keeps the pool filled, as far as use has
- * shown to be wanted and never beyond the cap.
+ * shown to be wanted and never beyond the cap. When the kernel is short of memory it takes back what
+ * lies idle, but for one call's.
  */
 #pragma once
 
@@ -22,10 +23,12 @@ struct TransferTag;
 struct Transfer : ListLink<TransferTag> {
 	/** The pages of the largest message, and one for a start in the midst of a page. */
 	static constexpr u32 kPages = 260;
+	/** Pieces of memory: one for each page, and one for each place where a chunk ends within one. */
+	static constexpr u32 kPieces = kPages + 64;
 	/** Work requests of a chain: more segments than this are refused. */
 	static constexpr u32 kRequests = 128;
-	/** SGEs in all: one for each page, and one for each place where a segment ends within one. */
-	static constexpr u32 kSges = kPages + kRequests;
+	/** SGEs in all: one for each piece, and one for each place where a segment ends within one. */
+	static constexpr u32 kSges = kPieces + kRequests;
 
 	/** Where the sink has to be registered (iWARP), one region does for the largest message or two. */
 	static constexpr u32 kRegions = 2;
@@ -36,7 +39,7 @@ struct Transfer : ListLink<TransferTag> {
 	u32 page_count = 0;
 	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */
 	page *pages[kPages] = {};
-	rpcordma_sge local[kPages] = {};
+	rpcordma_sge local[kPieces] = {};
 	rpcordma_sge sges[kSges] = {};
 	rpcordma_rdma_wr requests[kRequests] = {};
 };
@@ -46,7 +49,7 @@ public:
 	[[nodiscard]] bool init();
 	/** No connection is left. */
 	void exit();
-	/** A connection comes, or goes; with the last one, everything kept is freed. Process context. */
+	/** A connection comes, or goes; with the last one, everything spare is freed. Process context. */
 	void join();
 	void leave();
 
@@ -59,6 +62,14 @@ public:
 
 	/** Fill up to what is wanted. Process context; may sleep. */
 	void refill();
+
+	/** What shrink() could free, in pages. Any context. */
+	[[nodiscard]] u32 spare_pages();
+	/**
+	 * Free up to @pages pages of what lies idle, or a few more; returns how many. Process context,
+	 * memory reclaim included; no lock held.
+	 */
+	u32 shrink(u32 pages);
 
 	/** Bytes of Reads that receive completions have under way, of all connections. */
 	std::atomic<u64> eager_bytes{0};
@@ -77,7 +88,7 @@ private:
 	static void destroy_(Transfer *transfer);
 	[[nodiscard]] bool push_locked_(page *p);
 	[[nodiscard]] page *pop_locked_();
-	void trim_();
+	[[nodiscard]] u32 spare_pages_locked_() const;
 
 	rpcordma_lock *lock_ = nullptr; /* of all below */
 	List<Transfer, TransferTag> transfers_;

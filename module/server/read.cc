@@ -132,7 +132,7 @@ Status rpcordma_server::build_reads(Call *call, rpcordma_alloc_how how)
 		if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, arrival.sink_length))
 			return Error::protocol;
 		const int sges = rpcordma_bulk_map(t.bulk, endpoint, RPCORDMA_DMA_FROM_DEVICE,
-						   t.local, Transfer::kPages);
+						   t.local, Transfer::kPieces);
 		if (sges < 0)
 			return Error::no_memory;
 		mapped = u32(sges);

@@ -44,7 +44,7 @@ Status rpcordma_server::build_writes(Call *call, const rpcordma_xdr_buf *reply,
 						  answer.rest[i].length))
 				return Error::no_space;
 	const int mapped = rpcordma_bulk_map(t.bulk, endpoint, RPCORDMA_DMA_TO_DEVICE, t.local,
-					     Transfer::kPages);
+					     Transfer::kPieces);
 	if (mapped < 0)
 		return Error::no_memory;
 

@@ -173,6 +173,7 @@ struct rpcordma_server {
 	/* connection.cc */
 	[[nodiscard]] rpcordma::Status accept(rpcordma_endpoint *from, rpcordma::Bytes private_data,
 					      u32 initiator_depth);
+	[[nodiscard]] rpcordma::Status create_queues();
 	void destroy();
 	/** Have the transport closed, once. Any context. */
 	void request_close(const char *why, int value);

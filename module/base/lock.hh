@@ -48,4 +48,13 @@ using LockGuard = BasicGuard<rpcordma_lock, rpcordma_lock_acquire, rpcordma_lock
 /** Holds a mutex: process context. */
 using MutexGuard = BasicGuard<rpcordma_mutex, rpcordma_mutex_lock, rpcordma_mutex_unlock>;
 
+/** What @body() returns, called with @lock held. */
+template <typename Body>
+inline auto locked(rpcordma_lock *lock, Body body)
+{
+	LockGuard guard(lock);
+
+	return body();
+}
+
 } // namespace rpcordma

@@ -9,7 +9,6 @@
  */
 
 #include "module/client/client.hh"
-#include "xdr/private_data.hh"
 
 using namespace rpcordma;
 
@@ -20,7 +19,6 @@ using namespace rpcordma;
 Status rpcordma_client::create_backward_call()
 {
 	const u32 message = max(rpcordma_tunables.max_inline_read, 4096u);
-	const u32 wire = max(rpcordma_tunables.max_inline_write, private_data::size_unit);
 	Call *call = create_call(true);
 
 	if (!call)
@@ -31,13 +29,11 @@ Status rpcordma_client::create_backward_call()
 	call->reply_capacity = rpcordma_page_size();
 	call->reply_buffer = rpcordma_alloc(call->reply_capacity, RPCORDMA_ALLOC_NOIO);
 	if (!call->call_buffer || !call->reply_buffer ||
-	    !ensure_wire(call, wire, RPCORDMA_ALLOC_NOIO).ok()) {
+	    !ensure_wire(call, RPCORDMA_ALLOC_NOIO).ok()) {
 		destroy_call(call);
 		return Error::no_memory;
 	}
-	rpcordma_lock_acquire(lock);
-	backward_free.push_back(call);
-	rpcordma_lock_release(lock);
+	locked(lock, [&] { backward_free.push_back(call); });
 	return {};
 }
 
@@ -46,10 +42,9 @@ Status rpcordma_client::backchannel_setup()
 {
 	for (; backward_made < kBackwardCalls; backward_made++)
 		TRY_STATUS(create_backward_call());
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	backchannel_users++;
 	backchannel = true;
-	rpcordma_lock_release(lock);
 	return {};
 }
 
@@ -59,22 +54,21 @@ Status rpcordma_client::backchannel_setup()
  */
 void rpcordma_client::backchannel_gone(bool all_users)
 {
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
+
 	if (all_users)
 		backchannel_users = 0;
 	else if (backchannel_users)
 		backchannel_users--;
 	backchannel = backchannel_users != 0;
-	rpcordma_lock_release(lock);
 }
 
 void rpcordma_client::put_backward(Call *call)
 {
 	if (call->owners.fetch_sub(1, std::memory_order_acq_rel) != 1)
 		return;
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	backward_free.push_back(call);
-	rpcordma_lock_release(lock);
 }
 
 /* Receive completion. */
@@ -97,33 +91,39 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 		return;
 	}
 	const u32 length = static_cast<u32>(payload.size());
-	rpcordma_lock_acquire(lock);
-	Call *call = backward_free.front();
-	if (!call || length > call->call_capacity) {
-		rpcordma_lock_release(lock);
-		/* More calls than granted, or larger than a message can be: the peer is out of step. */
+	Call *call = locked(lock, [&] { return backward_free.pop_front(); });
+	if (!call) {
+		/* The peer is out of step. */
 		rpcordma_log(peer, RPCORDMA_LOG_WARNING,
 			     "more backward calls than credits; the connection is dropped");
 		c.request_close("backward credits overrun", 0);
 		c.receive_queue.recycle(receive);
 		return;
 	}
-	decltype(backward_free)::remove(call);
-	rpcordma_lock_release(lock);
 	call->xid = xid;
 	call->owners.store(1, std::memory_order_relaxed);
+	if (length > call->call_capacity) {
+		/* The limit was raised since its buffer was made. */
+		rpcordma_log_value(peer, RPCORDMA_LOG_WARNING,
+				   "a backward call is too long; the connection is dropped; bytes",
+				   length);
+		c.request_close("backward call too long", static_cast<int>(length));
+		c.receive_queue.recycle(receive);
+		put_backward(call);
+		return;
+	}
 	__builtin_memcpy(call->call_buffer, payload.data(), length);
 	/* Before the reply can be sent, and another call follow. */
 	c.receive_queue.recycle(receive);
 	rpcordma_bc_rqst_init(call->rqst, xprt, call->reply_buffer,
 			      static_cast<u32>(call->reply_capacity));
 	/* With the lock, so that the service cannot go meanwhile: see backchannel_gone(). */
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	const bool submitted = backchannel &&
 			       rpcordma_bc_rqst_submit(call->rqst, xid, call->call_buffer, length);
 	if (submitted)
 		stats.bcall_count++;
-	rpcordma_lock_release(lock);
+	guard.release();
 	if (!submitted)
 		put_backward(call);
 }
@@ -133,9 +133,7 @@ void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &head
 {
 	stats.bad_reply_count++;
 	trace::error(peer, "backward call with chunks", header.xid.get(), 0);
-	rpcordma_lock_acquire(lock);
-	Call *call = backward_free.pop_front();
-	rpcordma_lock_release(lock);
+	Call *call = locked(lock, [&] { return backward_free.pop_front(); });
 	if (!call)
 		return;
 	call->xid = header.xid.get();
@@ -149,18 +147,7 @@ void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &head
 		put_backward(call);
 		return;
 	}
-	const rpcordma_send_wr *bad;
-	call->wire_sge.length = length.value();
-	call->send_wr = {};
-	call->send_wr.sg_list = &call->wire_sge;
-	call->send_wr.num_sge = 1;
-	call->send_wr.opcode = RPCORDMA_WR_SEND;
-	call->send_wr.send_flags = RPCORDMA_SEND_SIGNALED;
-	call->send_wr.cqe = &marker->cqe;
-	rpcordma_dma_sync_for_device(c.endpoint, &call->wire_sge, length.value());
-	int rc = rpcordma_post_send(c.endpoint, &call->send_wr, &bad);
-	trace::post(peer, "refusal", call->xid, 1, true, rc);
-	if (rc) {
+	if (int rc = post(c, call, length.value(), 1, marker)) {
 		SendQueue::release(*marker);
 		put_backward(call);
 		c.request_close("post failed", rc);
@@ -198,14 +185,15 @@ int rpcordma_client::send_backward_reply(Call *call)
 		__builtin_memcpy(to, request.send->tail.base, request.send->tail.length);
 	if (!map_wire(*c, call))
 		return status::kNoBuffers;
-	if (!c->send_queue.take(1, 0))
-		return wait_for_space(*c, 1, 0);
 	/* Signaled always: no reply will tell that the buffer is free. */
-	SendQueue::Marker *marker = c->send_queue.signal(call);
-	if (!marker) {
-		c->send_queue.give_back(1, 0);
-		return wait_for_space(*c, 1, 0);
+	SendQueue::Marker *marker = nullptr;
+	if (c->send_queue.take(1, 0)) {
+		marker = c->send_queue.signal(call);
+		if (!marker)
+			c->send_queue.give_back(1, 0);
 	}
+	if (!marker)
+		return wait_for_space([&] { return c->send_queue.has_room(1, 0); });
 	call->owners.fetch_add(1, std::memory_order_relaxed);
 	if (int rc = post(*c, call, header.value() + payload, 1, marker)) {
 		SendQueue::release(*marker);
@@ -226,11 +214,11 @@ rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
 	u32 most = min(rpcordma_tunables.max_inline_read, rpcordma_tunables.max_inline_write);
 
 	/* The lock, not the fence mutex: the caller may not sleep. teardown_() takes both. */
-	rpcordma_lock_acquire(client->lock);
-	if (client->connection)
-		most = min(client->connection->thresholds.send,
-			   client->connection->thresholds.receive);
-	rpcordma_lock_release(client->lock);
+	locked(client->lock, [&] {
+		if (client->connection)
+			most = min(client->connection->thresholds.send,
+				   client->connection->thresholds.receive);
+	});
 	return min(most, rpcordma_page_size()) - v1::min_header_length;
 }
 

@@ -8,6 +8,8 @@
 
 #include <new>
 
+#include "xdr/private_data.hh"
+
 using namespace rpcordma;
 
 /* Buffers start with what a small NFS call takes, and grow to what their slot's calls need. */
@@ -57,9 +59,7 @@ Call *rpcordma_client::create_call(bool backward)
 	call->rqst = rqst;
 	call->backward = backward;
 	call->invalidate_cqe.init(RPCORDMA_CQE_INVALIDATE, call);
-	rpcordma_lock_acquire(lock);
-	all.push_back(call);
-	rpcordma_lock_release(lock);
+	locked(lock, [&] { all.push_back(call); });
 	call->fenced = rpcordma_event_create();
 	if (!call->fenced) {
 		destroy_call(call);
@@ -70,9 +70,7 @@ Call *rpcordma_client::create_call(bool backward)
 
 void rpcordma_client::destroy_call(Call *call)
 {
-	rpcordma_lock_acquire(lock);
-	decltype(all)::remove(call);
-	rpcordma_lock_release(lock);
+	locked(lock, [&] { decltype(all)::remove(call); });
 	if (call->fenced)
 		rpcordma_event_destroy(call->fenced);
 	rpcordma_free(call->call_buffer);
@@ -83,13 +81,12 @@ void rpcordma_client::destroy_call(Call *call)
 
 rpc_rqst *rpcordma_client::alloc_slot()
 {
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	Call *call = free_.pop_front();
 	/* Most chunked calls need one region: take it here, where the lock is held anyway. */
 	if (call)
 		if (Region *region = pool.pop_front())
 			call->spare.push_back(region);
-	rpcordma_lock_release(lock);
 	return call ? call->rqst : nullptr;
 }
 
@@ -107,27 +104,26 @@ void rpcordma_client::make_zombie_locked(Call *call)
 
 void rpcordma_client::free_slot(Call *call)
 {
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	if (call->parked && call->late_reply) {
 		/* The reply came in between. The fence mutex first, so that a drain is over or not begun. */
-		rpcordma_lock_release(lock);
-		rpcordma_mutex_lock(fence);
-		rpcordma_lock_acquire(lock);
-		const bool parked = call->parked;
-		call->unparking = parked;
-		rpcordma_lock_release(lock);
-		/* With the drain begun, its end frees the call. */
-		if (parked && !connection->closing)
-			unpark(*connection, call);
-		rpcordma_mutex_unlock(fence);
-		if (parked)
-			return;
-		rpcordma_lock_acquire(lock);
+		guard.release();
+		{
+			MutexGuard fenced(fence);
+			const bool parked =
+				locked(lock, [&] { return call->unparking = call->parked; });
+
+			/* With the drain begun, its end frees the call. */
+			if (parked && !connection->closing)
+				unpark(*connection, call);
+			if (parked)
+				return;
+		}
+		guard.acquire();
 	}
 	if (call->state.load(std::memory_order_acquire) == CallState::cancelled) {
 		if (!call->late_reply) {
 			make_zombie_locked(call);
-			rpcordma_lock_release(lock);
 			return;
 		}
 		call->state.store(CallState::idle, std::memory_order_release);
@@ -142,7 +138,7 @@ void rpcordma_client::free_slot(Call *call)
 	pool.splice_back(call->spare);
 	rpcordma_rqst_reset(call->rqst);
 	free_.push_front(call);
-	rpcordma_lock_release(lock);
+	guard.release();
 	if (regions)
 		space_came();
 
@@ -151,21 +147,21 @@ void rpcordma_client::free_slot(Call *call)
 	 * slot is back: one of us finds the other.
 	 */
 	while (rpcordma_xprt_has_backlog(xprt)) {
-		rpcordma_lock_acquire(lock);
-		Call *spare = free_.pop_front();
-		rpcordma_lock_release(lock);
+		Call *spare = locked(lock, [&] { return free_.pop_front(); });
 		if (!spare)
 			return;
 		if (rpcordma_xprt_wake_backlog(xprt, spare->rqst))
 			continue;
-		rpcordma_lock_acquire(lock);
-		free_.push_front(spare);
-		rpcordma_lock_release(lock);
+		locked(lock, [&] { free_.push_front(spare); });
 	}
 }
 
-Status rpcordma_client::ensure_wire(Call *call, u32 size, rpcordma_alloc_how how)
+/* Room for the longest message that may go inline. */
+Status rpcordma_client::ensure_wire(Call *call, rpcordma_alloc_how how)
 {
+	/* A message of the default size goes, whatever the limit. */
+	const u32 size = max(rpcordma_tunables.max_inline_write, private_data::size_unit);
+
 	if (call->wire_capacity >= size)
 		return {};
 	/* Mapped means that a connection knows it: it is kept, and the call sends that much less inline. */
@@ -202,8 +198,7 @@ Status rpcordma_client::buf_alloc(Call *call, usize call_size, usize reply_size)
 				 stats.hardway_register_count));
 	TRY_STATUS(ensure_buffer(call->reply_buffer, call->reply_capacity, reply_size,
 				 stats.hardway_register_count));
-	return ensure_wire(call, max(rpcordma_tunables.max_inline_write, 1024u),
-			   RPCORDMA_ALLOC_TASK);
+	return ensure_wire(call, RPCORDMA_ALLOC_TASK);
 }
 
 /* The port's names */

@@ -39,6 +39,7 @@
 
 #include "compat/port/port.h"
 #include "module/base/list.hh"
+#include "module/base/lock.hh"
 #include "module/base/result.hh"
 #include "module/chunk/reduce.hh"
 #include "module/chunk/reply.hh"
@@ -146,7 +147,6 @@ struct Connection {
 	rpcordma_cqe silent_register_cqe = {};
 	rpcordma_cqe silent_invalidate_cqe = {};
 	u32 regions_limit = 0;
-	u32 provided = 0; /* messages that Receives are posted for; receive completion */
 	std::atomic<u32> regions_created{0};
 	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */
 	std::atomic<bool> published{false}; /* it is client->connection, and can be closed */
@@ -197,13 +197,12 @@ struct rpcordma_client {
 	void free_slot(Call *call);
 	void make_zombie_locked(Call *call);
 	[[nodiscard]] rpcordma::Status buf_alloc(Call *call, usize call_size, usize reply_size);
-	[[nodiscard]] rpcordma::Status ensure_wire(Call *call, u32 size, rpcordma_alloc_how how);
+	[[nodiscard]] rpcordma::Status ensure_wire(Call *call, rpcordma_alloc_how how);
 
 	/* connect.cc */
 	[[nodiscard]] rpcordma::Status connect();
 	void close();
 	void refill();
-	void check_zombies();
 	[[nodiscard]] u32 create_regions(Connection &c, u32 count);
 
 	/* send.cc */
@@ -215,7 +214,8 @@ struct rpcordma_client {
 	[[nodiscard]] int post(Connection &c, Call *call, u32 length, u32 requests,
 			       rpcordma::SendQueue::Marker *marker);
 	[[nodiscard]] int drop_connection(const char *why, u32 xid, int value);
-	[[nodiscard]] int wait_for_space(Connection &c, u32 requests, u32 invalidations);
+	/* Nothing can be sent before @has_space(); have the task that sends called when it is so. */
+	template <typename HasSpace> [[nodiscard]] int wait_for_space(HasSpace has_space);
 	void space_came();
 
 	/* reply.cc */
@@ -234,6 +234,7 @@ struct rpcordma_client {
 	void believe_invalidation(Connection &c, Call *call, const Receive &receive);
 	void unpark(Connection &c, Call *call);
 	[[nodiscard]] bool reply_to_cancelled(Connection &c, u32 xid, const Receive &receive);
+	void check_zombies();
 
 	/* backchannel.cc */
 	[[nodiscard]] rpcordma::Status backchannel_setup();
@@ -244,6 +245,18 @@ struct rpcordma_client {
 	[[nodiscard]] int send_backward_reply(Call *call);
 	void put_backward(Call *call);
 };
+
+template <typename HasSpace> inline int rpcordma_client::wait_for_space(HasSpace has_space)
+{
+	stats.empty_sendctx_q++;
+	rpcordma_xprt_wait_for_space(xprt);
+	wants_space.store(true, std::memory_order_relaxed);
+	/* Pairs with space_came(): either it sees the wish, or we see the room. */
+	std::atomic_thread_fence(std::memory_order_seq_cst);
+	if (has_space())
+		space_came();
+	return rpcordma::status::kAgain;
+}
 
 namespace rpcordma {
 using Client = rpcordma_client;

@@ -106,9 +106,7 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 
 		if (!region)
 			break;
-		rpcordma_lock_acquire(lock);
-		pool.push_front(region);
-		rpcordma_lock_release(lock);
+		locked(lock, [&] { pool.push_front(region); });
 		c.regions_created.fetch_add(1, std::memory_order_relaxed);
 		stats.mrs_allocated++;
 	}
@@ -117,18 +115,19 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 
 void rpcordma_client::refill()
 {
-	bool short_of_memory = false;
+	bool short_of_memory = false, made = false;
 
-	bool made = false;
+	{
+		MutexGuard guard(fence);
 
-	rpcordma_mutex_lock(fence);
-	if (connection && !connection->closing) {
-		made = create_regions(*connection, kRegionBatch) != 0;
-		short_of_memory = !made &&
-				  connection->regions_created.load(std::memory_order_relaxed) <
-					  connection->regions_limit;
+		if (connection && !connection->closing) {
+			made = create_regions(*connection, kRegionBatch) != 0;
+			short_of_memory =
+				!made &&
+				connection->regions_created.load(std::memory_order_relaxed) <
+					connection->regions_limit;
+		}
 	}
-	rpcordma_mutex_unlock(fence);
 	/* At the limit, the regions that calls give back are what is waited for. */
 	if (short_of_memory)
 		rpcordma_xprt_queue_refill(xprt, kRefillRetryMs);
@@ -233,17 +232,19 @@ static void teardown_(Client &client, Connection *c)
 	RegionList doomed;
 
 	c->broken.store(true, std::memory_order_release);
-	rpcordma_mutex_lock(client.fence);
-	c->closing = true;
-	rpcordma_mutex_unlock(client.fence);
+	{
+		MutexGuard fenced(client.fence);
+
+		c->closing = true;
+	}
 	if (c->endpoint) {
 		rpcordma_endpoint_disconnect(c->endpoint);
 		rpcordma_endpoint_drain(c->endpoint);
 	}
 
 	/* The peer can reach nothing any more. */
-	rpcordma_mutex_lock(client.fence);
-	rpcordma_lock_acquire(client.lock);
+	MutexGuard fenced(client.fence);
+	LockGuard guard(client.lock);
 	for (Call *call = client.all.front(); call; call = client.all.next(call)) {
 		while (Region *region = call->mapped.pop_front()) {
 			rpcordma_region_unmap(region->device);
@@ -272,8 +273,8 @@ static void teardown_(Client &client, Connection *c)
 	}
 	doomed.splice_back(client.pool);
 	client.connection = nullptr;
-	rpcordma_lock_release(client.lock);
-	rpcordma_mutex_unlock(client.fence);
+	guard.release();
+	fenced.release();
 
 	while (Region *region = doomed.pop_front()) {
 		rpcordma_region_destroy(region->device);
@@ -312,11 +313,11 @@ Status rpcordma_client::connect()
 	}
 	rpcordma_xprt_set_max_payload(xprt, chunk::max_payload(c->limits));
 	wants_space.store(false, std::memory_order_relaxed);
-	rpcordma_mutex_lock(fence);
-	rpcordma_lock_acquire(lock);
-	connection = c;
-	rpcordma_lock_release(lock);
-	rpcordma_mutex_unlock(fence);
+	{
+		MutexGuard fenced(fence);
+
+		locked(lock, [&] { connection = c; });
+	}
 	trace::connection(peer, "connected", static_cast<int>(c->credits.requested().get()));
 	c->published.store(true, std::memory_order_seq_cst);
 	if (c->broken.load(std::memory_order_seq_cst))
@@ -375,12 +376,12 @@ rpcordma_bool rpcordma_core_client_should_back_off(rpcordma_client *client)
 
 void rpcordma_core_client_inject_disconnect(rpcordma_client *client)
 {
-	rpcordma_mutex_lock(client->fence);
+	MutexGuard fenced(client->fence);
+
 	if (client->connection && !client->connection->closing) {
 		trace::connection(client->peer, "disconnect injected", 0);
 		rpcordma_endpoint_disconnect(client->connection->endpoint);
 	}
-	rpcordma_mutex_unlock(client->fence);
 }
 
 void rpcordma_core_client_refill(rpcordma_client *client)

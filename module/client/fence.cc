@@ -98,18 +98,15 @@ void rpcordma_client::cancel(Call *call)
 {
 	if (call->state.load(std::memory_order_acquire) == CallState::idle)
 		return;
-	rpcordma_mutex_lock(fence);
+	MutexGuard guard(fence);
 	Connection *c = connection;
 	/* Again, now that no drain can come between. */
 	CallState state = call->state.load(std::memory_order_acquire);
-	if (!c || state == CallState::idle) {
-		rpcordma_mutex_unlock(fence);
+	if (!c || state == CallState::idle)
 		return;
-	}
 	if (call->mapped.empty()) {
 		if (state == CallState::sent)
 			call->state.store(CallState::cancelled, std::memory_order_release);
-		rpcordma_mutex_unlock(fence);
 		return;
 	}
 	trace::region(peer, "cancel", call->xid, call->mapped.front()->mapping);
@@ -117,14 +114,12 @@ void rpcordma_client::cancel(Call *call)
 	bool fenced = false;
 	if (!c->closing && !post_invalidations(*c, call)) {
 		/* Bound to come: done, or flushed by the drain. So teardown must be able to have the mutex. */
-		rpcordma_mutex_unlock(fence);
+		guard.release();
 		rpcordma_event_wait(call->fenced);
-		rpcordma_mutex_lock(fence);
-		if (call->state.load(std::memory_order_acquire) == CallState::idle) {
-			/* The drain came, and it did it all. The connection may be another one by now. */
-			rpcordma_mutex_unlock(fence);
+		guard.acquire();
+		/* The drain came, and it did it all. The connection may be another one by now. */
+		if (call->state.load(std::memory_order_acquire) == CallState::idle)
 			return;
-		}
 		/* A call that is not idle has the connection that it was sent on. */
 		fenced = !call->fence_failed;
 		if (!fenced)
@@ -136,14 +131,14 @@ void rpcordma_client::cancel(Call *call)
 			park(*c, call);
 		call->state.store(state == CallState::sent ? CallState::cancelled : CallState::idle,
 				  std::memory_order_release);
-		rpcordma_mutex_unlock(fence);
+		guard.release();
 		space_came();
 		return;
 	}
 	/* The drain is what takes the memory from the peer now: wait for it. */
 	rpcordma_event_reset(call->fenced);
 	call->waiting = true;
-	rpcordma_mutex_unlock(fence);
+	guard.release();
 	rpcordma_event_wait(call->fenced);
 }
 
@@ -160,10 +155,7 @@ void rpcordma_client::park(Connection &c, Call *call)
 	const rpcordma_send_wr *bad;
 	u32 count = 0;
 
-	rpcordma_lock_acquire(lock);
-	const bool answered = call->late_reply;
-	rpcordma_lock_release(lock);
-	if (answered)
+	if (locked(lock, [&] { return call->late_reply; }))
 		return;
 	while (Region *region = call->spare.pop_front()) {
 		/* A spare region that this call did not use has no mapping of this call. */
@@ -231,7 +223,7 @@ bool rpcordma_client::reply_to_cancelled(Connection &c, u32 xid, const Receive &
 {
 	Call *call;
 
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	for (call = all.front(); call; call = all.next(call)) {
 		CallState state = call->state.load(std::memory_order_acquire);
 
@@ -239,10 +231,8 @@ bool rpcordma_client::reply_to_cancelled(Connection &c, u32 xid, const Receive &
 		    (state == CallState::sent || state == CallState::cancelled))
 			break;
 	}
-	if (!call) {
-		rpcordma_lock_release(lock);
+	if (!call)
 		return false;
-	}
 	trace::reply(peer, "reply to a cancelled call", xid, 0, 0, 0);
 	call->late_reply = true;
 	const bool zombie = call->zombie;
@@ -251,7 +241,7 @@ bool rpcordma_client::reply_to_cancelled(Connection &c, u32 xid, const Receive &
 		call->unparking = call->parked;
 		decltype(zombies)::remove(call);
 	}
-	rpcordma_lock_release(lock);
+	guard.release();
 	if (!zombie)
 		return true;
 	if (call->parked) {
@@ -269,12 +259,12 @@ bool rpcordma_client::reply_to_cancelled(Connection &c, u32 xid, const Receive &
  */
 void rpcordma_client::check_zombies()
 {
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	const Call *oldest = zombies.front();
-	const u64 age = oldest ? rpcordma_now_ms() - oldest->cancelled_at : 0;
-	rpcordma_lock_release(lock);
 	if (!oldest)
 		return;
+	const u64 age = rpcordma_now_ms() - oldest->cancelled_at;
+	guard.release();
 	if (age >= kReplyLimitMs) {
 		trace::connection(peer, "replies to cancelled calls are overdue", 0);
 		rpcordma_xprt_force_disconnect(xprt);

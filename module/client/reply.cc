@@ -23,9 +23,9 @@ void rpcordma_client::grant(Connection &c, Credits granted)
 		trace::error(peer, "the peer granted no credit", 0, 0);
 	}
 	/* C4: first the Receives, then the credits; as many credits as there are Receives for. */
-	if (wanted + backward > c.provided) {
-		c.provided = c.receive_queue.provide(wanted + backward);
-		u32 backed = c.provided > backward ? c.provided - backward : 0;
+	if (wanted + backward > c.receive_queue.provided()) {
+		const u32 provided = c.receive_queue.provide(wanted + backward);
+		const u32 backed = provided > backward ? provided - backward : 0;
 		wanted = max(min(wanted, backed), min(wanted, before));
 	}
 	if (wanted == before)

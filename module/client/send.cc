@@ -140,18 +140,6 @@ void rpcordma_client::space_came()
 		rpcordma_xprt_write_space(xprt);
 }
 
-int rpcordma_client::wait_for_space(Connection &c, u32 requests, u32 invalidations)
-{
-	stats.empty_sendctx_q++;
-	rpcordma_xprt_wait_for_space(xprt);
-	wants_space.store(true, std::memory_order_relaxed);
-	/* Pairs with space_came(): either it sees the wish, or we see the room. */
-	std::atomic_thread_fence(std::memory_order_seq_cst);
-	if (c.send_queue.has_room(requests, invalidations))
-		space_came();
-	return status::kAgain;
-}
-
 int rpcordma_client::drop_connection(const char *why, u32 xid, int value)
 {
 	trace::error(peer, why, xid, value);
@@ -251,7 +239,8 @@ int rpcordma_client::send_request(Call *call)
 	const u32 regions = plan.rkeys(), requests = regions + 1;
 	u32 have = call->spare.front() ? 1 : 0;
 	if (have < regions) {
-		rpcordma_lock_acquire(lock);
+		LockGuard guard(lock);
+
 		have = 0;
 		for (Region *r = call->spare.front(); r; r = call->spare.next(r))
 			have++;
@@ -262,26 +251,18 @@ int rpcordma_client::send_request(Call *call)
 			call->spare.push_back(region);
 			have++;
 		}
-		rpcordma_lock_release(lock);
-		if (have < regions) {
-			stats.empty_sendctx_q++;
-			rpcordma_xprt_wait_for_space(xprt);
-			wants_space.store(true, std::memory_order_relaxed);
-			std::atomic_thread_fence(std::memory_order_seq_cst);
-			/* Regions that came before anybody knew that they are waited for. */
-			rpcordma_lock_acquire(lock);
-			const bool came = !pool.empty();
-			rpcordma_lock_release(lock);
-			if (came)
-				space_came();
-			rpcordma_xprt_queue_refill(xprt, 0);
-			return status::kAgain;
-		}
+	}
+	if (have < regions) {
+		const int rc = wait_for_space(
+			[&] { return locked(lock, [&] { return !pool.empty(); }); });
+
+		rpcordma_xprt_queue_refill(xprt, 0);
+		return rc;
 	}
 	if (!map_wire(*c, call))
 		return status::kNoBuffers;
 	if (!c->send_queue.take(requests, regions))
-		return wait_for_space(*c, requests, regions);
+		return wait_for_space([&] { return c->send_queue.has_room(requests, regions); });
 
 	/* Map in the header's order: encode_header() relies on it. */
 	const rpcordma_xdr_buf position_zero =
@@ -313,21 +294,15 @@ int rpcordma_client::send_request(Call *call)
 		rpcordma_warn("the header is not as long as reduction said");
 	u32 pulled = copy_inline(*request.send, *call, call->wire + header.value());
 
-	if (!plan.position_zero.empty() || !plan.read_chunk.empty()) {
-		stats.read_chunk_count += plan.position_zero.size() + plan.read_chunk.size();
-		for (chunk::ByteRange range : plan.position_zero)
+	auto count = [&](unsigned long &chunks, const chunk::SegmentList &segments) {
+		chunks += segments.size();
+		for (chunk::ByteRange range : segments)
 			stats.total_rdma_request += range.length;
-		for (chunk::ByteRange range : plan.read_chunk)
-			stats.total_rdma_request += range.length;
-	}
-	for (chunk::ByteRange range : plan.write_chunk) {
-		stats.write_chunk_count++;
-		stats.total_rdma_request += range.length;
-	}
-	for (chunk::ByteRange range : plan.reply_chunk) {
-		stats.reply_chunk_count++;
-		stats.total_rdma_request += range.length;
-	}
+	};
+	count(stats.read_chunk_count, plan.position_zero);
+	count(stats.read_chunk_count, plan.read_chunk);
+	count(stats.write_chunk_count, plan.write_chunk);
+	count(stats.reply_chunk_count, plan.reply_chunk);
 	stats.pullup_copy_count += pulled;
 	stats.nomsg_call_count += plan.nomsg();
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))

@@ -53,6 +53,11 @@ public:
 	 * Returns for how many there are Receives now. Receive completion, or before connecting.
 	 */
 	[[nodiscard]] u32 provide(u32 messages);
+	/** What provide() returned last. As that. */
+	[[nodiscard]] u32 provided() const
+	{
+		return provided_;
+	}
 	/** Handled: post it again, with the next batch. Receive completion only. */
 	void recycle(Receive *receive);
 	/** No longer held: post it again, now. Any context. Fails silently when the connection is gone. */

@@ -39,10 +39,10 @@ void rpcordma_server::backward_reply(Call *call)
 		rpcordma_server_count(RPCORDMA_SERVER_DROPPED, 1);
 		return;
 	}
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
+
 	if (backward_outstanding)
 		backward_outstanding--;
-	rpcordma_lock_release(lock);
 }
 
 int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
@@ -56,27 +56,27 @@ int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
 	}
 
 	/* Its reply needs a Receive, posted before it goes. */
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	const u32 backed = min(backward_outstanding + 1, kServerBackwardCalls);
 	const bool more = backed > backward_backed;
 	const u32 receives = credits.granted() + backed + kServerBatch;
-	rpcordma_lock_release(lock);
+	guard.release();
 	if (more && !provide(receives, RPCORDMA_ALLOC_NOIO))
 		return to_errno(Error::no_buffers);
 
-	rpcordma_lock_acquire(lock);
+	guard.acquire();
 	backward_backed = max(backward_backed, backed);
 	Call *call = spare.pop_front();
-	rpcordma_lock_release(lock);
+	guard.release();
 	if (!call) {
 		call = create_call(RPCORDMA_ALLOC_NOIO);
 		if (!call)
 			return to_errno(Error::no_buffers);
-		rpcordma_lock_acquire(lock);
+		guard.acquire();
 		call->all_next = all;
 		all = call;
 		calls++;
-		rpcordma_lock_release(lock);
+		guard.release();
 	}
 	call->owners.store(1, std::memory_order_relaxed);
 	call->chain_length = 0;
@@ -88,16 +88,16 @@ int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
 		const auto length = encoder.finish();
 
 		rpcordma_buf_read(message, 0, call->wire + length.value(), message->len);
-		rpcordma_lock_acquire(lock);
+		guard.acquire();
 		backward_outstanding = min(backward_outstanding + 1, kServerBackwardCalls);
-		rpcordma_lock_release(lock);
+		guard.release();
 		/* Without waiting: rpciod serves others as well. */
 		if (take_room(1))
 			rc = post_taken(call, length.value() + message->len, xid);
 		if (rc) {
-			rpcordma_lock_acquire(lock);
+			guard.acquire();
 			backward_outstanding -= backward_outstanding > 0;
-			rpcordma_lock_release(lock);
+			guard.release();
 		}
 	}
 	drop_owner(call);

@@ -332,11 +332,8 @@ void rpcordma_server::destroy()
 	 * Threads post while they have a reference, of which there is none any more. Completions post
 	 * under the lock, and not when they see this there: so nothing follows the drain's markers.
 	 */
-	if (lock) {
-		rpcordma_lock_acquire(lock);
-		closing.store(true, std::memory_order_seq_cst);
-		rpcordma_lock_release(lock);
-	}
+	if (lock)
+		locked(lock, [&] { closing.store(true, std::memory_order_seq_cst); });
 	rpcordma_endpoint_drain(endpoint);
 	while (Call *call = all) {
 		all = call->all_next;

@@ -80,15 +80,14 @@ void ServerPool::destroy_(Transfer *transfer)
 
 Transfer *ServerPool::take(rpcordma_alloc_how how)
 {
-	{
-		LockGuard guard(lock_);
+	Transfer *transfer = locked(lock_, [&] {
+		Transfer *spare = transfers_.pop_front();
 
-		if (Transfer *transfer = transfers_.pop_front()) {
-			transfer_count_--;
-			return transfer;
-		}
-	}
-	return create_(how);
+		transfer_count_ -= spare != nullptr;
+		return spare;
+	});
+
+	return transfer ? transfer : create_(how);
 }
 
 bool ServerPool::push_locked_(page *p)
@@ -188,23 +187,18 @@ void ServerPool::refill()
 	for (;;) {
 		page *fresh[kBatch];
 
-		u32 missing, kept = 0;
+		u32 kept = 0;
+		const u32 missing = locked(
+			lock_, [&] { return wanted_ > page_count_ ? wanted_ - page_count_ : 0; });
 
-		{
-			LockGuard guard(lock_);
-
-			missing = wanted_ > page_count_ ? wanted_ - page_count_ : 0;
-		}
 		if (!missing)
 			return;
 		const u32 count = rpcordma_pages_alloc(fresh, min(missing, kBatch),
 						       RPCORDMA_ALLOC_NOIO);
-		{
-			LockGuard guard(lock_);
-
+		locked(lock_, [&] {
 			while (kept < count && page_count_ < wanted_ && push_locked_(fresh[kept]))
 				kept++;
-		}
+		});
 		rpcordma_pages_release(fresh + kept, count - kept);
 		/* Without memory, or without room for it: whoever finds too few asks again. */
 		if (!kept)

@@ -79,9 +79,7 @@ void rpcordma_server::return_eager(Call *call)
 
 Region *rpcordma_server::take_region(rpcordma_alloc_how how)
 {
-	rpcordma_lock_acquire(lock);
-	Region *region = regions.pop_front();
-	rpcordma_lock_release(lock);
+	Region *region = locked(lock, [&] { return regions.pop_front(); });
 	if (region || how == RPCORDMA_ALLOC_ATOMIC)
 		return region;
 	return create_region(endpoint, peer, region_pages, false, how);
@@ -208,9 +206,7 @@ void rpcordma_server::put_transfer(Call *call)
 		if (!region)
 			continue;
 		rpcordma_region_unmap(region->device);
-		rpcordma_lock_acquire(lock);
-		regions.push_front(region);
-		rpcordma_lock_release(lock);
+		locked(lock, [&] { regions.push_front(region); });
 		region = nullptr;
 	}
 	server_pool.give(transfer);
@@ -228,10 +224,8 @@ bool rpcordma_server::read_eagerly(Call *call)
 	const u32 pages = sink_pages(call);
 	const u64 cap = eager_cap(xprt);
 
-	rpcordma_lock_acquire(lock);
 	/* Not past calls that are waiting for a thread. */
-	const bool in_order = held.empty();
-	rpcordma_lock_release(lock);
+	const bool in_order = locked(lock, [&] { return held.empty(); });
 	/* Nor past threads that wait for room. */
 	if (!in_order || waiters.load(std::memory_order_relaxed) ||
 	    !established.load(std::memory_order_acquire) || !take_eager(call, cap))
@@ -245,13 +239,11 @@ bool rpcordma_server::read_eagerly(Call *call)
 		return false;
 	}
 	const u32 count = call->chain_length;
-	int rc = to_errno(Error::not_connected);
 	bool some = false;
-
-	rpcordma_lock_acquire(lock);
-	if (!closing.load(std::memory_order_relaxed))
-		rc = post_reads(call, some);
-	rpcordma_lock_release(lock);
+	const int rc = locked(lock, [&] {
+		return closing.load(std::memory_order_relaxed) ? to_errno(Error::not_connected) :
+								 post_reads(call, some);
+	});
 	if (!rc)
 		rpcordma_server_count(RPCORDMA_SERVER_EAGER, 1);
 	else
@@ -342,9 +334,9 @@ void rpcordma_server::chain_failed(Call *call, const rpcordma_completion &comple
 	    !access_failed.exchange(true, std::memory_order_relaxed)) {
 		const u64 address = rpcordma_svc_address_key(xprt);
 
-		rpcordma_lock_acquire(server_failures_lock);
-		server_failures.remember(address, call->message(), rpcordma_now_ms());
-		rpcordma_lock_release(server_failures_lock);
+		locked(server_failures_lock, [&] {
+			server_failures.remember(address, call->message(), rpcordma_now_ms());
+		});
 		trace::error(peer, "the client's device refused a chunk", call->header.xid.get(),
 			     completion.status);
 	}

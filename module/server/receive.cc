@@ -43,7 +43,7 @@ bool rpcordma_server::provide(u32 receives, rpcordma_alloc_how how)
 		u32 count = 0;
 		bool make = false;
 
-		rpcordma_lock_acquire(lock);
+		LockGuard guard(lock);
 		receives = min(receives, receives_limit);
 		while (posted < receives && !closing.load(std::memory_order_relaxed)) {
 			Call *call = spare.pop_front();
@@ -62,32 +62,29 @@ bool rpcordma_server::provide(u32 receives, rpcordma_alloc_how how)
 		if (chain)
 			post_receives_locked(chain, count);
 		const bool enough = posted >= receives;
-		rpcordma_lock_release(lock);
+		guard.release();
 		if (!make)
 			return enough;
 		Call *made = create_call(how);
-		rpcordma_lock_acquire(lock);
-		if (made) {
-			made->all_next = all;
-			all = made;
-			spare.push_front(made);
-		} else {
+		guard.acquire();
+		if (!made) {
 			calls--;
-		}
-		rpcordma_lock_release(lock);
-		if (!made)
 			return false;
+		}
+		made->all_next = all;
+		all = made;
+		spare.push_front(made);
 	}
 }
 
 /* A Receive was consumed: post others before anything that lets the client send again. */
 void rpcordma_server::replenish()
 {
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	const u32 wanted = credits.wanted();
 	const bool grow = wanted > credits.granted();
 	const u32 promised = promised_locked();
-	rpcordma_lock_release(lock);
+	guard.release();
 
 	if (!provide(promised + kServerBatch, RPCORDMA_ALLOC_ATOMIC)) {
 		rpcordma_server_count(RPCORDMA_SERVER_DEBT, 1);
@@ -97,12 +94,11 @@ void rpcordma_server::replenish()
 		return;
 	const bool backed = provide(wanted - credits.granted() + promised + kServerBatch,
 				    RPCORDMA_ALLOC_ATOMIC);
-	rpcordma_lock_acquire(lock);
+	guard.acquire();
 	trace::credits(peer, credits.granted(), backed ? wanted : credits.granted());
 	/* Without memory it stays as it is, and is tried again after as much use. */
 	credits.grant(backed ? wanted : credits.granted());
 	grant.store(credits.granted(), std::memory_order_relaxed);
-	rpcordma_lock_release(lock);
 }
 
 /* Neither sunrpc nor the device has anything of it any more. */
@@ -115,7 +111,7 @@ void rpcordma_server::recycle(Call *call)
 	return_eager(call);
 	call->answer = Call::Answer::none;
 	call->result_count = 0;
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	if (call->tracked)
 		in_service--;
 	call->tracked = false;
@@ -127,7 +123,6 @@ void rpcordma_server::recycle(Call *call)
 	} else {
 		spare.push_front(call);
 	}
-	rpcordma_lock_release(lock);
 }
 
 void rpcordma_server::drop_owner(Call *call)
@@ -146,10 +141,8 @@ void rpcordma_server::drop_owner(Call *call)
 	if (!call->header.has_chunks() || !server_failures.any(now))
 		return false;
 	const u64 address = rpcordma_svc_address_key(server.xprt);
-	rpcordma_lock_acquire(server_failures_lock);
-	const bool failed = server_failures.recall(address, call->message(), now);
-	rpcordma_lock_release(server_failures_lock);
-	return failed;
+	return locked(server_failures_lock,
+		      [&] { return server_failures.recall(address, call->message(), now); });
 }
 
 /* What a message is, and for a call how it is to be answered if not by the service. */
@@ -230,13 +223,13 @@ Server::Kind rpcordma_server::classify(Call *call)
 /* Put @call on a queue, and have a thread look. */
 void rpcordma_server::enqueue(Call *call, ServerCallList &queue)
 {
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	queue.push_back(call);
 	/* Nothing can be sent before, so nobody is to look before: the event says when. */
 	const bool look = established.load(std::memory_order_relaxed);
 	if (look)
 		rpcordma_svc_set_data(xprt);
-	rpcordma_lock_release(lock);
+	guard.release();
 	if (look)
 		rpcordma_svc_enqueue(xprt);
 }
@@ -244,11 +237,11 @@ void rpcordma_server::enqueue(Call *call, ServerCallList &queue)
 /* Calls may have come before. */
 void rpcordma_server::establish()
 {
-	rpcordma_lock_acquire(lock);
-	established.store(true, std::memory_order_release);
-	if (!ready.empty() || !held.empty())
-		rpcordma_svc_set_data(xprt);
-	rpcordma_lock_release(lock);
+	locked(lock, [&] {
+		established.store(true, std::memory_order_release);
+		if (!ready.empty() || !held.empty())
+			rpcordma_svc_set_data(xprt);
+	});
 	rpcordma_svc_enqueue(xprt);
 }
 
@@ -257,7 +250,7 @@ void rpcordma_server::receive(Call *call)
 	rpcordma_dma_sync_for_cpu(endpoint, &call->receive_sge, call->length);
 	const Kind kind = classify(call);
 
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	posted--;
 	if (kind == Kind::call) {
 		call->tracked = true;
@@ -267,7 +260,7 @@ void rpcordma_server::receive(Call *call)
 		grant.store(credits.granted(), std::memory_order_relaxed);
 	}
 	const bool low = posted <= promised_locked() || credits.wanted() > credits.granted();
-	rpcordma_lock_release(lock);
+	guard.release();
 	if (low)
 		replenish();
 
@@ -309,10 +302,10 @@ void rpcordma_core_server_receive_done(void *context, rpcordma_cqe *cqe,
 		return;
 	}
 	/* A call that came with the disconnect is dropped: its reply could not be sent. */
-	rpcordma_lock_acquire(server->lock);
-	server->posted--;
-	server->spare.push_front(call);
-	rpcordma_lock_release(server->lock);
+	locked(server->lock, [&] {
+		server->posted--;
+		server->spare.push_front(call);
+	});
 	server->request_close("receive failed", completion->status);
 }
 
@@ -378,7 +371,7 @@ int rpcordma_server::recvfrom(svc_rqst *rqst)
 {
 	bool read = false;
 
-	rpcordma_lock_acquire(lock);
+	LockGuard guard(lock);
 	/* In turn, so that calls which came later and went by do not keep the held ones waiting. */
 	held_turn = !held_turn;
 	Call *call = held_turn && !held.empty() ? nullptr : ready.pop_front();
@@ -388,7 +381,7 @@ int rpcordma_server::recvfrom(svc_rqst *rqst)
 	}
 	if (ready.empty() && held.empty())
 		rpcordma_svc_clear_data(xprt);
-	rpcordma_lock_release(lock);
+	guard.release();
 	rpcordma_svc_received(xprt);
 
 	if (!call)

@@ -212,9 +212,7 @@ int rpcordma_server::sendto(svc_rqst *rqst, Call *call)
 	 * thread there is memory for what the completion had none for.
 	 */
 	if (short_of_receives.exchange(false, std::memory_order_relaxed)) {
-		rpcordma_lock_acquire(lock);
-		const u32 promised = promised_locked();
-		rpcordma_lock_release(lock);
+		const u32 promised = locked(lock, [&] { return promised_locked(); });
 		if (!provide(promised, RPCORDMA_ALLOC_SERVICE))
 			short_of_receives.store(true, std::memory_order_relaxed);
 	}

@@ -48,6 +48,7 @@
 
 #include "compat/port/port.h"
 #include "module/base/list.hh"
+#include "module/base/lock.hh"
 #include "module/base/result.hh"
 #include "module/chunk/answer.hh"
 #include "module/chunk/arrival.hh"

@@ -95,9 +95,9 @@ vm-check: ## the tests between virtual machines
 	@scripts/vm-check
 
 .PHONY: load
-load: ## verified I/O while a connection is dropped every second: five minutes, or SECONDS=; KERNEL=lockdep
-	@scripts/setup build vm interop $(if $(filter lockdep,$(KERNEL)),uml)
-	@scripts/load --seconds $(or $(SECONDS),$(if $(filter lockdep,$(KERNEL)),60,300)) \
+load: ## verified I/O while a connection is dropped every second: five minutes, or SECONDS=; KERNEL=lockdep|kcsan
+	@scripts/setup build vm interop $(if $(filter lockdep kcsan,$(KERNEL)),uml)
+	@scripts/load --seconds $(or $(SECONDS),$(if $(filter lockdep kcsan,$(KERNEL)),60,300)) \
 		$(if $(KERNEL),--kernel $(KERNEL))
 
 .PHONY: interop

@@ -195,6 +195,9 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
         if vm.ok("test -e /proc/lockdep_stats"):
             result.check(vm.ok("grep -q 'debug_locks: *1' /proc/lockdep_stats"),
                          f"lockdep of the {name} at work to the end", "it had turned itself off")
+    races = sum(vm.scanner.others_races for vm in pair.vms)
+    if races:
+        result.row("data races of others", f"{races} reports")
     complaints = pair.complaints()
     result.check(not complaints, "no kernel complaint", "; ".join(complaints[:4]))
     return result

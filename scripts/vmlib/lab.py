@@ -64,11 +64,12 @@ class Lab:
     @device         "rxe" or "siw" (6.12 only)
     @krb5           the machines are members of a Kerberos realm
     @tools          the guests can run programs of the host (`tool` in lib.sh)
+    @capture        the client's traffic is kept, in the file that its VM's capture names
     """
 
     def __init__(self, name, client_kernel="6.12", xprt=None, server=True, client_memory=1024,
                  server_memory=1024, client_cmdline="", server_kernel="6.12", server_xprt=None,
-                 client2=False, device="rxe", krb5=False, tools=False):
+                 client2=False, device="rxe", krb5=False, tools=False, capture=False):
         self.name = name
         self.xprt = xprt or default_xprt()
         self.server_xprt = server_xprt or default_server_xprt()
@@ -79,6 +80,7 @@ class Lab:
         self.client = self.server = self.client2 = None
         self.logs = os.path.join(LOGS, name)
         self._share = "/usr" if tools else None
+        self._capture = capture or bool(os.environ.get("CAPTURE"))
         # Sockets have short names only.
         self._cables = tempfile.mkdtemp(prefix="rpcordma-vm-")
         self._cable = self._cable2 = None
@@ -132,7 +134,7 @@ class Lab:
         # A machine that boots again keeps the logs of its earlier lives.
         life = sum(vm.name == role for vm in self.vms) + 1
         log = os.path.join(self.logs, role if life == 1 else f"{role}-{life}")
-        if os.environ.get("CAPTURE") and role == "client":
+        if self._capture and role == "client":
             os.makedirs(self.logs, exist_ok=True)
             capture = f"{log}.pcap"
         vm = machine.VM(role, kernel, initramfs, f"{log}.log", nets, memory=memory,

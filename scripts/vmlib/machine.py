@@ -97,6 +97,7 @@ class VM:
         os.makedirs(os.path.dirname(log), exist_ok=True)
         self._log = open(log, "w", buffering=1, errors="replace")
         self.log_path = log
+        self.capture = capture
 
         self._agent, theirs = socket.socketpair()
         pass_fds = [theirs.fileno()]

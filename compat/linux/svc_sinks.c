@@ -5,6 +5,8 @@
  */
 
 #include <linux/errno.h>
+#include <linux/gfp.h>
+#include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/shrinker.h>
 #include <linux/types.h>

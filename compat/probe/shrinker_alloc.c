@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* HAVE_SHRINKER_ALLOC: are shrinkers allocated, instead of being the caller's static memory? */
 
+#include <linux/gfp.h>
+#include <linux/list.h>
 #include <linux/shrinker.h>
+#include <linux/stddef.h>
 
 struct shrinker *probe(struct shrinker *mine);
 struct shrinker *probe(struct shrinker *mine)

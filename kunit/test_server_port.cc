@@ -803,8 +803,11 @@ rpcordma_bool rpcordma_svc_ddp_allowed(const svc_rqst *rqst)
 
 rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordma_u32 room)
 {
-	const u32 count = min(rqst->reply_pages, room);
+	/* The head has one at least. */
+	const u32 count = max(rqst->reply_pages, 1u);
 
+	if (count > room)
+		return 0;
 	for (u32 i = 0; i < count; i++) {
 		pages[i] = rqst->pages[rqst->arg.pages_used + i];
 		rqst->pages[rqst->arg.pages_used + i] = nullptr;

@@ -80,11 +80,13 @@ rpcordma_bool rpcordma_svc_ddp_allowed(const struct svc_rqst *rqst)
 rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **pages,
 					   rpcordma_u32 room)
 {
-	const u32 count = min_t(u32, rqst->rq_next_page - rqst->rq_respages, room);
+	const u32 count = rqst->rq_next_page - rqst->rq_respages;
 
+	if (count > room)
+		return 0;
 	memcpy(pages, rqst->rq_respages, count * sizeof(*pages));
 	memset(rqst->rq_respages, 0, count * sizeof(*pages));
-	/* What there was no room for sunrpc releases. Beyond that are the thread's own. */
+	/* Beyond them are the thread's own. */
 	rqst->rq_respages += count;
 	return count;
 }

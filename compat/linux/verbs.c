@@ -201,7 +201,6 @@ int rpcordma_endpoint_create_qp(struct rpcordma_endpoint *ep,
 	};
 	struct ib_pd *pd;
 	struct ib_cq *cq;
-
 	int rc;
 
 	pd = ib_alloc_pd(ep->id->device, 0);

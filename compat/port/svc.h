@@ -184,8 +184,8 @@ struct rpcordma_xdr_buf *rpcordma_svc_reply(struct svc_rqst *rqst);
 /** Whether the call's security flavour lets results be placed directly: no integrity, no privacy. */
 rpcordma_bool rpcordma_svc_ddp_allowed(const struct svc_rqst *rqst);
 /**
- * Take the pages that the reply lies in, its head's among them, up to @room of them; returns how
- * many. They are to be given back with rpcordma_pages_release().
+ * Take the pages that the reply lies in, its head's among them; returns how many. They are to be
+ * given back with rpcordma_pages_release(). Returns 0, and takes none, when there are more than @room.
  */
 rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **pages,
 					   rpcordma_u32 room);

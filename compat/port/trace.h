@@ -29,7 +29,7 @@ void rpcordma_trace_marshal(const struct rpcordma_peer *peer, rpcordma_u32 xid, 
 			    rpcordma_u32 proc, rpcordma_u32 header_length,
 			    rpcordma_u32 inline_length, rpcordma_u32 send_mode,
 			    rpcordma_u32 receive_mode);
-/** A chain was posted: @what is "send", "receive", "invalidate", "scratch" or "refusal". */
+/** A chain was posted: @what is "send", "receive", "invalidate", "scratch", "read" or "reply". */
 void rpcordma_trace_post(const struct rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			 rpcordma_u32 work_requests, rpcordma_bool signaled, int result);
 /** A completion came: @what is "send", "receive", "invalidate" or "register". */

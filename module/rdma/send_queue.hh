@@ -79,6 +79,15 @@ public:
 		return since_signal_ >= interval_;
 	}
 
+	/** Whether signal() would return one now. */
+	[[nodiscard]] bool has_marker() const
+	{
+		for (const Marker &marker : markers_)
+			if (!marker.busy.load(std::memory_order_acquire))
+				return true;
+		return false;
+	}
+
 	/** A marker for a signaled Send that was taken already, or null when all are out. */
 	[[nodiscard]] Marker *signal(void *context)
 	{

@@ -204,6 +204,9 @@ Status rpcordma_server::create_queues()
 		if (!rc)
 			return {};
 		trace::connection(peer, "no queue pair", rc);
+		/* Drivers say either when it is too large. */
+		if (from_errno(rc) != Error::no_memory && from_errno(rc) != Error::invalid)
+			break;
 	}
 	if (rc)
 		return from_errno(rc);

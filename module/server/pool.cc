@@ -213,11 +213,18 @@ u32 ServerPool::spare_pages_locked_() const
 	return page_count_ > least ? page_count_ - least : 0;
 }
 
+u32 ServerPool::spare_transfers_locked_() const
+{
+	const u32 least = users_ ? 1 : 0;
+
+	return transfer_count_ > least ? transfer_count_ - least : 0;
+}
+
 u32 ServerPool::spare_pages()
 {
 	LockGuard guard(lock_);
 
-	return spare_pages_locked_() + transfer_count_ * kTransferPages;
+	return spare_pages_locked_() + spare_transfers_locked_() * kTransferPages;
 }
 
 u32 ServerPool::shrink(u32 pages)
@@ -234,11 +241,12 @@ u32 ServerPool::shrink(u32 pages)
 			count = min(min(kBatch, pages - freed), spare_pages_locked_());
 			for (u32 i = 0; i < count; i++)
 				idle[i] = pop_locked_();
-			/* Lest they be allocated again at once; who finds too few asks for more. */
-			wanted_ = min(wanted_, users_ ? max(page_count_, Transfer::kPages) : 0);
-			if (!count) {
+			if (count) {
+				/* Lest they be allocated again at once; who finds too few asks for more. */
+				wanted_ = min(wanted_, users_ ? page_count_ : 0);
+			} else if (spare_transfers_locked_()) {
 				transfer = transfers_.pop_front();
-				transfer_count_ -= transfer != nullptr;
+				transfer_count_--;
 			}
 		}
 		if (!count && !transfer)

@@ -4,7 +4,7 @@
  * needs, and sink pages for Reads that the receive completion starts. Neither is held by an idle
  * connection. Taking never sleeps unless it says so; a worker keeps the pool filled, as far as use has
  * shown to be wanted and never beyond the cap. When the kernel is short of memory it takes back what
- * lies idle, but for one call's.
+ * lies idle, but for one call's pages and transfer.
  */
 #pragma once
 
@@ -89,6 +89,7 @@ private:
 	[[nodiscard]] bool push_locked_(page *p);
 	[[nodiscard]] page *pop_locked_();
 	[[nodiscard]] u32 spare_pages_locked_() const;
+	[[nodiscard]] u32 spare_transfers_locked_() const;
 
 	rpcordma_lock *lock_ = nullptr; /* of all below */
 	List<Transfer, TransferTag> transfers_;

@@ -74,6 +74,8 @@ Status rpcordma_server::build_writes(Call *call, const rpcordma_xdr_buf *reply,
 	call->chain_length = chain.count();
 	/* From here on the thread's pages are the transfer's. */
 	t.page_count = rpcordma_svc_take_reply_pages(rqst, t.pages, Transfer::kPages);
+	if (!t.page_count)
+		return Error::no_space;
 	return {};
 }
 

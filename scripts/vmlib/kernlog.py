@@ -28,8 +28,8 @@ def is_bad(line):
 # many that its authors accept; those that the module under test has a part in count.
 RACE = re.compile(r"BUG: KCSAN: ")
 RACE_END = re.compile(r"={20,}$")
-ACCESS = re.compile(r"\b(read|write|read-write|race at unknown origin)\b.* of \d+ bytes by |"
-                    r"race at unknown origin")
+RACE_LINES = 80
+ACCESS = re.compile(r" to 0x[0-9a-f]+ of \d+ bytes by ")
 OURS = re.compile(r"\[rpcordma\]")
 
 
@@ -43,23 +43,26 @@ class Scanner:
         self._race = []
 
     def feed(self, line):
-        if self._race:
-            self._race.append(line)
-            if RACE_END.search(line):
-                self._judge_race()
-        elif DUMP_BEGIN in line:
+        if DUMP_BEGIN in line:
             self._dumping = True
         elif DUMP_END in line:
             self._dumping = False
         elif RACE.search(line):
+            self.finish()
             self._race = [line]
         elif not self._dumping and is_bad(line):
             self.complaints.append(line)
+        elif self._race:
+            self._race.append(line)
+            if RACE_END.search(line) or len(self._race) > RACE_LINES:
+                self.finish()
 
-    def _judge_race(self):
+    def finish(self):
+        """The report of a race ends here, whole or not."""
         race, self._race = self._race, []
         accesses = [race[i + 1] for i, line in enumerate(race[:-1]) if ACCESS.search(line)]
-        if any(OURS.search(frame) for frame in accesses) or not accesses:
+        # One without an access was cut off: it may have been ours.
+        if race and (any(OURS.search(frame) for frame in accesses) or not accesses):
             self.complaints.append(" | ".join([race[0], *accesses]))
-        else:
+        elif race:
             self.others_races += 1

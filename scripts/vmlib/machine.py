@@ -148,6 +148,7 @@ class VM:
         while True:
             data = self._qemu.stdout.read1(65536)
             if not data:
+                self.scanner.finish()
                 break
             pending += data
             *lines, pending = pending.split(b"\n")

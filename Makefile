@@ -36,7 +36,7 @@ demo: ## real files over NFS/RDMA between two virtual machines, every byte compa
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host uml vm interop
+	@scripts/setup build host uml vm interop wire
 	@scripts/check $(STEPS)
 
 # --- the module ---
@@ -90,7 +90,7 @@ kunit: ## the same unit tests in a user mode Linux kernel with KASAN and lockdep
 
 .PHONY: vm-check
 vm-check: ## the tests between virtual machines
-	@scripts/setup build vm interop
+	@scripts/setup build vm interop wire
 	@$(build)
 	@scripts/vm-check
 

@@ -59,7 +59,7 @@ def messages(capture):
 
 def complaints(capture):
     """{what tshark finds wrong: how often}, malformed packets and warnings of its expert system."""
-    text = _tshark("-r", capture, "-q", "-z", "expert,warn")
+    text = _tshark("-r", capture, "-q", "-z", "expert,warn,rpcordma")
     found = collections.Counter()
     for line in text.splitlines():
         words = re.match(r"\s+(\d+)\s+(\S+)\s+(\S+)\s+(.*\S)", line)

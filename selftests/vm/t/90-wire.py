@@ -78,8 +78,10 @@ def wire_test(t):
     ours, client, server = capture(t, "rpcordma", True)
     messages = wire.messages(ours)
     found = wire.complaints(ours)
-    new = {what: n for what, n in found.items() if what not in accepted}
-    t.check(not new, f"tshark complains of what it does not in the in-tree transport's capture: {new}")
+    # The same work, give or take a retransmission.
+    new = {what: f"{n}, in-tree {accepted[what]}" for what, n in found.items()
+           if n > 1.1 * accepted[what] + (2 if accepted[what] else 0)}
+    t.check(not new, f"tshark complains more than of the in-tree transport's capture: {new}")
     t.check({m.version for m in messages} == {1}, f"versions {({m.version for m in messages})}")
 
     # Whatever the client sent: its forward calls are "marshal" events, with the credits asked for.
@@ -108,7 +110,8 @@ def wire_test(t):
     kinds = collections.Counter(m.proc for m in messages)
     positions = {p for m in calls for p in m.positions}
     t.check(kinds[NOMSG], "no message went without an inline part")
-    t.check(0 in positions and len(positions) > 1, f"Read chunks at positions {sorted(positions)}")
+    # No call of NFS with sec=sys is too long for a message of 4 KiB but for what goes in a Read chunk.
+    t.check(positions and 0 not in positions, f"Read chunks at positions {sorted(positions)}")
     t.check(set(kinds) <= {MSG, NOMSG}, f"message types {dict(kinds)}")
     print(f"    {len(messages)} messages of ours, {len(in_tree)} of the in-tree transport's; compared: " +
           ", ".join(f"{n} {what}" for what, n in count.items()) +

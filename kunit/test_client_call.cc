@@ -143,8 +143,7 @@ RPCORDMA_TEST(client_call, reconnect_settings)
 	EXPECT_EQ(r.core->connection->thresholds.receive, 1024);
 	/* What we say of ourselves: 8 bytes of RFC 8797, R set, no other flag. */
 	EXPECT_EQ(FakeServerPort::parameters.private_data_length, private_data::length);
-	const auto said =
-		private_data::parse({FakeServerPort::private_data, private_data::length});
+	const auto said = private_data::parse({FakeServerPort::private_data, private_data::length});
 	ASSERT_OK(said);
 	EXPECT_TRUE(said.value().remote_invalidation);
 	EXPECT_EQ(FakeServerPort::private_data[5], 1);

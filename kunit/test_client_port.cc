@@ -47,8 +47,7 @@ Requester::Requester()
 	core = reinterpret_cast<Client *>(test_alloc(rpcordma_core_client_size()).data());
 	__builtin_memset(static_cast<void *>(core), 0, rpcordma_core_client_size());
 	/* A transport is only a name here. */
-	EXPECT_EQ(rpcordma_core_client_create(core, reinterpret_cast<rpc_xprt *>(core), kSlots),
-		  0);
+	EXPECT_EQ(rpcordma_core_client_create(core, reinterpret_cast<rpc_xprt *>(core), kSlots), 0);
 }
 
 Requester::~Requester()
@@ -280,13 +279,13 @@ void rpcordma_event_wait(rpcordma_event *event)
 
 /* --- trace.h --- */
 
-void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32, rpcordma_u32, rpcordma_u32, rpcordma_u32,
-			    rpcordma_u32, rpcordma_u32, rpcordma_u32)
+void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32, rpcordma_u32, rpcordma_u32,
+			    rpcordma_u32, rpcordma_u32, rpcordma_u32, rpcordma_u32)
 {
 }
 
-void rpcordma_trace_region(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32, rpcordma_u32,
-			   rpcordma_u64)
+void rpcordma_trace_region(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32,
+			   rpcordma_u32, rpcordma_u64)
 {
 }
 
@@ -333,8 +332,8 @@ rpc_rqst *rpcordma_rqst_create(rpc_xprt *)
 			continue;
 		slot = static_cast<rpc_rqst *>(rpcordma_test_alloc(sizeof(rpc_rqst)));
 		__builtin_memset(slot, 0, sizeof(*slot));
-		slot->call = static_cast<rpcordma_call *>(
-			rpcordma_test_alloc(rpcordma_core_call_size()));
+		slot->call =
+			static_cast<rpcordma_call *>(rpcordma_test_alloc(rpcordma_core_call_size()));
 		__builtin_memset(static_cast<void *>(slot->call), 0, rpcordma_core_call_size());
 		return slot;
 	}
@@ -371,8 +370,8 @@ void rpcordma_rqst_reset(rpc_rqst *rqst)
 
 void rpcordma_rqst_get(rpc_rqst *rqst, rpcordma_request *request)
 {
-	*request = {&rqst->send, &rqst->receive, rqst->xid, true,
-		    rqst->sent_before, !rqst->one_way, true, rqst->ddp_allowed};
+	*request = {&rqst->send,       &rqst->receive, rqst->xid, true,
+		    rqst->sent_before, !rqst->one_way, true,	  rqst->ddp_allowed};
 }
 
 rpcordma_bool rpcordma_rqst_take_credit(rpc_rqst *rqst)
@@ -422,7 +421,8 @@ void rpcordma_rqst_complete(rpc_rqst *rqst, int result)
 	rqst->result = result;
 }
 
-void rpcordma_rqst_set_reply(rpc_rqst *rqst, rpcordma_u32 head, rpcordma_u32 pages, rpcordma_u32 less)
+void rpcordma_rqst_set_reply(rpc_rqst *rqst, rpcordma_u32 head, rpcordma_u32 pages,
+			     rpcordma_u32 less)
 {
 	rqst->receive.head.length = head;
 	rqst->receive.page_length = pages;

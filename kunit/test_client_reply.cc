@@ -213,7 +213,15 @@ RPCORDMA_TEST(client_reply, errors)
 /* Chunks that come back otherwise than they were offered: an error for the consumer, for good (6.1). */
 RPCORDMA_TEST(client_reply, contradictions)
 {
-	enum Lie { not_offered, more_segments, too_long, read_list, two_chunks, other_chunk, unused_nomsg };
+	enum Lie {
+		not_offered,
+		more_segments,
+		too_long,
+		read_list,
+		two_chunks,
+		other_chunk,
+		unused_nomsg
+	};
 	Requester r;
 	r.connect();
 
@@ -258,8 +266,9 @@ RPCORDMA_TEST(client_reply, contradictions)
 		EXPECT_TRUE(r.deliver(reply.message()));
 		/* A Read list makes it a backward call, which nobody serves: the reply is not there yet. */
 		EXPECT_EQ(call->completed, lie == read_list ? 0 : 1);
+		const u32 error[] = {7, 1, 32, 4, 2};
 		if (lie == read_list)
-			EXPECT_TRUE(r.words(Span<const u32>((const u32[]){7, 1, 32, 4, 2}, 5)));
+			EXPECT_TRUE(r.words(error));
 		EXPECT_EQ(call->result, status::kIo);
 		r.done(call);
 	}

@@ -31,9 +31,10 @@ RPCORDMA_TEST(client_call, credits)
 {
 	Requester r;
 	r.connect();
-	rpc_rqst *calls[Requester::kSlots];
+	constexpr u32 n = 8;
+	rpc_rqst *calls[n];
 
-	for (u32 i = 0; i < Requester::kSlots; i++)
+	for (u32 i = 0; i < n; i++)
 		calls[i] = r.prepare(i + 1);
 	EXPECT_EQ(r.transmit(calls[0]), 0);
 	EXPECT_EQ(r.transmit(calls[1]), status::kBadSlot);
@@ -61,7 +62,7 @@ RPCORDMA_TEST(client_call, credits)
 	EXPECT_TRUE(r.reply(4, 24, 0));
 	r.done(calls[3]);
 	EXPECT_EQ(r.transmit(calls[7]), 0);
-	for (u32 i = 4; i < Requester::kSlots; i++)
+	for (u32 i = 4; i < n; i++)
 		r.done(calls[i]);
 }
 

@@ -37,7 +37,7 @@ namespace rpcordma {
 
 class FakeClientPort : public FakeServerPort {
 public:
-	static constexpr u32 kRequests = 64;
+	static constexpr u32 kRequests = 128;
 	static rpc_rqst *requests[kRequests];
 
 	/* sunrpc. */
@@ -56,7 +56,7 @@ public:
 
 struct Requester : FakeClientPort {
 	Client *core;
-	static constexpr u32 kSlots = 8;
+	static constexpr u32 kSlots = 48; /* more than a batch of Receives */
 	static constexpr u32 kRoom = 4096; /* of a request's and a reply's head */
 
 	Requester();

@@ -463,6 +463,7 @@ RPCORDMA_TEST(client_reply, backward_unserved)
 	EXPECT_TRUE(r.deliver(call.message()));
 	EXPECT_EQ(FakeClientPort::backward_calls, 0);
 	EXPECT_EQ(FakeServerPort::messages, 0);
+	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
 	rpc_rqst *forward = r.call(9);
 	EXPECT_TRUE(r.reply(9, 24));
 	EXPECT_EQ(forward->result, 24);

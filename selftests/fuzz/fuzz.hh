@@ -73,9 +73,9 @@ private:
 } // namespace rpcordma
 
 /** Define the target; once in a file. */
-#define FUZZ_TARGET()                                         \
-	namespace rpcordma {                                  \
-	static void rpcordma_test_fuzz_one();                 \
-	RPCORDMA_SUITE(fuzz, one);                            \
-	}                                                     \
+#define FUZZ_TARGET()                         \
+	namespace rpcordma {                  \
+	static void rpcordma_test_fuzz_one(); \
+	RPCORDMA_SUITE(fuzz, one);            \
+	}                                     \
 	static void rpcordma::rpcordma_test_fuzz_one()

@@ -209,13 +209,38 @@ void write_chunks()
 		return std::vector<u8>(whole.begin() + 16, whole.end());
 	};
 	Seed().half(100).half(1024).byte(0).byte(0).all(lists(0)).write("answer", "inline");
-	Seed().half(4200).half(1024).half(1).half(60).half(4096).all(lists(writes)).write("answer", "placed");
+	Seed().half(4200)
+		.half(1024)
+		.half(1)
+		.half(60)
+		.half(4096)
+		.all(lists(writes))
+		.write("answer", "placed");
 	Seed().half(4200).half(1024).half(1).half(60).half(4095).all(lists(writes)).write("answer", "odd");
-	Seed().half(9000).half(1024).half(1).half(60).half(5001).all(lists(writes)).write("answer", "too-large");
+	Seed().half(9000)
+		.half(1024)
+		.half(1)
+		.half(60)
+		.half(5001)
+		.all(lists(writes))
+		.write("answer", "too-large");
 	Seed().half(5000).half(1024).half(0).all(lists(reply)).write("answer", "reply-chunk");
-	Seed().half(8000).half(1024).half(2).half(60).half(4096).half(4200).half(100)
-		.all(lists(writes | empty_write | reply)).write("answer", "all");
-	Seed().half(100).half(1024).half(1).half(40).half(0xffff).all(lists(writes)).write("answer", "beyond");
+	Seed().half(8000)
+		.half(1024)
+		.half(2)
+		.half(60)
+		.half(4096)
+		.half(4200)
+		.half(100)
+		.all(lists(writes | empty_write | reply))
+		.write("answer", "all");
+	Seed().half(100)
+		.half(1024)
+		.half(1)
+		.half(40)
+		.half(0xffff)
+		.all(lists(writes))
+		.write("answer", "beyond");
 
 	/* flags, mr_pages, send, receive, thresholds, what is honest, what is not */
 	const auto shape = [](Seed &s, u32 head, u32 pages, u32 tail) {
@@ -230,7 +255,8 @@ void write_chunks()
 			s.half(0).half(0).half(120).half(pages).half(40);
 			s.byte(flags & 2 && pages ? 4 : 2).byte(1).half(0x8000).byte(1).half(0x8000);
 			s.all(std::vector<u8>(100, 0x11));
-			s.write("reply", "flags-" + std::to_string(flags) + "-pages-" + std::to_string(pages));
+			s.write("reply", "flags-" + std::to_string(flags) + "-pages-" +
+						 std::to_string(pages));
 		}
 	}
 }
@@ -240,20 +266,114 @@ void write_peers()
 	/* Steps are those of target_responder.cc. */
 	for (const Named &m : messages())
 		if (m.bytes.size() < 256)
-			Seed().byte(1).byte(0).counted(m.bytes).byte(3).byte(20).byte(4 | 32 | 64).byte(0).half(0)
-				.byte(40).byte(3).byte(20).write("responder", m.name);
-	Seed().byte(1).byte(1).byte(1).byte(9).byte(64).byte(10).half(1000).half(100).byte(40).byte(3).byte(30)
-		.byte(4 | 32 | 64).byte(0).half(0).byte(60).byte(3).byte(9).write("responder", "write");
-	Seed().byte(1).byte(1).byte(4).byte(9).byte(64).half(2000).half(500).byte(40)
-		.byte(4 | 16 | 32).byte(60).half(1500).byte(20).byte(3).byte(9).write("responder", "read");
-	Seed().byte(0).byte(1).byte(0x10).byte(9).byte(64).half(5000).half(500).byte(40)
-		.byte(4 | 32).byte(60).half(3500).byte(20).byte(3).byte(9).write("responder", "long-reply");
-	Seed().byte(1).byte(1).byte(0x82).byte(9).byte(64).half(100).half(0).byte(10).half(300).half(900)
-		.byte(3).byte(30).byte(4).byte(0).half(0).byte(0).byte(3).byte(9).write("responder", "long-call");
-	Seed().byte(1).byte(14).byte(100).byte(3).byte(2).byte(0).counted(header(0, v1::Proc::msg, 14, 1)).byte(3)
-		.byte(2).write("responder", "backward");
-	Seed().byte(1).byte(7 | 8).byte(2).byte(1).byte(1).byte(9).byte(64).byte(10).half(1000).half(100).byte(40)
-		.byte(7).byte(3).byte(9).byte(4).byte(0).half(0).byte(0).write("responder", "short-of-memory");
+			Seed().byte(1)
+				.byte(0)
+				.counted(m.bytes)
+				.byte(3)
+				.byte(20)
+				.byte(4 | 32 | 64)
+				.byte(0)
+				.half(0)
+				.byte(40)
+				.byte(3)
+				.byte(20)
+				.write("responder", m.name);
+	Seed().byte(1)
+		.byte(1)
+		.byte(1)
+		.byte(9)
+		.byte(64)
+		.byte(10)
+		.half(1000)
+		.half(100)
+		.byte(40)
+		.byte(3)
+		.byte(30)
+		.byte(4 | 32 | 64)
+		.byte(0)
+		.half(0)
+		.byte(60)
+		.byte(3)
+		.byte(9)
+		.write("responder", "write");
+	Seed().byte(1)
+		.byte(1)
+		.byte(4)
+		.byte(9)
+		.byte(64)
+		.half(2000)
+		.half(500)
+		.byte(40)
+		.byte(4 | 16 | 32)
+		.byte(60)
+		.half(1500)
+		.byte(20)
+		.byte(3)
+		.byte(9)
+		.write("responder", "read");
+	Seed().byte(0)
+		.byte(1)
+		.byte(0x10)
+		.byte(9)
+		.byte(64)
+		.half(5000)
+		.half(500)
+		.byte(40)
+		.byte(4 | 32)
+		.byte(60)
+		.half(3500)
+		.byte(20)
+		.byte(3)
+		.byte(9)
+		.write("responder", "long-reply");
+	Seed().byte(1)
+		.byte(1)
+		.byte(0x82)
+		.byte(9)
+		.byte(64)
+		.half(100)
+		.half(0)
+		.byte(10)
+		.half(300)
+		.half(900)
+		.byte(3)
+		.byte(30)
+		.byte(4)
+		.byte(0)
+		.half(0)
+		.byte(0)
+		.byte(3)
+		.byte(9)
+		.write("responder", "long-call");
+	Seed().byte(1)
+		.byte(14)
+		.byte(100)
+		.byte(3)
+		.byte(2)
+		.byte(0)
+		.counted(header(0, v1::Proc::msg, 14, 1))
+		.byte(3)
+		.byte(2)
+		.write("responder", "backward");
+	Seed().byte(1)
+		.byte(7 | 8)
+		.byte(2)
+		.byte(1)
+		.byte(1)
+		.byte(9)
+		.byte(64)
+		.byte(10)
+		.half(1000)
+		.half(100)
+		.byte(40)
+		.byte(7)
+		.byte(3)
+		.byte(9)
+		.byte(4)
+		.byte(0)
+		.half(0)
+		.byte(0)
+		.write("responder", "short-of-memory");
 
 	/* And those of target_requester.cc: a call, then what comes for it. Its xid is 1. */
 	const auto called = [](u32 setup, u32 size, u32 pages, bool of_reply) {
@@ -269,17 +389,41 @@ void write_peers()
 			continue;
 		bytes[3] = 1;
 		called(8, 40, 0, false).byte(3).counted(bytes).byte(2).write("requester", m.name);
-		called(31, 40, 0, false).byte(3).counted(bytes).byte(7).byte(8).byte(2)
+		called(31, 40, 0, false)
+			.byte(3)
+			.counted(bytes)
+			.byte(7)
+			.byte(8)
+			.byte(2)
 			.write("requester", std::string(m.name) + "-backchannel");
 	}
 	called(12, 40, 4000, true).byte(5).half(3000).half(0).byte(48).byte(2).write("requester", "read");
 	called(12, 40, 4000, false).byte(5).half(0).half(0).byte(48).byte(2).write("requester", "write");
 	called(0, 2000, 0, false).byte(5).half(0).half(0).byte(48).byte(2).write("requester", "long-call");
-	called(12, 40, 4000, true).byte(2).byte(5).half(3000).half(0).byte(48).write("requester", "cancelled");
-	called(12, 40, 4000, true).byte(6 | 8).byte(0).byte(5).half(3000).half(0).byte(48).byte(2)
+	called(12, 40, 4000, true)
+		.byte(2)
+		.byte(5)
+		.half(3000)
+		.half(0)
+		.byte(48)
+		.write("requester", "cancelled");
+	called(12, 40, 4000, true)
+		.byte(6 | 8)
+		.byte(0)
+		.byte(5)
+		.half(3000)
+		.half(0)
+		.byte(48)
+		.byte(2)
 		.write("requester", "invalidation-fails");
-	called(12, 40, 4000, true).byte(4).byte(32 << 3 & 0xff).counted(Seed().words({0, 1, 0, 0, 1, 1}).bytes).byte(1)
-		.byte(1).byte(2).write("requester", "invalidated");
+	called(12, 40, 4000, true)
+		.byte(4)
+		.byte(32 << 3 & 0xff)
+		.counted(Seed().words({0, 1, 0, 0, 1, 1}).bytes)
+		.byte(1)
+		.byte(1)
+		.byte(2)
+		.write("requester", "invalidated");
 }
 
 } // namespace

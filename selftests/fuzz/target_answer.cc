@@ -102,8 +102,7 @@ FUZZ_TARGET()
 					      lists.reply.present(), lists.reply.count());
 	u64 kept = 0;
 	if (!possible(lists, all, length, kept) || header > max_inline ||
-	    (header + kept > max_inline &&
-	     (!lists.reply.present() || lists.reply.length() < kept))) {
+	    (header + kept > max_inline && (!lists.reply.present() || lists.reply.length() < kept))) {
 		EXPECT_ERROR(answer, Error::no_space);
 		return;
 	}

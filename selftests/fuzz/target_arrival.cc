@@ -111,8 +111,13 @@ FUZZ_TARGET()
 		/* One in eight is as large as a word can tell. */
 		const bool huge = (b[2] & 0xe0) == 0xe0;
 		const u32 length = huge ? ~(u32(b[2]) << 8 | b[3]) : (u32(b[2]) << 8 | b[3]) & 0x3ff;
-		const u32 words[] = {1, ((b[0] & 0xc0) == 0xc0 ? ~0u << 11 : 0) | ((b[0] & 7) << 8) | (b[1] & ~3u),
-				     1000 + i, length, 0, i << 16};
+		const u32 words[] = {
+			1,
+			((b[0] & 0xc0) == 0xc0 ? ~0u << 11 : 0) | ((b[0] & 7) << 8) | (b[1] & ~3u),
+			1000 + i,
+			length,
+			0,
+			i << 16};
 
 		for (u32 word : words) {
 			xdr::store_be32(list.data() + at, word);

@@ -60,7 +60,8 @@ void copy(u8 *to, const u8 *from, u32 length)
 /* As module/client does it. */
 void land(const Landing &landing, Bytes inline_bytes, Buffer &b)
 {
-	EXPECT_LE(u64(landing.head_copy) + landing.page_copy + landing.tail_copy, inline_bytes.size());
+	EXPECT_LE(u64(landing.head_copy) + landing.page_copy + landing.tail_copy,
+		  inline_bytes.size());
 	EXPECT_LE(landing.head_copy, b.head.size());
 	EXPECT_LE(landing.page_copy, b.pages.size());
 	EXPECT_LE(u64(landing.tail_copy) + landing.tail_pad, b.tail.size());
@@ -93,7 +94,8 @@ u8 stream(u32 i)
 }
 
 /* An honest peer: a reply of @length bytes, of which [@offset, + @size) is the result. */
-void exchange(const CallShape &call, const Plan &plan, u32 offset, u32 size, u32 length, u32 threshold)
+void exchange(const CallShape &call, const Plan &plan, u32 offset, u32 size, u32 length,
+	      u32 threshold)
 {
 	MutableBytes room = test_alloc(2048);
 	v1::Encoder offer(room, Xid(1), Credits(1), v1::Proc::msg);
@@ -112,8 +114,8 @@ void exchange(const CallShape &call, const Plan &plan, u32 offset, u32 size, u32
 	ASSERT_OK(offer.finish());
 	const v1::Header header = v1::decode(room).value();
 	const ReplyRange result = {offset, size};
-	const auto answer = plan_answer(header, Span<const ReplyRange>(&result, size ? 1 : 0), length,
-					threshold);
+	const auto answer = plan_answer(header, Span<const ReplyRange>(&result, size ? 1 : 0),
+					length, threshold);
 	ASSERT_OK(answer);
 	const Answer &a = answer.value();
 
@@ -211,19 +213,24 @@ FUZZ_TARGET()
 		return;
 	EXPECT_LE(u64(plan.header_length) + plan.inline_length, thresholds.send);
 
-	/* A reply that the buffer was made for: a head of it, the result in the pages, the rest. */
-	const u32 head = min(call.receive.head_length, in.below(2048)) & ~3u;
-	const u32 size = min(call.receive.page_length, in.below(8192));
-	const u32 tail = in.below(call.receive.tail_length + 1) & ~3u;
-	const u32 pad = xdr_pad(size);
-	/* Only where the head is as long as it was taken to be do pages begin where the result does. */
+	/*
+	 * A reply that the buffer was made for: a head, the result in the pages, and more behind it only where
+	 * the head is as long as it was taken to be. Without a Write chunk, the same holds for the pages.
+	 */
 	const bool placed = !plan.write_chunk.empty();
-	if ((placed || head == call.receive.head_length) && size) {
-		const u32 more = placed ? (tail > pad ? (tail - pad) & ~3u : 0) : 0;
-
-		exchange(call, plan, head, placed ? size : 0, placed ? head + size + (more ? pad + more : 0) : head + size,
-			 thresholds.receive);
+	u32 head = min(call.receive.head_length, in.below(2048)) & ~3u;
+	const u32 size = min(call.receive.page_length, in.below(8192)), pad = xdr_pad(size);
+	u32 more = in.below(call.receive.tail_length + 1) & ~3u;
+	if (more > pad && !(call.receive.head_length & 3) && placed) {
+		head = call.receive.head_length;
+		more -= pad;
+	} else {
+		more = 0;
 	}
+	/* No reply has nothing but a payload. */
+	if (head && size && (placed || head == call.receive.head_length))
+		exchange(call, plan, head, placed ? size : 0,
+			 head + size + (more ? pad + (more & ~3u) : 0), thresholds.receive);
 
 	/* And any other. */
 	ReplyFacts facts;
@@ -240,8 +247,8 @@ FUZZ_TARGET()
 		for (u32 n = 0; n < count; n++) {
 			const u32 wanted = in.half();
 			lengths[i][n] = n >= offered.size() || wanted == 0xffff ? ~wanted :
-					wanted & 0x8000				? offered[n].length :
-										  wanted;
+					wanted & 0x8000 ? offered[n].length :
+							  wanted;
 		}
 		(i ? facts.reply_lengths : facts.write_lengths) = {lengths[i], count};
 	}

@@ -116,10 +116,13 @@ FUZZ_TARGET()
 			CallMaker reply(offered.value().xid.get(), size >> 4,
 					replied ? v1::Proc::nomsg : v1::Proc::msg);
 			for (v1::WriteChunk chunk : offered.value().writes)
-				reply.encoder.write_chunk(chunk, written < chunk.length() ? written : 0);
+				reply.encoder.write_chunk(chunk,
+							  written < chunk.length() ? written : 0);
 			if (offered.value().reply.present())
 				reply.encoder.reply_chunk(offered.value().reply,
-							  replied < offered.value().reply.length() ? replied : 0);
+							  replied < offered.value().reply.length() ?
+								  replied :
+								  0);
 			const auto end = reply.encoder.finish();
 			if (!end.ok())
 				break;
@@ -139,7 +142,8 @@ FUZZ_TARGET()
 				FakeServerPort::fail_at = in.byte() & 3;
 				FakeServerPort::fail_status = 2;
 			} else {
-				FakeServerPort::sends_left = what & 16 ? in.byte() & 3 : FakePort::kNoLimit;
+				FakeServerPort::sends_left = what & 16 ? in.byte() & 3 :
+									 FakePort::kNoLimit;
 			}
 			break;
 		case 7: /* the backward service replies */

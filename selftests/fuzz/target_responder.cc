@@ -74,10 +74,12 @@ FUZZ_TARGET()
 		case 1: /* a header of this or that, and a call behind it */
 		case 2: {
 			const u8 kind = in.byte();
-			CallMaker call(in.byte(), in.byte(), kind & 0x80 ? v1::Proc::nomsg : v1::Proc::msg);
+			CallMaker call(in.byte(), in.byte(),
+				       kind & 0x80 ? v1::Proc::nomsg : v1::Proc::msg);
 
 			for (u32 i = 0; i < (kind & 3); i++)
-				call.read(kind & 0x80 && !i ? 0 : in.byte() * 4, in.below(3000), in.half());
+				call.read(kind & 0x80 && !i ? 0 : in.byte() * 4, in.below(3000),
+					  in.half());
 			for (u32 i = 0; i < ((kind >> 2) & 3); i++)
 				call.write(in.below(3000), in.half());
 			if (kind & 0x10)
@@ -87,7 +89,9 @@ FUZZ_TARGET()
 			if (!end.ok())
 				break;
 			call.header = end.value();
-			const u32 size = kind & 0x80 ? 0 : min(in.byte() * 2u, CallMaker::kRoom - call.header);
+			const u32 size = kind & 0x80 ?
+						 0 :
+						 min(in.byte() * 2u, CallMaker::kRoom - call.header);
 			call.length = call.header + size;
 			for (u32 i = 0; i < size; i++)
 				call.bytes[call.header + i] = call_pattern(i);

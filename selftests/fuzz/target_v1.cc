@@ -35,8 +35,8 @@ void expect_direction(const v1::Header &header, const reference::Model &m, Bytes
 		return;
 	}
 	ASSERT_OK(direction);
-	EXPECT_EQ(direction.value(), reference::word_at(payload, 1) ? v1::Direction::reply :
-								      v1::Direction::call);
+	EXPECT_EQ(direction.value(),
+		  reference::word_at(payload, 1) ? v1::Direction::reply : v1::Direction::call);
 }
 
 /* Read all that the views show; the sanitizers judge. */

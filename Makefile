@@ -36,7 +36,7 @@ demo: ## real files over NFS/RDMA between two virtual machines, every byte compa
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host uml vm interop wire
+	@scripts/setup build host fuzz uml vm wire interop
 	@scripts/check $(STEPS)
 
 # --- the module ---
@@ -82,6 +82,11 @@ host-test: ## unit tests on this machine, under ASan and UBSan; FILTER=glob
 coverage: ## line coverage of the unit tests, by file
 	@scripts/setup host
 	@$(MAKE) -s -f kunit/host.mk coverage
+
+.PHONY: fuzz
+fuzz: ## the fuzz targets, one after the other, for TIME seconds together (300)
+	@scripts/setup fuzz
+	@scripts/fuzz --seconds $$(($(or $(TIME),300) / $(words $(wildcard selftests/fuzz/target_*.cc))))
 
 .PHONY: kunit
 kunit: ## the same unit tests in a user mode Linux kernel with KASAN and lockdep; FILTER=glob

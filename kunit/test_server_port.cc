@@ -31,10 +31,10 @@ struct rpcordma_region {
 	rpcordma::u32 pages_most;
 	rpcordma::u32 key;	  /* the fresh one, of the mapping */
 	rpcordma::u32 registered; /* as the device knows it; 0: it does not */
-	bool mapped;
-	rpcordma::u32 length;
-	page *pages[300];
-	rpcordma::u32 offset;
+	bool mapped, writable;
+	rpcordma::u32 length, count;
+	rpcordma::u64 iova;
+	rpcordma::BulkPiece pieces[300];
 };
 
 struct rpcordma_server_tunables rpcordma_server_tunables;
@@ -74,6 +74,19 @@ bool one_of(u32 &left)
 	return true;
 }
 
+/* Byte @at of what @region is mapped to. */
+u8 *byte_of(const rpcordma_region &region, u64 at)
+{
+	EXPECT_TRUE(region.mapped);
+	for (u32 i = 0; i < region.count; i++) {
+		if (at < region.pieces[i].length)
+			return region.pieces[i].at + at;
+		at -= region.pieces[i].length;
+	}
+	EXPECT_TRUE(false);
+	return FakeServerPort::client;
+}
+
 /* Byte @at of what @sge describes: plain memory, or a region's. */
 u8 *byte_of(const rpcordma_sge &sge, u32 at)
 {
@@ -82,12 +95,7 @@ u8 *byte_of(const rpcordma_sge &sge, u32 at)
 	for (rpcordma_region *region : all_regions) {
 		if (!region || region->registered != sge.lkey)
 			continue;
-		const u64 into = (sge.addr & 0xffffffff) + at;
-		EXPECT_TRUE(region->mapped);
-		EXPECT_LT(into, region->length);
-		const u64 offset = region->offset + into;
-		return region->pages[offset / FakeServerPort::kPageSize]->data +
-		       offset % FakeServerPort::kPageSize;
+		return byte_of(*region, (sge.addr & 0xffffffff) + at);
 	}
 	EXPECT_TRUE(false);
 	return FakeServerPort::client;
@@ -153,7 +161,7 @@ int execute(const Posted &wr)
 		return RPCORDMA_WC_SUCCESS;
 	case RPCORDMA_WR_LOCAL_INV:
 		/* Without the fence it may overtake the Reads into what it invalidates. */
-		EXPECT_TRUE(wr.send_flags & RPCORDMA_SEND_FENCE);
+		EXPECT_TRUE(FakeServerPort::requester || wr.send_flags & RPCORDMA_SEND_FENCE);
 		for (rpcordma_region *region : all_regions)
 			if (region && wr.invalidate_rkey &&
 			    region->registered == wr.invalidate_rkey) {
@@ -186,6 +194,18 @@ void complete(rpcordma_cqe *cqe, const rpcordma_completion &completion)
 		break;
 	case RPCORDMA_CQE_SERVER_CHAIN:
 		rpcordma_core_server_chain_done(FakeServerPort::server, cqe, &completion);
+		break;
+	case RPCORDMA_CQE_RECEIVE:
+		rpcordma_core_receive_done(FakeServerPort::requester, cqe, &completion);
+		break;
+	case RPCORDMA_CQE_SEND:
+		rpcordma_core_send_done(FakeServerPort::requester, cqe, &completion);
+		break;
+	case RPCORDMA_CQE_REGISTER:
+		rpcordma_core_register_done(FakeServerPort::requester, cqe, &completion);
+		break;
+	case RPCORDMA_CQE_INVALIDATE:
+		rpcordma_core_invalidate_done(FakeServerPort::requester, cqe, &completion);
 		break;
 	default:
 		EXPECT_TRUE(false);
@@ -226,6 +246,7 @@ u32 FakeServerPort::backward_replies, FakeServerPort::backward_errors, FakeServe
 u32 FakeServerPort::backward_credits, FakeServerPort::backward_length;
 int FakeServerPort::backward_error;
 rpcordma_server *FakeServerPort::server;
+void *FakeServerPort::requester;
 
 FakeServerPort::FakeServerPort()
 {
@@ -266,6 +287,7 @@ FakeServerPort::FakeServerPort()
 	backward_replies = backward_errors = backward_xid = backward_credits = backward_length = 0;
 	backward_error = 0;
 	server = nullptr;
+	requester = nullptr;
 	last_key = 1000;
 	rpcordma_server_tunables = {};
 	rpcordma_server_tunables.max_requests = 64;
@@ -323,7 +345,7 @@ void FakeServerPort::free_page(page *p)
 	pages--;
 }
 
-bool FakeServerPort::send(rpcordma_server *to, Bytes bytes)
+bool FakeServerPort::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
 {
 	const rpcordma_recv_wr *wr = take_receive();
 
@@ -335,8 +357,25 @@ bool FakeServerPort::send(rpcordma_server *to, Bytes bytes)
 			 bytes.data(), bytes.size());
 	rpcordma_completion completion = {};
 	completion.byte_len = u32(bytes.size());
+	if (invalidate) {
+		completion.flags = RPCORDMA_WC_WITH_INVALIDATE;
+		completion.invalidated_rkey = invalidate;
+		for (rpcordma_region *region : all_regions)
+			if (region && region->registered == invalidate)
+				region->registered = 0;
+	}
 	complete(wr->cqe, completion);
 	return true;
+}
+
+u8 *FakeServerPort::reach(const xdr::Segment &segment, u32 at, bool write)
+{
+	for (rpcordma_region *region : all_regions)
+		if (region && region->registered && region->registered == segment.handle.get() &&
+		    segment.offset >= region->iova && (!write || region->writable) &&
+		    segment.offset - region->iova + at < region->length)
+			return byte_of(*region, segment.offset - region->iova + at);
+	return nullptr;
 }
 
 u32 FakeServerPort::work(u32 n)
@@ -389,9 +428,8 @@ void FakeServerPort::new_queue_pair()
 
 /* The @length bytes of @buf from @offset on, in pieces that are contiguous; false: @visit stopped it. */
 template <typename Visit>
-static bool each_piece(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&visit)
+static bool each_piece_of(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&visit)
 {
-	EXPECT_LE(u64(offset) + length, buf->len);
 	while (length) {
 		u32 at = offset, n;
 		u8 *from;
@@ -422,6 +460,14 @@ static bool each_piece(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visi
 		length -= n;
 	}
 	return true;
+}
+
+/* The same of a buffer that says how long it is. */
+template <typename Visit>
+static bool each_piece(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&visit)
+{
+	EXPECT_LE(u64(offset) + length, buf->len);
+	return each_piece_of(buf, offset, length, static_cast<Visit &&>(visit));
 }
 
 } // namespace rpcordma
@@ -689,24 +735,34 @@ void rpcordma_region_destroy(rpcordma_region *region)
 }
 
 int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,
-			rpcordma_u32 length, rpcordma_bool writable, rpcordma_u32,
+			rpcordma_u32 length, rpcordma_bool writable, rpcordma_u32 tag,
 			rpcordma_reg_wr *wr, rpcordma_mapping *mapping)
 {
-	EXPECT_TRUE(writable);
 	EXPECT_FALSE(region->mapped);
-	EXPECT_LE(div_round_up(length, FakeServerPort::kPageSize), region->pages_most);
+	if (!FakeServerPort::requester) {
+		EXPECT_TRUE(writable);
+		EXPECT_LE(div_round_up(length, FakeServerPort::kPageSize), region->pages_most);
+		EXPECT_EQ(offset % FakeServerPort::kPageSize, 0);
+	}
 	if (!one_of(FakeServerPort::region_maps_left))
 		return -12;
-	EXPECT_EQ(offset % FakeServerPort::kPageSize, 0);
-	region->offset = 0;
+	region->count = 0;
 	region->length = length;
-	for (u32 i = 0; i < div_round_up(length, FakeServerPort::kPageSize); i++)
-		region->pages[i] = buf->pages[offset / FakeServerPort::kPageSize + i];
+	region->writable = writable;
+	const bool mapped = each_piece_of(buf, offset, length, [region](u8 *at, u32 n) {
+		if (region->count == sizeof(region->pieces) / sizeof(*region->pieces))
+			return false;
+		region->pieces[region->count++] = {at, n};
+		return true;
+	});
+	EXPECT_TRUE(mapped);
 	region->mapped = true;
 	region->key = ++last_key;
+	region->iova = FakeServerPort::requester ? u64(tag) << 32 :
+						   kRegionAddress + (u64(region->slot) << 32);
 	wr->mr = reinterpret_cast<ib_mr *>(region);
 	wr->key = region->key;
-	*mapping = {region->key, region->key, length, kRegionAddress + (u64(region->slot) << 32)};
+	*mapping = {region->key, region->key, length, region->iova};
 	return 0;
 }
 

@@ -109,9 +109,14 @@ public:
 
 	/**
 	 * The client sends @message; the connection is @server. Returns false, and nothing happens,
-	 * when no Receive is posted.
+	 * when no Receive is posted. @invalidate: the R_key that goes with it, if any.
 	 */
-	[[nodiscard]] static bool send(rpcordma_server *server, Bytes message);
+	[[nodiscard]] static bool send(rpcordma_server *server, Bytes message, u32 invalidate = 0);
+	/**
+	 * Byte @at of a segment that a requester offers, as its peer reaches it: null where nothing is
+	 * registered, or not for that.
+	 */
+	[[nodiscard]] static u8 *reach(const xdr::Segment &segment, u32 at, bool write);
 	/** The device does up to @n posted work requests, and their completions come. How many it did. */
 	static u32 work(u32 n = ~0u);
 	/** The queue pair fails: all that is posted is flushed. */
@@ -121,6 +126,8 @@ public:
 
 	/** Who gets completions: set with the connection. */
 	static rpcordma_server *server;
+	/** The same of a client, test_client_port.hh: the context of its endpoint. */
+	static void *requester;
 };
 
 } // namespace rpcordma

@@ -445,6 +445,72 @@ RPCORDMA_TEST(server_reply, closing)
 	EXPECT_EQ(c.server->in_service, 0);
 }
 
+/*
+ * RFC 8267 6.4.2: a Position Zero Read chunk and another one, a Write chunk and a Reply chunk, of sixteen
+ * segments each, is what every client may send. (All four exceed 1024 bytes: two at a time.)
+ */
+RPCORDMA_TEST(server_reply, sixteen_segments)
+{
+	constexpr u32 n = 16;
+	Connected c;
+	CallMaker call(1, 64, v1::Proc::nomsg);
+	xdr::Segment write[n], reply[n];
+
+	/* The inline part: 160 bytes, the chunk's 320 at its Position 80. */
+	for (u32 i = 0; i < 160; i++)
+		FakeServerPort::client[i] = call_pattern(i);
+	xdr::store_be32(FakeServerPort::client, 1);
+	xdr::store_be32(FakeServerPort::client + 4, 0);
+	for (u32 i = 0; i < n; i++)
+		call.read(0, 10, i * 10);
+	for (u32 i = 0; i < n; i++)
+		call.read(80, 20, 1000 + i * 30);
+	call.finish(0);
+	ASSERT_TRUE(c.send(call));
+	int got = c.receive();
+	for (u32 i = 0; i < 3 && !got; i++) {
+		c.work();
+		got = c.receive();
+	}
+	ASSERT_EQ(got, 480);
+	for (u32 i = 8; i < 80; i++)
+		ASSERT_EQ(c.call_byte(i), call_pattern(i));
+	for (u32 i = 0; i < 320; i++)
+		ASSERT_EQ(c.call_byte(80 + i), FakeServerPort::client[1000 + i / 20 * 30 + i % 20]);
+	for (u32 i = 80; i < 160; i++)
+		ASSERT_EQ(c.call_byte(320 + i), call_pattern(i));
+	EXPECT_EQ(c.reply(20), 0);
+	c.work();
+	c.expect_reply(1, 20);
+
+	CallMaker other(2);
+	for (u32 i = 0; i < n; i++) {
+		write[i] = CallMaker::segment(50, kWrite + i * 50);
+		reply[i] = CallMaker::segment(130, kReply + i * 130);
+	}
+	other.encoder.write_chunk(write);
+	other.encoder.reply_chunk(reply);
+	other.finish(40);
+	ASSERT_TRUE(c.send(other));
+	ASSERT_EQ(c.receive(), 40);
+	c.rqst->ddp_allowed = true;
+	EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 60, 700), 0);
+	ASSERT_EQ(c.send_reply_pages(60, 700, 2000), 0);
+	c.release();
+	c.work();
+	const auto header = c.got();
+	ASSERT_OK(header);
+	EXPECT_EQ(header.value().proc, v1::Proc::nomsg);
+	EXPECT_EQ(header.value().writes.segments(), n);
+	EXPECT_EQ(header.value().writes.total_length(), 700);
+	EXPECT_EQ(header.value().reply.count(), n);
+	EXPECT_EQ(header.value().reply.length(), 2060);
+	expect_written(kWrite, 60, 700);
+	expect_written(kReply, 0, 60);
+	expect_written(kReply + 60, 760, 2000);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+}
+
 /* --- the backward direction --- */
 
 namespace {
@@ -641,6 +707,7 @@ RPCORDMA_TEST(server_reply, backward_not_posted)
 RPCORDMA_SUITE(server_reply, write_chunk, long_write, reply_chunk, unused_chunks, many_results,
 	       invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory, post_fails,
 	       remote_access, room, stalled, room_never, closing, backward, backward_receives,
-	       backward_replies, backward_refused, backward_no_room, backward_not_posted);
+	       backward_replies, backward_refused, backward_no_room, backward_not_posted,
+	       sixteen_segments);
 
 } // namespace rpcordma

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A client's calls, as its peer sees them: module/client/send.cc and connect.cc. Replies are
+ * test_client_reply.cc's.
+ */
+#include "kunit/test_client_port.hh"
+
+namespace rpcordma {
+
+/* What a requester says: version 1, the RPC's own xid, credits, RDMA_MSG; nothing but the call behind it. */
+RPCORDMA_TEST(client_call, header)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.call(0x12345678, 100);
+	const v1::Header header = r.sent();
+
+	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(header.xid, Xid(0x12345678));
+	EXPECT_EQ(header.vers, 1);
+	EXPECT_GT(header.credits.get(), 0);
+	EXPECT_EQ(header.proc, v1::Proc::msg);
+	EXPECT_FALSE(header.has_chunks());
+	EXPECT_BYTES(header.payload({FakeServerPort::message, FakeServerPort::message_length}),
+		     Bytes(static_cast<u8 *>(call->send.head.base), 100));
+	r.done(call);
+}
+
+/* RFC 8166 3.3.1, 3.3.3: one call until the first reply, then as many as were granted, not one more. */
+RPCORDMA_TEST(client_call, credits)
+{
+	Requester r;
+	r.connect();
+	constexpr u32 n = 8;
+	rpc_rqst *calls[n];
+
+	for (u32 i = 0; i < n; i++)
+		calls[i] = r.prepare(i + 1);
+	EXPECT_EQ(r.transmit(calls[0]), 0);
+	EXPECT_EQ(r.transmit(calls[1]), status::kBadSlot);
+	EXPECT_EQ(FakeServerPort::messages, 1);
+	/* Words that are no reply grant nothing. */
+	const u32 junk[] = {1, 1, 32, 0, 7, 0, 0};
+	EXPECT_TRUE(r.words(junk));
+	EXPECT_EQ(r.transmit(calls[1]), status::kBadSlot);
+
+	EXPECT_TRUE(r.reply(1, 24, 5));
+	r.done(calls[0]);
+	for (u32 i = 1; i <= 5; i++)
+		EXPECT_EQ(r.transmit(calls[i]), 0);
+	EXPECT_EQ(r.transmit(calls[6]), status::kBadSlot);
+	EXPECT_EQ(FakeServerPort::messages, 6);
+	/* A smaller grant is in force at once: four are out there. */
+	EXPECT_TRUE(r.reply(2, 24, 4));
+	r.done(calls[1]);
+	EXPECT_EQ(r.transmit(calls[6]), status::kBadSlot);
+	EXPECT_TRUE(r.reply(3, 24, 4));
+	r.done(calls[2]);
+	EXPECT_EQ(r.transmit(calls[6]), 0);
+	EXPECT_EQ(r.transmit(calls[7]), status::kBadSlot);
+	/* A grant of none would be the end of it: it changes nothing. */
+	EXPECT_TRUE(r.reply(4, 24, 0));
+	r.done(calls[3]);
+	EXPECT_EQ(r.transmit(calls[7]), 0);
+	for (u32 i = 4; i < n; i++)
+		r.done(calls[i]);
+}
+
+/* There is a Receive for each reply that may come, before the call that brings it. */
+RPCORDMA_TEST(client_call, receives)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *calls[Requester::kSlots];
+
+	EXPECT_GE(FakePort::posted, 1);
+	calls[0] = r.call(1);
+	EXPECT_TRUE(r.reply(1, 24, Requester::kSlots));
+	r.done(calls[0]);
+	for (u32 i = 0; i < Requester::kSlots; i++) {
+		calls[i] = r.call(i + 2);
+		EXPECT_GE(FakeServerPort::receives_at_send, i + 1);
+	}
+	EXPECT_GE(FakePort::posted, Requester::kSlots);
+	for (u32 i = 0; i < Requester::kSlots; i++)
+		EXPECT_TRUE(r.reply(i + 2, 24));
+	for (rpc_rqst *call : calls) {
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+	}
+}
+
+/* RFC 8166 3.3.3, RFC 8797 5.1: 1024 bytes each way where the peer says nothing, or somebody else's words. */
+RPCORDMA_TEST(client_call, silent_peer)
+{
+	for (u32 noise = 0; noise < 2; noise++) {
+		Requester r;
+		r.connect();
+		if (noise) {
+			/* Another format's. */
+			const private_data::Properties large = {8192, 8192, true};
+			rpcordma_core_client_close(r.core);
+			r.connect(&large);
+			rpcordma_core_client_close(r.core);
+			FakeClientPort::answer[4] = 2;
+			EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
+		}
+		EXPECT_EQ(r.core->connection->thresholds.send, 1024);
+		EXPECT_EQ(r.core->connection->thresholds.receive, 1024);
+		rpc_rqst *call = r.call(1, 1024 - 28);
+		EXPECT_EQ(FakeServerPort::message_length, 1024);
+		EXPECT_TRUE(r.reply(1, 24));
+		r.done(call);
+		/* One byte more is a long call; so is a reply that may be one byte longer. */
+		call = r.call(2, 1024 - 27);
+		EXPECT_LE(FakeServerPort::message_length, 1024);
+		EXPECT_EQ(r.sent().proc, v1::Proc::nomsg);
+		EXPECT_TRUE(r.sent().reads.has_position_zero());
+		EXPECT_TRUE(r.reply(2, 24));
+		r.done(call);
+		call = r.call(3, 40, 1024 - 28);
+		EXPECT_FALSE(r.sent().has_chunks());
+		EXPECT_TRUE(r.reply(3, 24));
+		r.done(call);
+		call = r.call(4, 40, 1024 - 27);
+		EXPECT_TRUE(r.sent().reply.present());
+		EXPECT_TRUE(r.reply(4, 24));
+		r.done(call);
+	}
+}
+
+/* RFC 8797 4: what one connection's peer said holds for that connection. */
+RPCORDMA_TEST(client_call, reconnect_settings)
+{
+	Requester r;
+	const private_data::Properties large = {4096, 2048, true}, small = {1024, 1024, false};
+
+	r.connect(&large);
+	EXPECT_EQ(r.core->connection->thresholds.send, 2048);
+	EXPECT_EQ(r.core->connection->thresholds.receive, 4096);
+	rpcordma_core_client_close(r.core);
+	r.connect(&small);
+	EXPECT_EQ(r.core->connection->thresholds.send, 1024);
+	EXPECT_EQ(r.core->connection->thresholds.receive, 1024);
+	/* What we say of ourselves: 8 bytes of RFC 8797, R set, no other flag. */
+	EXPECT_EQ(FakeServerPort::parameters.private_data_length, private_data::length);
+	const auto said = private_data::parse({FakeServerPort::private_data, private_data::length});
+	ASSERT_OK(said);
+	EXPECT_TRUE(said.value().remote_invalidation);
+	EXPECT_EQ(FakeServerPort::private_data[5], 1);
+	EXPECT_EQ(said.value().send_size, 4096);
+	EXPECT_EQ(said.value().receive_size, 4096);
+}
+
+/* RFC 8166 3.4.5, 3.4.4.4: a reduced item's Position and length, and no pad anywhere. */
+RPCORDMA_TEST(client_call, read_chunk)
+{
+	Requester r;
+	r.connect();
+	for (u32 size : {5001u, 5002u, 5003u, 5004u}) {
+		TEST_NOTE("size", size);
+		rpc_rqst *call = r.prepare(size, 60);
+		r.add_pages(call, size, false);
+		EXPECT_EQ(r.transmit(call), 0);
+		const v1::Header header = r.sent();
+		u32 at = 0;
+
+		EXPECT_EQ(header.proc, v1::Proc::msg);
+		EXPECT_GT(header.reads.count(), 0);
+		EXPECT_EQ(header.reads.total_length(), size);
+		for (xdr::ReadSegment segment : header.reads) {
+			EXPECT_EQ(segment.position, Position(60));
+			/* The peer finds the item's bytes there, and cannot write. */
+			for (u32 i = 0; i < segment.target.length; i++, at++) {
+				const u8 *byte = FakeServerPort::reach(segment.target, i, false);
+				ASSERT_NE(byte, nullptr);
+				ASSERT_EQ(*byte, pattern(at));
+			}
+			EXPECT_EQ(FakeServerPort::reach(segment.target, 0, true), nullptr);
+		}
+		EXPECT_EQ(header.payload({FakeServerPort::message, FakeServerPort::message_length})
+				  .size(),
+			  60);
+		EXPECT_TRUE(r.reply(size, 24));
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+	}
+}
+
+/* RFC 8166 3.4.6.2, 4.3.2.2: a Write chunk is as long as its item may be, and has no room for a pad. */
+RPCORDMA_TEST(client_call, write_chunk)
+{
+	Requester r;
+	r.connect();
+	for (u32 size : {5001u, 5002u, 5003u, 5004u}) {
+		TEST_NOTE("size", size);
+		rpc_rqst *call = r.prepare(size);
+		r.add_pages(call, size, true);
+		EXPECT_EQ(r.transmit(call), 0);
+		const v1::Header header = r.sent();
+
+		EXPECT_TRUE(header.reads.empty());
+		EXPECT_EQ(header.writes.count(), 1);
+		EXPECT_EQ(header.writes.total_length(), size);
+		EXPECT_FALSE(header.reply.present());
+		EXPECT_TRUE(r.reply(size, 24));
+		r.done(call);
+	}
+}
+
+/* RFC 8166 8.2.2.3, 3.5.3: nothing is reduced under integrity or privacy; long ones go whole, pad included. */
+RPCORDMA_TEST(client_call, protected_payload)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.prepare(1, 60);
+	r.add_pages(call, 5001, false);
+	call->ddp_allowed = false;
+	EXPECT_EQ(r.transmit(call), 0);
+	v1::Header header = r.sent();
+	EXPECT_EQ(header.proc, v1::Proc::nomsg);
+	EXPECT_EQ(header.reads.total_length(), 60 + 5001 + 3);
+	for (xdr::ReadSegment segment : header.reads)
+		EXPECT_EQ(segment.position, Position(0));
+	EXPECT_TRUE(r.reply(1, 24));
+	r.done(call);
+
+	call = r.prepare(2);
+	r.add_pages(call, 5001, true);
+	call->ddp_allowed = false;
+	EXPECT_EQ(r.transmit(call), 0);
+	header = r.sent();
+	EXPECT_TRUE(header.writes.empty());
+	EXPECT_TRUE(header.reply.present());
+	EXPECT_GE(header.reply.length(), 5001 + 200);
+	EXPECT_TRUE(r.reply(2, 24));
+	r.done(call);
+}
+
+/* A peer sees no xid twice on one connection: it would owe two replies, and have no credit for one. */
+RPCORDMA_TEST(client_call, no_retransmission)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.call(1);
+
+	call->sent_before = true;
+	EXPECT_EQ(r.transmit(call), status::kNotConnected);
+	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(FakeClientPort::closes, 1);
+	/* The next connection has it. */
+	call->sent_before = false;
+	r.connect();
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(r.reply(1, 24));
+	EXPECT_EQ(call->result, 24);
+	r.done(call);
+}
+
+/* A call that was given up keeps its credit, and its memory is out of reach, until the reply. */
+RPCORDMA_TEST(client_call, cancelled)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.prepare(1), *next;
+	r.add_pages(call, 5001, true);
+	EXPECT_EQ(r.transmit(call), 0);
+	const xdr::Segment offered = (*r.sent().writes.begin())[0];
+
+	EXPECT_NE(FakeServerPort::reach(offered, 0, true), nullptr);
+	r.done(call);
+	EXPECT_EQ(FakeServerPort::reach(offered, 0, true), nullptr);
+	next = r.prepare(2);
+	EXPECT_EQ(r.transmit(next), status::kBadSlot);
+	EXPECT_TRUE(r.reply(1, 24, 1));
+	EXPECT_EQ(r.transmit(next), 0);
+	EXPECT_TRUE(r.reply(2, 24, 1));
+	EXPECT_EQ(next->result, 24);
+	r.done(next);
+}
+
+RPCORDMA_SUITE(client_call, header, credits, receives, silent_peer, reconnect_settings, read_chunk,
+	       write_chunk, protected_payload, no_retransmission, cancelled);
+
+} // namespace rpcordma

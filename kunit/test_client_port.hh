@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The port as module/client sees it, on top of test_server_port.hh: sunrpc's requests, its congestion
+ * window and its lookup of replies, connecting, events and mutexes. And a requester over it, whose peer
+ * is the running case:
+ *
+ *	Requester r;
+ *	r.connect();
+ *	rpc_rqst *call = r.call(0x77);          // sent
+ *	ASSERT_TRUE(r.reply(0x77, 20));         // 20 bytes come back
+ *	EXPECT_EQ(call->result, 20);
+ *	r.done(call);
+ *
+ * Misuse is a failure of the case: an RPC that completes twice, or while the peer can reach its memory.
+ */
+#pragma once
+
+#include "kunit/test_server_connection.hh"
+#include "module/client/client.hh"
+
+/* What is opaque behind the port. */
+struct rpc_rqst {
+	rpcordma_call *call;
+	rpcordma_xdr_buf send, receive;
+	rpcordma::u32 xid;
+	bool ddp_allowed, one_way, sent_before;
+	/* sunrpc's side of it. */
+	bool waiting, pinned, credit;
+	rpcordma::u32 completed;
+	int result;
+	/* A backward one. */
+	void *message;
+	rpcordma::u32 message_length;
+};
+
+namespace rpcordma {
+
+class FakeClientPort : public FakeServerPort {
+public:
+	static constexpr u32 kRequests = 128;
+	static rpc_rqst *requests[kRequests];
+
+	/* sunrpc. */
+	static u32 window, in_flight;
+	static u32 bad_xids, force_disconnects, closes, space_waits, spaces, checks;
+	static bool service; /* somebody serves backward calls */
+	static u32 backward_calls;
+	static rpc_rqst *backward; /* the last of them */
+
+	/* The connection. */
+	static u8 answer[64]; /* the server's private data */
+	static u32 answer_length;
+
+	FakeClientPort();
+};
+
+struct Requester : FakeClientPort {
+	Client *core;
+	static constexpr u32 kSlots = 48; /* more than a batch of Receives */
+	static constexpr u32 kRoom = 4096; /* of a request's and a reply's head */
+
+	Requester();
+	~Requester();
+
+	/** @server: what its private data say; none without. */
+	void connect(const private_data::Properties *server = nullptr, bool backchannel = false);
+	/** A call of @size bytes with a reply of at most @reply_size, both in the heads. Null without a slot. */
+	[[nodiscard]] rpc_rqst *prepare(u32 xid, u32 size = 40, u32 reply_size = 200);
+	/** @rqst's page data, @size bytes; its call has them or its reply will. */
+	void add_pages(rpc_rqst *rqst, u32 size, bool of_reply);
+	/** What send_request() says; then the device works. */
+	[[nodiscard]] int transmit(rpc_rqst *rqst);
+	/** Both. */
+	[[nodiscard]] rpc_rqst *call(u32 xid, u32 size = 40, u32 reply_size = 200);
+	/** The task is through with it. */
+	void done(rpc_rqst *rqst);
+
+	/** The peer sends these bytes; false: no Receive. */
+	[[nodiscard]] bool deliver(Bytes message, u32 invalidate = 0);
+	/** A reply of @size bytes, inline. */
+	[[nodiscard]] bool reply(u32 xid, u32 size, u32 credits = 32, u32 invalidate = 0);
+	/** Words as they are. */
+	[[nodiscard]] bool words(Span<const u32> words);
+	/** What was sent to the peer last; it must be decodable. */
+	[[nodiscard]] v1::Header sent();
+};
+
+} // namespace rpcordma

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a client does with what its peer sends: module/client/reply.cc, fence.cc and backchannel.cc. Right
+ * replies, wrong ones, those to nobody, invalidation, and backward calls.
+ */
+#include "kunit/test_client_port.hh"
+
+namespace rpcordma {
+namespace {
+
+/* A reply that returns @offered, of which @written bytes and @replied bytes are used; @inline_size bytes inline. */
+struct Returning : CallMaker {
+	Returning(u32 number, const v1::Header &offered, u64 written, u64 replied, u32 inline_size,
+		  v1::Proc proc = v1::Proc::msg)
+		: CallMaker(number, 32, proc)
+	{
+		for (const v1::WriteChunk chunk : offered.writes) {
+			encoder.write_chunk(chunk, written);
+			written = 0;
+		}
+		if (offered.reply.present())
+			encoder.reply_chunk(offered.reply, replied);
+		finish(inline_size, 1);
+	}
+};
+
+/* The peer writes pattern() to a chunk. */
+void fill(const v1::WriteChunk &chunk, u32 size)
+{
+	u32 at = 0;
+
+	for (const xdr::Segment segment : chunk)
+		for (u32 i = 0; i < segment.length && at < size; i++, at++) {
+			u8 *byte = FakeServerPort::reach(segment, i, true);
+			ASSERT_NE(byte, nullptr);
+			*byte = pattern(at);
+		}
+	EXPECT_EQ(at, size);
+}
+
+bool reachable(const v1::WriteChunk &chunk)
+{
+	for (const xdr::Segment segment : chunk)
+		if (FakeServerPort::reach(segment, 0, true))
+			return true;
+	return false;
+}
+
+} // namespace
+
+RPCORDMA_TEST(client_reply, inline_reply)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.call(5);
+
+	EXPECT_TRUE(r.reply(5, 100));
+	EXPECT_EQ(call->completed, 1);
+	EXPECT_EQ(call->result, 100);
+	const u8 *head = static_cast<u8 *>(call->receive.head.base);
+	for (u32 i = 8; i < 100; i++)
+		ASSERT_EQ(head[i], pattern(i));
+	/* Nothing behind it. */
+	EXPECT_EQ(head[100], 0xee);
+	/* The reply needs no answer. */
+	EXPECT_EQ(FakeServerPort::messages, 1);
+	r.done(call);
+}
+
+/* By Write chunk and by Reply chunk: every byte, and the memory is out of reach when the RPC completes. */
+RPCORDMA_TEST(client_reply, chunks)
+{
+	Requester r;
+	r.connect();
+	for (u32 size : {5001u, 3u, 0u}) {
+		TEST_NOTE("size", size);
+		rpc_rqst *call = r.prepare(1);
+		r.add_pages(call, 5001, true);
+		EXPECT_EQ(r.transmit(call), 0);
+		const ExactCopy message({FakeServerPort::message, FakeServerPort::message_length});
+		const v1::Header offered = v1::decode(message.bytes()).value();
+		const v1::WriteChunk chunk = *offered.writes.begin();
+		fill(chunk, size);
+		EXPECT_TRUE(r.deliver(Returning(1, offered, size, 0, 48).message()));
+		EXPECT_EQ(call->result, int(48 + size + xdr_pad(size)));
+		for (u32 i = 0; i < size; i++)
+			ASSERT_EQ(call->receive.pages[i / 256]->data[i % 256], pattern(i));
+		EXPECT_FALSE(reachable(chunk));
+		r.done(call);
+	}
+	rpc_rqst *call = r.call(2, 40, 4096);
+	const ExactCopy message({FakeServerPort::message, FakeServerPort::message_length});
+	const v1::Header offered = v1::decode(message.bytes()).value();
+	fill(offered.reply, 3000);
+	EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, v1::Proc::nomsg).message()));
+	EXPECT_EQ(call->result, 3000);
+	for (u32 i = 0; i < 3000; i++)
+		ASSERT_EQ(static_cast<u8 *>(call->receive.head.base)[i], pattern(i));
+	EXPECT_FALSE(reachable(offered.reply));
+	r.done(call);
+}
+
+/* What cannot be believed changes nothing: no RPC ends, nothing is answered, the right reply still counts. */
+RPCORDMA_TEST(client_reply, discarded)
+{
+	static constexpr struct {
+		u32 words[10];
+		u32 count;
+	} messages[] = {
+		/* Shorter than their proc's least length (4.5); words of which the credits are no grant. */
+		{{}, 0},
+		{{7}, 1},
+		{{7, 1, 99}, 3},
+		{{7, 1, 99, 0, 0, 0}, 6},
+		/* Another version. */
+		{{7, 2, 99, 0, 0, 0, 0, 7, 1, 0}, 10},
+		/* RDMA_MSGP, RDMA_DONE (4.6), a proc that there is not. */
+		{{7, 1, 99, 2, 0, 0, 0, 0, 0}, 9},
+		{{7, 1, 99, 3, 0, 0, 0}, 7},
+		{{7, 1, 99, 5, 0, 0, 0}, 7},
+		/* RDMA_ERROR that is cut off, or of no known kind. */
+		{{7, 1, 99, 4}, 4},
+		{{7, 1, 99, 4, 1, 1}, 6},
+		{{7, 1, 99, 4, 3, 0, 0}, 7},
+		/* Lists: an optional word that is neither 0 nor 1, a count that does not fit. */
+		{{7, 1, 99, 0, 2, 0, 0}, 7},
+		{{7, 1, 99, 0, 0, 1, 0xffffffff, 0}, 8},
+		{{7, 1, 99, 1, 0, 0, 1, 7}, 8},
+		/* A Payload stream that is none, or another's. */
+		{{7, 1, 99, 0, 0, 0, 0}, 7},
+		{{7, 1, 99, 0, 0, 0, 0, 8, 1, 0}, 10},
+		{{7, 1, 99, 0, 0, 0, 0, 7, 2, 0}, 10},
+		/* RDMA_NOMSG that has it nowhere. */
+		{{7, 1, 99, 1, 0, 0, 0}, 7},
+	};
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.call(7);
+
+	for (const auto &m : messages) {
+		TEST_NOTE("message", &m - messages);
+		EXPECT_TRUE(r.words({m.words, m.count}));
+		EXPECT_EQ(call->completed, 0);
+		EXPECT_FALSE(call->pinned);
+		EXPECT_EQ(FakeServerPort::messages, 1);
+		EXPECT_EQ(FakeClientPort::window, 1);
+	}
+	EXPECT_EQ(r.core->stats.bad_reply_count, sizeof(messages) / sizeof(*messages));
+	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+	EXPECT_TRUE(r.reply(7, 24));
+	EXPECT_EQ(call->result, 24);
+	r.done(call);
+}
+
+/* Replies to nobody, or a second time: dropped, whatever they are. */
+RPCORDMA_TEST(client_reply, nobody)
+{
+	Requester r;
+	r.connect();
+	EXPECT_TRUE(r.reply(5, 24, 3));
+	EXPECT_EQ(FakeClientPort::bad_xids, 1);
+	/* A valid reply all the same. */
+	EXPECT_EQ(FakeClientPort::window, 3);
+	rpc_rqst *call = r.call(7);
+	const u32 error[] = {5, 1, 32, 4, 2};
+	EXPECT_TRUE(r.words(error));
+	EXPECT_EQ(FakeClientPort::bad_xids, 2);
+	EXPECT_EQ(call->completed, 0);
+	EXPECT_TRUE(r.reply(7, 24));
+	EXPECT_TRUE(r.reply(7, 28));
+	EXPECT_EQ(call->completed, 1);
+	EXPECT_EQ(call->result, 24);
+	EXPECT_EQ(FakeClientPort::bad_xids, 3);
+	r.done(call);
+}
+
+/* RDMA_ERROR completes the RPC for good: the same xid is not sent again on its account (4.5). */
+RPCORDMA_TEST(client_reply, errors)
+{
+	static constexpr struct {
+		u32 words[7];
+		u32 count;
+	} errors[] = {
+		{{7, 1, 1, 4, 2}, 5},
+		{{7, 1, 1, 4, 2, 0, 0}, 7},
+		{{7, 1, 1, 4, 1, 1, 1}, 7},
+		{{7, 1, 1, 4, 1, 2, 3}, 7},
+	};
+	Requester r;
+	r.connect();
+
+	for (const auto &e : errors) {
+		TEST_NOTE("error", &e - errors);
+		const u32 messages = FakeServerPort::messages;
+		rpc_rqst *call = r.prepare(7);
+		r.add_pages(call, 5001, true);
+		EXPECT_EQ(r.transmit(call), 0);
+		const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+		const v1::Header offered = v1::decode(copy.bytes()).value();
+
+		EXPECT_TRUE(r.words({e.words, e.count}));
+		EXPECT_EQ(call->completed, 1);
+		EXPECT_EQ(call->result, status::kIo);
+		EXPECT_FALSE(reachable(*offered.writes.begin()));
+		/* Should sunrpc ask for it once more, it hears the same. */
+		EXPECT_EQ(r.transmit(call), status::kIo);
+		EXPECT_EQ(FakeServerPort::messages, messages + 1);
+		EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+		r.done(call);
+	}
+}
+
+/* Chunks that come back otherwise than they were offered: an error for the consumer, for good (6.1). */
+RPCORDMA_TEST(client_reply, contradictions)
+{
+	enum Lie {
+		not_offered,
+		more_segments,
+		too_long,
+		read_list,
+		two_chunks,
+		other_chunk,
+		unused_nomsg
+	};
+	Requester r;
+	r.connect();
+
+	for (u32 lie = not_offered; lie <= unused_nomsg; lie++) {
+		TEST_NOTE("lie", lie);
+		rpc_rqst *call = r.prepare(7);
+		if (lie != not_offered)
+			r.add_pages(call, 5001, true);
+		EXPECT_EQ(r.transmit(call), 0);
+		const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+		const v1::Header offered = v1::decode(copy.bytes()).value();
+		CallMaker reply(7, 32, lie == unused_nomsg ? v1::Proc::nomsg : v1::Proc::msg);
+		xdr::Segment segments[2] = {CallMaker::segment(100), CallMaker::segment(100)};
+
+		if (!offered.writes.empty())
+			segments[0] = segments[1] = (*offered.writes.begin())[0];
+		switch (lie) {
+		case not_offered:
+			reply.encoder.write_chunk(Span<const xdr::Segment>(segments, 1));
+			break;
+		case more_segments:
+			reply.encoder.write_chunk(Span<const xdr::Segment>(segments, 2));
+			break;
+		case too_long:
+			segments[0].length++;
+			reply.encoder.write_chunk(Span<const xdr::Segment>(segments, 1));
+			break;
+		case read_list:
+			reply.encoder.read_segment(Position(4), segments[0]);
+			reply.encoder.write_chunk(Span<const xdr::Segment>(segments, 1));
+			break;
+		case two_chunks:
+			reply.encoder.write_chunk(Span<const xdr::Segment>(segments, 1));
+			reply.encoder.write_chunk(Span<const xdr::Segment>(segments, 1));
+			break;
+		case other_chunk:
+		case unused_nomsg:
+			reply.encoder.reply_chunk(Span<const xdr::Segment>(segments, 1));
+			break;
+		}
+		reply.finish(lie == unused_nomsg ? 0 : 24, 1);
+		EXPECT_TRUE(r.deliver(reply.message()));
+		/* A Read list makes it a backward call, which nobody serves: the reply is not there yet. */
+		EXPECT_EQ(call->completed, lie == read_list ? 0 : 1);
+		const u32 error[] = {7, 1, 32, 4, 2};
+		if (lie == read_list)
+			EXPECT_TRUE(r.words(error));
+		EXPECT_EQ(call->result, status::kIo);
+		r.done(call);
+	}
+}
+
+/* RFC 8166 6.1: a result that could have gone to its Write chunk and came inline is taken. */
+RPCORDMA_TEST(client_reply, inline_despite_chunk)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.prepare(7);
+	r.add_pages(call, 5001, true);
+	EXPECT_EQ(r.transmit(call), 0);
+	const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+	const v1::Header offered = v1::decode(copy.bytes()).value();
+
+	EXPECT_TRUE(r.deliver(Returning(7, offered, 0, 0, 500).message()));
+	EXPECT_EQ(call->completed, 1);
+	EXPECT_EQ(call->result, 500);
+	r.done(call);
+}
+
+/*
+ * draft 8.2.3, 8.2.5: of two R_keys the peer invalidates one, the other, none, or somebody else's. What is
+ * left is invalidated here, and nothing twice; the RPC waits for it.
+ */
+RPCORDMA_TEST(client_reply, invalidation)
+{
+	enum Which { none, first, second, foreign };
+	Requester r;
+	r.connect();
+
+	for (u32 which = none; which <= foreign; which++) {
+		TEST_NOTE("which", which);
+		const u32 before = FakeServerPort::local_invalidations;
+		/* A long call and a long reply. */
+		rpc_rqst *call = r.call(7, 4090, 4096);
+		const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+		const v1::Header offered = v1::decode(copy.bytes()).value();
+
+		ASSERT_EQ(offered.reads.count(), 1);
+		ASSERT_EQ(offered.reply.count(), 1);
+		const xdr::Segment read = offered.reads[0].target, write = offered.reply[0];
+		EXPECT_NE(read.handle, write.handle);
+		u32 key = 0;
+		if (which == first)
+			key = read.handle.get();
+		if (which == second)
+			key = write.handle.get();
+		if (which == foreign)
+			key = 0xdead;
+		EXPECT_TRUE(r.deliver(Returning(7, offered, 0, 0, 24).message(), key));
+		EXPECT_EQ(call->completed, 1);
+		EXPECT_EQ(call->result, 24);
+		EXPECT_EQ(FakeServerPort::reach(read, 0, false), nullptr);
+		EXPECT_EQ(FakeServerPort::reach(write, 0, true), nullptr);
+		EXPECT_EQ(FakeServerPort::local_invalidations - before,
+			  which == first || which == second ? 1 : 2);
+		r.done(call);
+	}
+}
+
+/* RFC 8166 4.5.4: memory that cannot be taken back costs the connection, and the RPC is not complete. */
+RPCORDMA_TEST(client_reply, invalidation_fails)
+{
+	for (u32 posting = 0; posting < 2; posting++) {
+		TEST_NOTE("posting", posting);
+		Requester r;
+		r.connect();
+		rpc_rqst *call = r.call(7, 40, 4096);
+		const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+		const v1::Header offered = v1::decode(copy.bytes()).value();
+
+		if (posting) {
+			FakeServerPort::sends_left = 0;
+		} else {
+			FakeServerPort::fail_at = 0;
+			FakeServerPort::fail_status = 2;
+		}
+		EXPECT_TRUE(r.deliver(Returning(7, offered, 0, 0, 24).message()));
+		EXPECT_EQ(call->completed, 0);
+		EXPECT_FALSE(call->pinned);
+		EXPECT_EQ(FakeClientPort::force_disconnects, 1);
+		FakeServerPort::sends_left = FakePort::kNoLimit;
+		rpcordma_core_client_close(r.core);
+		EXPECT_FALSE(reachable(offered.reply));
+		/* The next connection has it. */
+		r.connect();
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_TRUE(r.reply(7, 24));
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+	}
+}
+
+/* --- backward calls, RFC 8167 --- */
+
+namespace {
+
+/* The service answers the last backward call with @size bytes. */
+int answer_backward(Requester &r, u32 size)
+{
+	rpc_rqst *rqst = FakeClientPort::backward;
+	u8 *bytes = static_cast<u8 *>(rqst->send.head.base);
+
+	for (u32 i = 0; i < size; i++)
+		bytes[i] = pattern(i);
+	xdr::store_be32(bytes, rqst->xid);
+	xdr::store_be32(bytes + 4, 1);
+	rqst->send.head.length = rqst->send.len = size;
+	const int rc = rpcordma_core_bc_send_reply(r.core, rqst->call);
+	r.work();
+	rpcordma_core_bc_free(r.core, rqst->call);
+	return rc;
+}
+
+} // namespace
+
+/* RFC 8167 4.1, 5.1, 5.2: the call as it came; the reply with its xid, version, type and a grant. */
+RPCORDMA_TEST(client_reply, backward)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	/* The same xid forward: two different spaces. */
+	rpc_rqst *forward = r.call(9);
+	CallMaker call(9, 77);
+	call.finish(60);
+	EXPECT_TRUE(r.deliver(call.message()));
+	ASSERT_EQ(FakeClientPort::backward_calls, 1);
+	EXPECT_EQ(FakeClientPort::backward->xid, 9);
+	EXPECT_BYTES(Bytes(static_cast<u8 *>(FakeClientPort::backward->message),
+			   FakeClientPort::backward->message_length),
+		     call.message().from(call.header));
+	/* Its credits are the backward direction's. */
+	EXPECT_EQ(FakeClientPort::window, 1);
+	EXPECT_EQ(forward->completed, 0);
+
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	const v1::Header header = r.sent();
+	EXPECT_EQ(header.xid, Xid(9));
+	EXPECT_EQ(header.vers, 1);
+	EXPECT_EQ(header.proc, v1::Proc::msg);
+	EXPECT_EQ(header.credits, Credits(kBackwardCredits));
+	EXPECT_FALSE(header.has_chunks());
+	const Bytes payload =
+		header.payload({FakeServerPort::message, FakeServerPort::message_length});
+	EXPECT_EQ(payload.size(), 32);
+	EXPECT_EQ(xdr::load_be32(payload.data()), 9);
+	EXPECT_EQ(xdr::load_be32(payload.data() + 4), 1);
+	/* And the forward reply is told from it. */
+	EXPECT_TRUE(r.reply(9, 24));
+	EXPECT_EQ(forward->result, 24);
+	r.done(forward);
+}
+
+/* RFC 8167 5.3: a backward call with any chunk is answered ERR_CHUNK, and not executed. */
+RPCORDMA_TEST(client_reply, backward_chunks)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	for (u32 kind = 0; kind < 4; kind++) {
+		TEST_NOTE("kind", kind);
+		CallMaker call(9, 16, kind == 3 ? v1::Proc::nomsg : v1::Proc::msg);
+
+		if (kind == 0)
+			call.read(40, 100);
+		if (kind == 1)
+			call.write(100);
+		if (kind == 2)
+			call.reply(100);
+		if (kind == 3)
+			call.read(0, 100);
+		call.finish(kind == 3 ? 0 : 40);
+		EXPECT_TRUE(r.deliver(call.message()));
+		EXPECT_EQ(FakeClientPort::backward_calls, 0);
+		EXPECT_EQ(FakeServerPort::messages, kind + 1);
+		const v1::Header header = r.sent();
+		EXPECT_EQ(header.proc, v1::Proc::error);
+		EXPECT_EQ(header.error.code, v1::ErrorCode::chunk);
+		EXPECT_EQ(header.xid, Xid(9));
+		EXPECT_GT(header.credits.get(), 0);
+	}
+}
+
+/* RFC 8167 6: where nobody serves them, backward calls are dropped; forward ones go on. */
+RPCORDMA_TEST(client_reply, backward_unserved)
+{
+	Requester r;
+	r.connect();
+	CallMaker call(9);
+	call.finish(60);
+	EXPECT_TRUE(r.deliver(call.message()));
+	EXPECT_EQ(FakeClientPort::backward_calls, 0);
+	EXPECT_EQ(FakeServerPort::messages, 0);
+	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+	rpc_rqst *forward = r.call(9);
+	EXPECT_TRUE(r.reply(9, 24));
+	EXPECT_EQ(forward->result, 24);
+	r.done(forward);
+}
+
+/* RFC 8167 4.3.1: as many backward calls as are granted find a Receive each; one that heeds nothing, an end. */
+RPCORDMA_TEST(client_reply, backward_credits)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	u32 calls = 0;
+
+	EXPECT_GE(FakePort::posted, kBackwardCredits + 1);
+	for (; calls < 4 * kBackwardCredits && !FakeClientPort::force_disconnects; calls++) {
+		CallMaker call(calls + 1);
+		call.finish(40);
+		if (calls < kBackwardCredits) {
+			EXPECT_TRUE(r.deliver(call.message()));
+			EXPECT_EQ(FakeClientPort::backward_calls, calls + 1);
+		} else {
+			(void)r.deliver(call.message());
+		}
+	}
+	EXPECT_EQ(FakeClientPort::force_disconnects, 1);
+	EXPECT_EQ(FakeClientPort::backward_calls, kBackwardCalls);
+}
+
+RPCORDMA_SUITE(client_reply, inline_reply, chunks, discarded, nobody, errors, contradictions,
+	       inline_despite_chunk, invalidation, invalidation_fails, backward, backward_chunks,
+	       backward_unserved, backward_credits);
+
+} // namespace rpcordma

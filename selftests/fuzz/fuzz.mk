@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# The fuzz targets, from the repository's root:
+#
+#	make -f selftests/fuzz/fuzz.mk			build all
+#	make -f selftests/fuzz/fuzz.mk build/fuzz/v1	one of them; it takes libFuzzer's arguments
+#
+# scripts/fuzz runs them. A target is selftests/fuzz/target_NAME.cc; all link against the same code and
+# doubles of the port, which are those of the unit tests (kunit/sources.mk).
+
+RPCORDMA_ROOT := ./
+include kunit/sources.mk
+
+CXX := $(if $(filter default,$(origin CXX)),clang++-19,$(CXX))
+BUILD ?= build/fuzz
+targets := $(patsubst selftests/fuzz/target_%.cc,%,$(sort $(wildcard selftests/fuzz/target_*.cc)))
+doubles := $(wildcard kunit/test_*_port.cc)
+
+sanitize := -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
+flags := -std=gnu++17 -O1 -g -I. -I$(BUILD) -Wall -Wextra -Werror -Wno-psabi -MMD -MP
+flags += -fno-omit-frame-pointer $(sanitize)
+ours := -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-strict-aliasing
+# Only what is fuzzed is instrumented for coverage: what a double does is no news.
+covered := $(patsubst %.cc,$(BUILD)/%.o,$(unit-code))
+helpers := $(patsubst %.cc,$(BUILD)/%.o,kunit/testing.cc $(doubles) selftests/fuzz/glue.cc)
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.PHONY: all
+all: $(targets:%=$(BUILD)/%) $(BUILD)/seeds
+
+$(BUILD)/%: $(BUILD)/selftests/fuzz/target_%.o $(covered) $(helpers)
+	@echo "  LINK    $@"
+	@$(CXX) -fsanitize=fuzzer $(sanitize) -o $@ $^
+
+# The program that writes the seed corpus.
+$(BUILD)/seeds: selftests/fuzz/seeds.cc $(wildcard xdr/*.cc)
+	@echo "  CXX     $@"
+	@mkdir -p $(@D) && $(CXX) -std=gnu++17 -O1 -g -I. -Wall -Wextra -Werror -o $@ $^
+
+$(covered): $(BUILD)/%.o: %.cc
+	@echo "  CXX     $<"
+	@mkdir -p $(@D) && $(CXX) $(flags) $(ours) -fsanitize=fuzzer-no-link -c -o $@ $<
+
+$(BUILD)/%.o: %.cc $(BUILD)/kunit_suites.inc
+	@echo "  CXX     $<"
+	@mkdir -p $(@D) && $(CXX) $(flags) $(ours) -c -o $@ $<
+
+# Each program has one suite, of one case.
+$(BUILD)/kunit_suites.inc:
+	@mkdir -p $(@D) && echo 'RPCORDMA_LIST_SUITE(fuzz)' >$@
+
+.SECONDARY:
+-include $(covered:.o=.d) $(helpers:.o=.d) $(targets:%=$(BUILD)/selftests/fuzz/target_%.d)

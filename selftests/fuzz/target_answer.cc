@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * module/chunk/answer.hh, on arbitrary chunk lists and results: no byte of the reply is lost or sent twice, none
+ * goes where there is no room, and the header that goes with it has the length that was said and reads back as it
+ * was meant. The R_key to be invalidated is one of the call's.
+ */
+#include "fuzz.hh"
+#include "module/chunk/answer.hh"
+
+namespace rpcordma {
+namespace {
+
+using namespace chunk;
+
+constexpr u32 kResultsMost = 20;
+
+bool has_key(const xdr::ChunkLists &lists, u32 key)
+{
+	for (xdr::ReadSegment segment : lists.reads)
+		if (segment.target.handle.get() == key)
+			return true;
+	for (xdr::WriteChunk chunk : lists.writes)
+		for (xdr::Segment segment : chunk)
+			if (segment.handle.get() == key)
+				return true;
+	for (xdr::Segment segment : lists.reply)
+		if (segment.handle.get() == key)
+			return true;
+	return false;
+}
+
+/* Whether these results can be placed; the bytes that stay if so. */
+bool possible(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length, u64 &kept)
+{
+	u32 i = 0, end = 0;
+
+	kept = length;
+	for (xdr::WriteChunk chunk : lists.writes) {
+		if (i == results.size() || i == Answer::kResults)
+			break;
+		const ReplyRange &r = results[i++];
+		if (!chunk.count() || !r.length || r.offset < end ||
+		    u64(r.offset) + r.length > length)
+			continue;
+		if (r.length > chunk.length())
+			return false;
+		end = min(r.offset + r.length + xdr_pad(r.length), length);
+		kept -= end - r.offset;
+	}
+	return true;
+}
+
+void expect_header(const xdr::ChunkLists &lists, const Answer &a)
+{
+	MutableBytes room = test_alloc(a.header_length);
+	v1::Encoder encoder(room, Xid(1), Credits(1), a.proc);
+	u32 i = 0;
+
+	for (xdr::WriteChunk chunk : lists.writes) {
+		encoder.write_chunk(chunk, i < a.placed_count ? a.placed[i].length : 0);
+		i++;
+	}
+	if (lists.reply.present())
+		encoder.reply_chunk(lists.reply, a.reply_length);
+	const auto length = encoder.finish();
+	ASSERT_OK(length);
+	EXPECT_EQ(length.value(), a.header_length);
+	const auto header = v1::decode(room);
+	ASSERT_OK(header);
+	EXPECT_EQ(header.value().writes.total_length(), a.write_length);
+	EXPECT_EQ(header.value().writes.segments(), lists.writes.segments());
+	EXPECT_EQ(header.value().reply.present(), lists.reply.present());
+	EXPECT_EQ(header.value().reply.length(), a.reply_length);
+}
+
+} // namespace
+} // namespace rpcordma
+
+FUZZ_TARGET()
+{
+	Input in;
+	const u32 length = in.half(), max_inline = in.half(), count = in.below(kResultsMost + 1);
+	ReplyRange results[kResultsMost];
+
+	for (u32 i = 0; i < count; i++) {
+		results[i] = {in.half(), in.half()};
+		/* Beyond all sums, now and then. */
+		if (results[i].length == 0xffff)
+			results[i].offset = ~results[i].offset;
+	}
+	const ExactCopy bytes(in.take(1024));
+	xdr::ChunkLists lists;
+	xdr::Reader reader(bytes.bytes());
+	if (!xdr::decode_lists(reader, lists).ok())
+		return;
+
+	const u32 key = choose_invalidation(lists);
+	EXPECT_TRUE(!key || has_key(lists, key));
+	const Span<const ReplyRange> all(results, count);
+	const auto answer = plan_answer(lists, all, length, max_inline);
+	const u64 header = v1::encoded_length(0, lists.writes.count(), lists.writes.segments(),
+					      lists.reply.present(), lists.reply.count());
+	u64 kept = 0;
+	if (!possible(lists, all, length, kept) || header > max_inline ||
+	    (header + kept > max_inline && (!lists.reply.present() || lists.reply.length() < kept))) {
+		EXPECT_ERROR(answer, Error::no_space);
+		return;
+	}
+	ASSERT_OK(answer);
+	const Answer &a = answer.value();
+	const bool fits = header + kept <= max_inline;
+	EXPECT_EQ(a.proc, fits ? v1::Proc::msg : v1::Proc::nomsg);
+	EXPECT_EQ(a.header_length, header);
+	EXPECT_EQ(a.inline_length, fits ? kept : 0);
+	EXPECT_EQ(a.reply_length, fits ? 0 : kept);
+
+	/* What stays and what is placed, in order: together they are the reply, but for pads. */
+	u32 at = 0, placed = 0, rest = 0;
+	while (placed < a.placed_count || rest < a.rest_count) {
+		if (placed < a.placed_count && !a.placed[placed].length) {
+			placed++;
+		} else if (placed < a.placed_count && a.placed[placed].offset == at) {
+			at += a.placed[placed].length;
+			at = min(at + xdr_pad(a.placed[placed].length), length);
+			placed++;
+		} else {
+			ASSERT_LT(rest, a.rest_count);
+			EXPECT_GT(a.rest[rest].length, 0);
+			EXPECT_EQ(a.rest[rest].offset, at);
+			at += a.rest[rest++].length;
+		}
+		ASSERT_LE(at, length);
+	}
+	EXPECT_EQ(at, length);
+	expect_header(lists, a);
+}

@@ -575,6 +575,11 @@ void rpcordma_log(const rpcordma_peer *, rpcordma_level, const char *)
 	FakeServerPort::logged++;
 }
 
+void rpcordma_log_value(const rpcordma_peer *, rpcordma_level, const char *, long long)
+{
+	FakeServerPort::logged++;
+}
+
 void rpcordma_log_string(const rpcordma_peer *, rpcordma_level, const char *, const char *)
 {
 	FakeServerPort::logged++;

@@ -19,6 +19,11 @@ from . import kernlog
 PATIENCE = float(os.environ.get("VM_PATIENCE", 1))
 
 
+# A starved host disturbs how the kernel measures the TSC, against two clocks. It says so when they
+# differ, and believes the worse one: its time then runs many times too fast, and so do all timeouts.
+WRONG_CLOCK = "tsc: Using PIT calibration value"
+
+
 class VmError(Exception):
     """A VM did not do what was asked. The text names the machine and what was waited for."""
 
@@ -94,6 +99,7 @@ class VM:
         self._lock = threading.Lock()
         self._ready = threading.Event()
         self._dumped = threading.Event()
+        self._wrong_clock = False
         os.makedirs(os.path.dirname(log), exist_ok=True)
         self._log = open(log, "w", buffering=1, errors="replace")
         self.log_path = log
@@ -156,6 +162,7 @@ class VM:
                 text = line.decode(errors="replace").rstrip("\r")
                 self.scanner.feed(text)
                 self._note("K", text)
+                self._wrong_clock |= WRONG_CLOCK in text
                 if kernlog.DUMP_END in text:
                     self._dumped.set()
         if pending:
@@ -217,6 +224,9 @@ class VM:
             self.must_live("boot")
             if time.monotonic() > deadline:
                 raise Timeout(f"{self.name}: did not boot in {timeout} s (log: {self.log_path})")
+        if self._wrong_clock:
+            raise VmError(f"{self.name}: its clock runs at a wrong speed: this host is too busy (log: "
+                          f"{self.log_path})")
 
     def spawn(self, script, what=None):
         """Starts a shell script (with lib.sh at hand) and returns its Job."""

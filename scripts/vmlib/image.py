@@ -45,7 +45,7 @@ REALM = "RPCORDMA.TEST"
 # kernels has built in, or lacks, are passed over: the "?" says that absence is no error.
 MODULES = """
     virtio_pci virtio_console virtio_net rdma_rxe rpcrdma nfsd nfs nfsv3 nfsv4 lockd nfs_acl rdma_cm rdma_ucm ib_uverbs
-    auth_rpcgss dummy veth sch_netem sunrpc grace nfs_layout_flexfiles 9p 9pnet_virtio
+    auth_rpcgss dummy veth bonding sch_netem sunrpc grace nfs_layout_flexfiles 9p 9pnet_virtio
     rpcsec_gss_krb5 cts? cmac? camellia_generic? aesni_intel? sha1_ssse3? sha256_ssse3? iw_cm
     crc32_generic? crc32c_generic? crc32_pclmul? crc32c-intel? libcrc32c? md5? zram lzo lzo-rle?
 """.split()
@@ -513,7 +513,7 @@ def image(series, extra_modules=(), krb5=False):
     ours = find_module("rpcordma", kernel)
     if ours:
         extra.setdefault("rpcordma.ko", ours)
-    helpers = {name: _helper(name) for name in ("agent", "fsops", "state")}
+    helpers = {name: _helper(name) for name in ("agent", "fsops", "nfsdlisten", "state")}
     helpers["verbspeer"] = _verbspeer()
     scripts = [os.path.join(GUEST, f) for f in sorted(os.listdir(GUEST)) if not f.endswith(".c")]
 

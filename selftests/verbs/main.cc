@@ -8,6 +8,7 @@
  *	verbspeer SERVER test [NAME...]		all tests, or those that begin with one of these;
  *						NAME= is one test alone
  *	verbspeer SERVER storm N MIX SECONDS	N strangers, see storm.cc
+ *	verbspeer SERVER crowd N SECONDS	N that ask to be connected at the same time
  *
  * One line for each test, as TAP has it; the last line counts. Exit status 0 when all was well.
  */
@@ -112,7 +113,8 @@ std::vector<TestCase> chosen(char **names)
 int usage()
 {
 	fputs("usage: verbspeer --list | SERVER null | SERVER test [NAME...] |\n"
-	      "       SERVER storm N MIX SECONDS   (MIX: letters of g h n c)\n",
+	      "       SERVER storm N MIX SECONDS   (MIX: letters of g h n c) |\n"
+	      "       SERVER crowd N SECONDS\n",
 	      stderr);
 	return 2;
 }
@@ -140,6 +142,13 @@ int main(int argc, char **argv)
 			snprintf(current, sizeof(current), "storm");
 			alarm(120 + u32(atoi(argv[5])) + u32(atoi(argv[3])));
 			return storm(peer, u32(atoi(argv[3])), argv[4], u32(atoi(argv[5]))) ? 0 : 1;
+		}
+		if (!strcmp(argv[2], "crowd")) {
+			if (argc != 5 || !atoi(argv[3]))
+				return usage();
+			snprintf(current, sizeof(current), "crowd");
+			alarm(240 + u32(atoi(argv[4])));
+			return crowd(peer, u32(atoi(argv[3])), u32(atoi(argv[4]))) ? 0 : 1;
 		}
 		std::vector<TestCase> tests;
 		if (!strcmp(argv[2], "null"))

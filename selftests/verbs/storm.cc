@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Many connections at once, none of which means well. Each does one thing, by its place in the mix:
+ * Many connections at once.
+ *
+ * Of a storm none means well. Each does one thing, by its place in the mix:
  *
  *	g	noise, long enough to be answered: ERR_VERS
  *	h	half a header: dropped
@@ -8,6 +10,8 @@
  *	c	a call with chunks that point nowhere: the connection is lost, or ERR_CHUNK
  *
  * Whoever is still connected at the end has to be served like anybody else.
+ *
+ * A crowd is honest and in a hurry: all of them ask to be connected before one of them is.
  */
 #include "test.hh"
 
@@ -165,6 +169,53 @@ bool storm(Peer &peer, u32 connections, const std::string &mix, u32 seconds)
 					     .c_str() :
 				     "");
 	}
+	return good;
+}
+
+bool crowd(Peer &peer, u32 connections, u32 seconds)
+{
+	std::vector<std::unique_ptr<Connection>> all;
+	Setup setup;
+	setup.message_size = 1024;
+	setup.receives = setup.sends = 2;
+
+	for (u32 i = 0; i < connections; i++) {
+		all.push_back(std::make_unique<Connection>(peer, setup));
+		all.back()->connect();
+	}
+	auto count = [&](Connection::State state) {
+		return u32(std::count_if(all.begin(), all.end(),
+					 [&](auto &c) { return c->state() == state; }));
+	};
+	u32 waiting = 0;
+	std::string told;
+	/* The test looks at the server while they wait, and makes it go on. */
+	auto settled = [&] {
+		u32 asked = connections - count(Connection::State::resolving);
+		waiting = count(Connection::State::connecting);
+		std::string line = text("crowd: %u asked, %u wait, %u refused", asked, waiting,
+					count(Connection::State::refused));
+		if (line != told)
+			printf("%s\n", line.c_str());
+		fflush(stdout);
+		told = line;
+		return asked == connections && !waiting;
+	};
+	bool all_settled = peer.run(u64(seconds) * 1000, settled);
+
+	u32 connected = count(Connection::State::connected), served = 0;
+	for (auto &c : all) {
+		Received received;
+		if (c->state() == Connection::State::connected && c->send(null_message(1)) &&
+		    c->receive(received, 30000) &&
+		    Answer(std::move(received)).describe() == "an RDMA_MSG of 52 bytes to xid 1")
+			served++;
+	}
+	bool good = all_settled && served == connected;
+	printf("%sok - crowd: %u connections, %u connected, %u of them served, %u refused, %u "
+	       "without an answer\n",
+	       good ? "" : "not ", connections, connected, served,
+	       count(Connection::State::refused), waiting);
 	return good;
 }
 

@@ -94,7 +94,9 @@ struct TestCase {
 
 extern const std::vector<TestCase> header_tests, connection_tests, chunk_tests, nfs_tests;
 
-/** storm.cc. Returns whether all was well. */
+/* storm.cc. They return whether all was well. */
 bool storm(Peer &peer, u32 connections, const std::string &mix, u32 seconds);
+/** For at most @seconds connections may wait. */
+bool crowd(Peer &peer, u32 connections, u32 seconds);
 
 } // namespace verbs

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The lives of listeners and connections of a server: addresses and devices that change or go, queues
+that are full, calls that are put off, nfsd that stops under load, network namespaces that end.
+
+With SERVER_XPRT=rpcrdma they are the in-tree server's; what that one fails is skipped, and said. (To
+see these tests fail: let listeners ignore ADDR_CHANGE, or DEVICE_REMOVAL; bound the queue elsewhere;
+report calls as longer than their head, which are never put off; leak a listener's identifier.)
+"""
+
+import re
+import time
+
+from vmlib import disturb, lab
+from vmlib.testing import test
+
+# Of one listener of ours.
+MOST_QUEUED = 128
+
+
+def bring_up(t, device="rxe_up", **options):
+    """A lab whose server has all but nfsd; returns it and the RDMA objects that the server has then."""
+    pair = t.lab(server_xprt=lab.server_under_test(), **options)
+    server = pair.server.spawn(f"net_up 1; {device}; export_up 300m; modprobe -a rdma_cm ib_core",
+                               "server's network up")
+    pair.client_net()
+    pair.client_transport()
+    server.wait(60)
+    return pair, disturb.objects(pair.server)
+
+
+def only_ours(t, why):
+    """Skips what the in-tree server (of Linux 6.12) fails."""
+    if lab.server_under_test() == "rpcrdma":
+        t.skip(f"SERVER_XPRT=rpcrdma: {why}")
+
+
+def serve(pair):
+    pair.server.run(f"server_up {pair.server_xprt}", 60, "NFS server up")
+    pair.client.until("ping -c 1 -W 1 10.0.0.1 > /dev/null", 20, "the server answers ping")
+
+
+def listeners(vm):
+    """The numbers of the RDMA identifiers that listen on a device; a new one has a new number."""
+    return set(re.findall(r"cm-idn (\d+) state LISTEN", vm.run("rdma resource show cm_id", 10)))
+
+
+def until(t, seconds, what, condition):
+    """Waits until condition() is true; returns its value."""
+    began = time.monotonic()
+    while True:
+        value = condition()
+        if value:
+            return value
+        t.within(seconds, began, what)
+        time.sleep(0.3)
+
+
+def until_objects(t, vm, want, what):
+    """Waits until @vm has just these RDMA objects."""
+    began = time.monotonic()
+    while True:
+        got = disturb.objects(vm)
+        if got == want:
+            return
+        t.within(30, began, f"{what}: RDMA objects {got}, expected {want}")
+        time.sleep(0.3)
+
+
+class Work:
+    """Verified I/O on the client's /mnt that goes on until it is told to end."""
+
+    def __init__(self, pair, jobs=3):
+        self.pair = pair
+        pair.client.run("rm -f /tmp/enough; dd if=/dev/urandom of=/tmp/f bs=1000003 count=1 2>/dev/null")
+        self.jobs = [pair.client.spawn(f"""
+            round=0
+            until [ -e /tmp/enough ]; do
+                round=$((round + 1))
+                cp /tmp/f /mnt/a{i} && sync /mnt/a{i} &&
+                    dd if=/tmp/f of=/mnt/b{i} bs=262144 oflag=direct 2>/dev/null ||
+                    die "round $round: write"
+                echo 1 > /proc/sys/vm/drop_caches
+                cmp /tmp/f /mnt/a{i} && cmp /tmp/f /mnt/b{i} || die "round $round: compare"
+                rm /mnt/a{i} /mnt/b{i} || die "round $round: remove"
+                echo $round
+            done""", f"I/O number {i}") for i in range(jobs)]
+
+    def rounds(self):
+        return [len(job.out.split()) for job in self.jobs]
+
+    def goes_on(self, t, what, seconds=120):
+        """Waits until each job has ended a round that was begun after now."""
+        goal = [n + 2 for n in self.rounds()]
+
+        def done():
+            for job in self.jobs:
+                if not job.running():
+                    job.wait(1)
+                    t.check(False, f"{job.what}: ended {what}")
+            return all(n >= m for n, m in zip(self.rounds(), goal))
+
+        until(t, seconds, f"I/O {what}", done)
+
+    def end(self):
+        self.pair.client.run("> /tmp/enough")
+        for job in self.jobs:
+            job.wait(120)
+
+
+@test("server-stop")
+def server_stop(t):
+    """nfsd stops with calls in flight, its transport is unloaded, all comes back: every byte right"""
+    pair, before = bring_up(t)
+    xprt = pair.server_xprt
+    serve(pair)
+    used = []
+    # The first two fill what is made once; the others must cost nothing more.
+    for version in ("3", "4.1") * 2:
+        pair.mount(version, "nconnect=4")
+        work = Work(pair)
+        work.goes_on(t, f"vers={version}, before nfsd stops")
+        refusal = pair.server.run(f"rmmod {xprt} 2>&1", 20, check=False)
+        t.check("in use" in refusal, f"rmmod {xprt} with nfsd serving: \"{refusal.strip()}\"")
+        pair.server.run("nfsd_stop", 60, "stop nfsd")
+        until_objects(t, pair.server, before, f"vers={version}: nfsd has stopped")
+        pair.server.run(f"rmmod {xprt}", 20, f"rmmod {xprt} after nfsd has stopped")
+        used.append(disturb.memory(pair.server))
+        pair.server.run(f"modprobe {xprt} && nfsd_start 8 {'grace' if version != '3' else ''}", 60,
+                        "start nfsd again")
+        work.goes_on(t, f"vers={version}, after nfsd came back")
+        work.end()
+        pair.umount()
+    print(f"    kernel memory of the server with nfsd stopped: {used} KiB", flush=True)
+    t.check(used[3] - used[1] < 1024, f"kernel memory grew: {used} KiB with nfsd stopped")
+    pair.unload()
+
+
+@test("server-device")
+def server_device(t):
+    """the server's RDMA device goes under I/O and comes back: its listeners do so, and its clients"""
+    pair, before = bring_up(t)
+    serve(pair)
+    listening = disturb.objects(pair.server)
+    pair.mount("3", "nconnect=2")
+    work = Work(pair)
+    work.goes_on(t, "before the device goes")
+    pair.server.run("rdma link delete rxe0", 60, "rdma link delete")
+    t.equal(disturb.objects(pair.server), {}, "RDMA objects without a device")
+    pair.server.run("rxe_up", 20)
+    work.goes_on(t, "after the device came back")
+    work.end()
+    pair.umount()
+    until_objects(t, pair.server, listening, "without a mount")
+    pair.mount("4.1")
+    pair.client.run("cp /tmp/f /mnt/c && drop_caches && cmp /tmp/f /mnt/c", 60, "a new mount")
+    pair.umount()
+    pair.server.run("nfsd_stop", 60, "stop nfsd")
+    until_objects(t, pair.server, before, "nfsd has stopped")
+    pair.unload()
+
+
+@test("server-device-address")
+def server_device_address(t):
+    """the same with a listener on one address: its own identifier goes with the device"""
+    only_ours(t, "its listener keeps the identifier, and rdma link delete waits for that without end")
+    pair, before = bring_up(t)
+    serve(pair)
+    pair.server.run("nfsd_stop; nfsdlisten 10.0.0.1 20049 && echo 8 > /proc/fs/nfsd/threads", 60,
+                    "listen on one address")
+    listening = disturb.objects(pair.server)
+    t.equal(len(listeners(pair.server)), 1, "identifiers that listen")
+    pair.mount("3", "nconnect=2")
+    work = Work(pair)
+    work.goes_on(t, "before the device goes")
+    pair.server.run("rdma link delete rxe0", 60, "rdma link delete")
+    t.equal(disturb.objects(pair.server), {}, "RDMA objects without a device")
+    until(t, 20, "the server to say so", lambda: pair.kernel_log("nobody can connect", pair.server))
+    pair.server.run("rxe_up", 20)
+    until(t, 30, "the server to listen again", lambda: listeners(pair.server))
+    work.goes_on(t, "after the device came back")
+    work.end()
+    pair.umount()
+    until_objects(t, pair.server, listening, "without a mount")
+    # Once more, and nfsd stops while it tries.
+    pair.server.run("rdma link delete rxe0; nfsd_stop; rxe_up", 60, "stop nfsd without a device")
+    t.equal(disturb.objects(pair.server), before, "RDMA objects with nfsd stopped")
+    pair.server.until(f"rmmod {pair.server_xprt}", 20, f"rmmod {pair.server_xprt}")
+    pair.unload()
+
+
+@test("server-addr-change")
+def server_addr_change(t):
+    """a bond fails over to another hardware address: the listener is made anew, connections too"""
+    only_ours(t, "its listener is dead afterwards: the port is still taken when it makes another identifier")
+    # The one thing that makes RDMA_CM_EVENT_ADDR_CHANGE: failover of a bond whose hardware address
+    # follows its active slave, under an identifier that is bound to the bond. So the listener needs
+    # an address of its own.
+    pair, before = bring_up(t, device="""
+        ip addr flush dev eth0; modprobe bonding max_bonds=0 && modprobe dummy && ip link add bond0 type bond mode active-backup fail_over_mac active &&
+        ip link add spare type dummy && ip link set bond0 mtu 4500 up || die 'no bond'
+        ip link set eth0 down; ip link set eth0 master bond0; ip link set spare down
+        ip link set spare master bond0 || die 'no slaves'
+        ip link set bond0 type bond active_slave eth0 || die 'eth0 is not active'
+        ip link set bond0 mtu 4500; ip addr add 10.0.0.1/24 dev bond0
+        modprobe rdma_rxe; rdma link add rxe0 type rxe netdev bond0 || die 'no rxe'""")
+    serve(pair)
+    pair.server.run("nfsd_stop; nfsdlisten 10.0.0.1 20049 && echo 8 > /proc/fs/nfsd/threads", 60,
+                    "listen on one address")
+    listening = disturb.objects(pair.server)
+    pair.mount("3", "nconnect=2")
+    work = Work(pair)
+    work.goes_on(t, "before the failover")
+    old = listeners(pair.server)
+    t.equal(len(old), 1, "identifiers that listen")
+    # Away to where nobody hears it, and back: the hardware address changes twice.
+    pair.server.run("ip link set bond0 type bond active_slave spare; sleep 1; "
+                    "ip link set bond0 type bond active_slave eth0", 20, "fail over and back")
+    seen = pair.kernel_log("RDMA CM addr change for ndev bond0", pair.server)
+    t.check(len(seen) >= 2, f"the RDMA core saw {len(seen)} changes of addresses, expected the "
+                            "listener's and the connections'")
+    new = until(t, 30, "a new identifier to listen", lambda: listeners(pair.server) - old)
+    t.equal(len(new), 1, "identifiers that listen anew")
+    work.goes_on(t, "after the failover")
+    work.end()
+    pair.umount()
+    pair.mount("4.1")
+    pair.client.run("cp /tmp/f /mnt/c && drop_caches && cmp /tmp/f /mnt/c", 60, "a new mount")
+    pair.umount()
+    until_objects(t, pair.server, listening, "without a mount")
+    pair.server.run("nfsd_stop", 60, "stop nfsd")
+    until_objects(t, pair.server, before, "nfsd has stopped")
+    pair.unload()
+
+
+def crowd(t, pair, number, waiting):
+    """@number connections ask at once of a server without threads; returns the job when @waiting wait."""
+    job = pair.client.spawn(f"exec verbspeer 10.0.0.1 crowd {number} 60", f"{number} connections")
+
+    def all_asked():
+        t.check(job.running(), f"the crowd has ended: {job.out}")
+        said = re.findall(r"crowd: (\d+) asked, (\d+) wait, (\d+) refused", job.out)
+        if not said:
+            return False
+        asked, wait, refused = (int(n) for n in said[-1])
+        return asked == number and wait == waiting and refused == number - waiting
+
+    until(t, 50, f"{waiting} of {number} connections to wait, the others to be refused", all_asked)
+    return job
+
+
+@test("server-queue-full")
+def server_queue_full(t):
+    """more connections than may wait to be accepted, and no nfsd thread: the others are refused"""
+    pair, before = bring_up(t)
+    serve(pair)
+    pair.client.run("modprobe -a rdma_ucm ib_uverbs")
+    # nfsd must not evict those that nobody has shown to be good clients.
+    prepare = "echo 400 > /proc/fs/nfsd/max_connections; echo 'rdma 20049' > /proc/fs/nfsd/portlist"
+    pair.server.run(f"nfsd_stop; {prepare}", 60, "a listener without threads")
+    listening = disturb.objects(pair.server)
+    number = MOST_QUEUED + 16
+    # The in-tree server lets all of them wait.
+    most = MOST_QUEUED if pair.server_xprt == "rpcordma" else number
+
+    def refused():
+        path = "/sys/kernel/debug/rpcordma/server/counters"
+        return int(pair.server.run(f"sed -n 's/^refused //p' {path}", 10))
+
+    # They lose patience.
+    job = crowd(t, pair, number, most)
+    t.equal(disturb.objects(pair.server)["cm_id"], listening["cm_id"] + most, "identifiers on the server")
+    job.kill()
+    job.wait(30, check=False)
+    until_objects(t, pair.server, listening, "the crowd is gone")
+
+    # The server does.
+    job = crowd(t, pair, number, most)
+    pair.server.run("nfsd_stop", 60, "the listener goes")
+    until_objects(t, pair.server, before, "no listener")
+    out = job.wait(60, check=False)
+    t.check(f"0 connected, 0 of them served, {number} refused" in out, f"the listener went: {out}")
+
+    # Threads come.
+    pair.server.run(prepare, 10)
+    job = crowd(t, pair, number, most)
+    pair.server.run("echo 8 > /proc/fs/nfsd/threads", 60, "start threads")
+    out = job.wait(120, check=False)
+    t.check(f"ok - crowd: {number} connections, {most} connected, {most} of them served, "
+            f"{number - most} refused" in out, f"threads came: {out}")
+    if pair.server_xprt == "rpcordma":
+        t.equal(refused(), 3 * (number - most), "connections that the server counts as refused")
+        t.check(pair.kernel_log("too many wait to be accepted", pair.server), "the server's log is silent")
+    pair.mount("3")
+    pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=2 2>/dev/null; cp /tmp/f /mnt/f; "
+                    "drop_caches; cmp /tmp/f /mnt/f", 60, "a mount afterwards")
+    pair.umount()
+    until_objects(t, pair.server, listening, "all have gone")
+    pair.server.run("nfsd_stop", 60, "stop nfsd")
+    until_objects(t, pair.server, before, "nfsd has stopped")
+    pair.unload()
+
+
+TRACING = "/sys/kernel/tracing"
+DEFERRALS = ("svc_defer", "svc_defer_queue", "svc_defer_recv", "svc_defer_drop")
+
+
+def deferrals(vm):
+    """{event: number} of what sunrpc did with calls that it put off, since the last forget()."""
+    text = vm.run("".join(f"echo {name} $(grep -c ' {name}: ' {TRACING}/trace); " for name in DEFERRALS), 20)
+    return {name: int(number) for name, number in (line.split() for line in text.splitlines())}
+
+
+def forget(vm):
+    """What nfsd knows of exports it has to ask mountd for, who does not answer."""
+    vm.run("kill -STOP $(pidof rpc.mountd) || die 'no mountd'; "
+           "for cache in nfsd.export nfsd.fh; do date +%s > /proc/net/rpc/$cache/flush; done; "
+           f"echo > {TRACING}/trace", 20, "mountd stops, caches are flushed")
+
+
+@test("server-deferred")
+def server_deferred(t):
+    """calls that wait for mountd are put off, those with page data are not: all are answered in the end"""
+    pair, before = bring_up(t, server_memory=1024)
+    serve(pair)
+    listening = disturb.objects(pair.server)
+    # vers=3: of NFSv4 nothing is put off. Each call of the jobs' last steps goes over the wire.
+    pair.mount("3", "actimeo=600")
+    pair.server.run("for event in " + " ".join(DEFERRALS) + "; do "
+                    f"echo 1 > {TRACING}/events/sunrpc/$event/enable || exit 1; done", 20, "trace on")
+    pair.server.run("cd /export && dd if=/dev/urandom of=big bs=64k count=1 2>/dev/null && "
+                    "dd if=/dev/urandom of=small bs=500 count=1 2>/dev/null && mkdir dir && cd dir && "
+                    "for i in $(seq 60); do > a-name-that-takes-some-room-in-a-listing-$i; done", 20)
+    pair.client.run("dd if=/dev/urandom of=/tmp/new bs=64k count=1 2>/dev/null")
+    resume = "kill -CONT $(pidof rpc.mountd)"
+
+    def put_off(after):
+        """READ, READDIRPLUS and LOOKUP while mountd is stopped; then after(), then they go on."""
+        pair.client.run("drop_caches; rm -f /tmp/go; stat /mnt/big /mnt/small /mnt/dir > /dev/null", 20)
+        wait = "until [ -e /tmp/go ]; do usleep 20000; done"
+        jobs = [pair.client.spawn(f"exec < /mnt/{name}; echo open; {wait}; cat > /tmp/{name}", f"READ of {name}")
+                for name in ("big", "small")]
+        jobs.append(pair.client.spawn(f"cd /mnt/dir; echo open; {wait}; ls | sort > /tmp/ls", "READDIRPLUS"))
+        jobs.append(pair.client.spawn(f"echo open; {wait}; [ ! -e /mnt/$$ ]", "LOOKUP"))
+        until(t, 20, "all to be ready", lambda: all("open" in job.out for job in jobs))
+        forget(pair.server)
+        pair.client.run("> /tmp/go")
+        # Threads wait some seconds for mountd before they put a call off.
+        until(t, 60, f"{len(jobs)} calls to be put off",
+              lambda: deferrals(pair.server)["svc_defer"] >= len(jobs))
+        t.check(all(job.running() for job in jobs), "a call was answered without mountd")
+        after()
+        pair.server.run(resume, 10, "mountd goes on")
+        for job in jobs:
+            job.wait(120)
+        for name in ("big", "small"):
+            sums = [vm.run(f"md5sum < {where}/{name}", 20)
+                    for vm, where in ((pair.client, "/tmp"), (pair.server, "/export"))]
+            t.equal(sums[0], sums[1], f"what was read of {name}")
+        t.equal(pair.client.run("cat /tmp/ls", 10), pair.server.run("ls /export/dir | sort", 10),
+                "the listing")
+        counts = until(t, 30, "all that was put off to be done with", lambda: (
+            lambda n: n if n["svc_defer"] == n["svc_defer_recv"] + n["svc_defer_drop"] else None)(
+                deferrals(pair.server)))
+        return counts
+
+    counts = put_off(lambda: None)
+    t.equal(counts["svc_defer_drop"], 0, f"calls put off and then dropped ({counts})")
+    t.check(counts["svc_defer_recv"] >= 4, f"calls put off and taken up again: {counts}")
+    print(f"    put off and answered: {counts['svc_defer_recv']}", end="", flush=True)
+
+    # Their connection goes while they are put off: they are dropped, and come again.
+    counts = put_off(lambda: pair.client.run(disturb.drop_script(pair.xprt), 20, "drop the connection"))
+    t.check(counts["svc_defer_drop"] >= 4, f"calls put off, of a lost connection: {counts}")
+    print(f"; of a lost connection: {counts['svc_defer_drop']}", end="", flush=True)
+
+    # A WRITE: while mountd is silent the client is told to come again (EJUKEBOX).
+    errors = disturb.op_counts(pair.client).get("WRITE", (0, 0, 0))[2]
+    job = pair.client.spawn("exec > /mnt/new; echo open >&2; until [ -e /tmp/go2 ]; do usleep 20000; done; "
+                            "cat /tmp/new", "WRITE")
+    until(t, 20, "the writer to be ready", lambda: "open" in job.out)
+    forget(pair.server)
+    pair.client.run("> /tmp/go2")
+    until(t, 60, "a WRITE to be sent away",
+          lambda: disturb.op_counts(pair.client)["WRITE"][2] > errors)
+    t.equal(deferrals(pair.server)["svc_defer"], 0, "calls put off while there was only a WRITE")
+    t.check(job.running(), "the WRITE was done without mountd")
+    pair.server.run(resume, 10, "mountd goes on")
+    job.wait(120)
+    pair.client.run("drop_caches; cmp /tmp/new /mnt/new", 60, "compare over the wire")
+    t.equal(pair.client.run("md5sum < /tmp/new"), pair.server.run("md5sum < /export/new"), "what was written")
+    print("; the WRITE was sent away, and came again", flush=True)
+    pair.umount()
+    until_objects(t, pair.server, listening, "without a mount")
+    pair.server.run("nfsd_stop", 60, "stop nfsd")
+    until_objects(t, pair.server, before, "nfsd has stopped")
+    pair.server.until(f"rmmod {pair.server_xprt}", 20, f"rmmod {pair.server_xprt}")
+    pair.unload()
+
+
+@test("server-netns")
+def server_netns(t):
+    """a listener in a network namespace that ends: it goes with it, and others stay"""
+    # rxe serves the initial network namespace only, so nobody can connect to this one.
+    pair, _ = bring_up(t)
+    serve(pair)
+    listening = disturb.objects(pair.server)
+
+    def count():
+        return int(pair.server.run(f"cat /sys/module/{pair.server_xprt}/refcnt", 10))
+
+    uses = count()
+    for _ in range(3):
+        job = pair.server.spawn("""
+            exec unshare -n -m sh -c '
+                umount /proc/fs/nfsd; mount -t nfsd nfsd /proc/fs/nfsd || exit 1
+                echo "rdma 20049" > /proc/fs/nfsd/portlist || exit 1
+                cat /proc/fs/nfsd/portlist; echo ready; exec sleep 300'""", "a listener in another namespace")
+        until(t, 30, "the listener", lambda: not job.running() or "ready" in job.out)
+        t.check(job.running() and "rdma 20049" in job.out, f"no listener: {job.out}")
+        t.check(count() > uses, "the listener does not hold the module")
+        job.kill()
+        job.wait(10, check=False)
+        until(t, 60, "the namespace's listener to go", lambda: count() == uses)
+    t.equal(disturb.objects(pair.server), listening, "RDMA objects afterwards")
+    pair.mount("3")
+    pair.client.run("echo hello > /mnt/f; drop_caches; grep hello /mnt/f", 30, "the initial namespace")
+    pair.umount()
+    pair.server.run("nfsd_stop", 60)
+    pair.server.until(f"rmmod {pair.server_xprt}", 20, f"rmmod {pair.server_xprt}")
+    pair.unload()

@@ -88,6 +88,16 @@ fuzz: ## the fuzz targets, one after the other, for TIME seconds together (300)
 	@scripts/setup fuzz
 	@scripts/fuzz --seconds $$(($(or $(TIME),300) / $(words $(wildcard selftests/fuzz/target_*.cc))))
 
+.PHONY: sim
+sim: ## client and server against a simulated fabric, one random history for each seed; SEEDS=10000 FIRST=1
+	@scripts/setup host
+	@$(MAKE) -s -f selftests/sim/sim.mk $(if $(SEEDS),SEEDS=$(SEEDS)) $(if $(FIRST),FIRST=$(FIRST))
+
+.PHONY: sim-mutants
+sim-mutants: ## planted bugs, each to be found by the simulation within 10000 seeds
+	@scripts/setup host
+	@selftests/sim/mutants/run
+
 .PHONY: kunit
 kunit: ## the same unit tests in a user mode Linux kernel with KASAN and lockdep; FILTER=glob
 	@scripts/setup uml

@@ -101,6 +101,7 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 		return;
 	}
 	call->xid = xid;
+	call->orphaned = false;
 	call->owners.store(1, std::memory_order_relaxed);
 	if (length > call->call_capacity) {
 		/* The limit was raised since its buffer was made. */
@@ -161,7 +162,8 @@ int rpcordma_client::send_backward_reply(Call *call)
 
 	rpcordma_rqst_get(call->rqst, &request);
 	Connection *c = connection;
-	if (!request.connected || !c)
+	/* On another connection nobody asked: no Receive is posted for it there. */
+	if (!request.connected || !c || call->orphaned)
 		return status::kNotConnected;
 	const u32 payload = static_cast<u32>(request.send->head.length) +
 			    request.send->page_length + static_cast<u32>(request.send->tail.length);

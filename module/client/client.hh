@@ -100,7 +100,8 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	rpcordma::u32 failed_xid = 0;
 	bool late_reply = false; /* the reply to a cancelled call has come; client lock */
 	std::atomic<rpcordma::u32> owners{
-		0}; /* of a backward call: the service, and its reply's Send */
+		0};	       /* of a backward call: the service, and its reply's Send */
+	bool orphaned = false; /* a backward call, whose connection is gone */
 
 	/* What the call was sent with; valid from marshal to the end of the transmission. */
 	rpcordma::chunk::CallShape shape = {};

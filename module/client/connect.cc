@@ -260,6 +260,7 @@ static void teardown_(Client &client, Connection *c)
 			call->wire_mapped = false;
 		}
 		rpcordma_rqst_forget_credit(call->rqst);
+		call->orphaned = true;
 		call->state.store(CallState::idle, std::memory_order_release);
 		if (call->zombie)
 			decltype(client.zombies)::remove(call);

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The consumers at both ends: a client that makes calls of all shapes, in memory of its own that is used
+ * for something else as soon as a call has ended, and a service that answers them. Both check every byte.
+ */
+#pragma once
+
+#include "selftests/sim/message.hh"
+#include "selftests/sim/sunrpc.hh"
+#include "selftests/sim/svc.hh"
+
+namespace sim {
+
+/** One call of the client, with its pages. */
+class ClientCall : public Procedure {
+public:
+	explicit ClientCall(const Call &call);
+	~ClientCall() override;
+	void encode(rpc_rqst &rqst) override;
+	void decode(const rpcordma_xdr_buf &buf, u32 length) override;
+
+	bool decoded = false;
+
+private:
+	Call call_;
+	u32 xid_ = 0;
+	bool sparse_ = false;
+	u32 slack_ = 0; /* bytes by which the reply's front is overestimated */
+	u32 send_base_ = 0, receive_base_ = 0;
+	std::vector<page *> send_pages_, receive_pages_;
+};
+
+/** What nfsd does. */
+class FileService : public Program {
+public:
+	bool process(svc_rqst &rqst) override;
+
+	u32 drops = 0; /* one call in so many is dropped */
+	u32 processed = 0;
+};
+
+/** The client's callback service, for as long as the transport serves backward calls. */
+class CallbackService {
+public:
+	explicit CallbackService(rpc_xprt &xprt) : xprt_(xprt)
+	{
+	}
+	bool start();
+	void stop();
+
+private:
+	void serve_();
+	rpc_xprt &xprt_;
+	bool running_ = false, stopping_ = false;
+	WaitQueue ended_;
+};
+
+/** One backward call, over any connection of @service. */
+void call_back(Service &service, u32 id, u32 xid);
+
+} // namespace sim

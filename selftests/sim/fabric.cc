@@ -1,0 +1,746 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Devices and queue pairs. See fabric.hh. */
+#include "selftests/sim/fabric.hh"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+/* ib_sg_to_pages(), or KLMs where there may be gaps. */
+bool ib_mr::set_runs(const std::vector<sim::Scatter::Run> &from)
+{
+	sim::u32 used = 0;
+
+	next = {};
+	for (std::size_t i = 0; i < from.size(); i++) {
+		const sim::u64 start = from[i].address, end = start + from[i].length;
+
+		if (!gaps && ((i && start % kPageSize) || (i + 1 < from.size() && end % kPageSize)))
+			return false;
+		used += gaps ? 1 : sim::u32((end + kPageSize - 1) / kPageSize - start / kPageSize);
+		next.runs.push_back({start, from[i].length});
+		next.length += from[i].length;
+	}
+	next.iova = from.empty() ? 0 : from[0].address;
+	return used <= pages;
+}
+
+namespace sim {
+
+/* Of enum ib_wc_status, besides the port's. */
+static constexpr int kLocalError = 2, kProtection = 4, kRetryExceeded = 12;
+static constexpr u32 kLocalKey = 0x1;
+
+std::set<u32> given_up;
+
+u64 fabric_delay()
+{
+	if (faults.strikes(faults.slowness))
+		return chance.below(faults.patience * kMillisecond);
+	return chance.one_in(2) ? 0 : chance.below(100);
+}
+
+/* --- devices --- */
+
+Device::Device(std::string name_) : name(std::move(name_))
+{
+	/* Keys start anywhere, and zero is none. */
+	mrs_.resize(1 + chance.below(64));
+}
+
+Device::~Device()
+{
+	for (ib_mr *mr : mrs_)
+		REQUIRE(!mr, "a memory region is left");
+	REQUIRE(!users, "an endpoint is left");
+}
+
+ib_mr *Device::create_mr(u32 pages, bool gaps)
+{
+	REQUIRE(pages && pages <= limits.max_fast_reg_pages, "a region of %u pages", pages);
+	REQUIRE(!gaps || limits.sg_gaps, "a region with gaps, which the device has not");
+	ib_mr *mr = new ib_mr{this, pages, gaps, u32(mrs_.size()) << 8, {}, false, 0, 0, {}};
+	mrs_.push_back(mr);
+	return mr;
+}
+
+void Device::destroy_mr(ib_mr *mr)
+{
+	REQUIRE(mrs_[mr->key >> 8] == mr, "a region is destroyed twice");
+	mrs_[mr->key >> 8] = nullptr;
+	delete mr;
+}
+
+ib_mr *Device::find(u32 key, bool or_was)
+{
+	ib_mr *mr = key >> 8 < mrs_.size() ? mrs_[key >> 8] : nullptr;
+
+	return mr && (mr->valid || or_was) && mr->valid_key == key ? mr : nullptr;
+}
+
+/* Bytes of a region's content, which must be within it. */
+static void region_access(const ib_mr::Content &content, u64 offset, u32 length, u8 *buffer,
+			  Access access)
+{
+	for (const ib_mr::Run &run : content.runs) {
+		if (offset >= run.length) {
+			offset -= run.length;
+			continue;
+		}
+		const u32 n = u32(std::min<u64>(run.length - offset, length));
+
+		dma_access(run.address + offset, n, buffer, access);
+		buffer += n;
+		length -= n;
+		offset = 0;
+		if (!length)
+			return;
+	}
+}
+
+/* --- completion queues --- */
+
+void Cq::push(Qp &qp, const Completion &completion)
+{
+	REQUIRE(entries_.size() < room_, "%s overflows", name_.c_str());
+	REQUIRE(!closed_, "%s is gone", name_.c_str());
+	qp_ = qp.shared_from_this();
+	entries_.push_back(completion);
+	if (polled_)
+		return;
+	polled_ = true;
+	spawn(name_, Context::completion, [self = shared_from_this()] { self->poll_(); });
+}
+
+static void dispatch(void *context, rpcordma_cqe *cqe, const rpcordma_completion *what)
+{
+	switch (reinterpret_cast<u64>(cqe->done) - 1) {
+	case RPCORDMA_CQE_SEND:
+		return rpcordma_core_send_done(context, cqe, what);
+	case RPCORDMA_CQE_RECEIVE:
+		return rpcordma_core_receive_done(context, cqe, what);
+	case RPCORDMA_CQE_REGISTER:
+		return rpcordma_core_register_done(context, cqe, what);
+	case RPCORDMA_CQE_INVALIDATE:
+		return rpcordma_core_invalidate_done(context, cqe, what);
+	case RPCORDMA_CQE_SERVER_RECEIVE:
+		return rpcordma_core_server_receive_done(context, cqe, what);
+	case RPCORDMA_CQE_SERVER_SEND:
+		return rpcordma_core_server_send_done(context, cqe, what);
+	case RPCORDMA_CQE_SERVER_READ:
+		return rpcordma_core_server_read_done(context, cqe, what);
+	case RPCORDMA_CQE_SERVER_CHAIN:
+		return rpcordma_core_server_chain_done(context, cqe, what);
+	default:
+		fail("a completion entry that was not initialised");
+	}
+}
+
+void Cq::poll_()
+{
+	while (!entries_.empty()) {
+		Completion completion = entries_.front();
+		const auto qp = qp_;
+
+		entries_.pop_front();
+		(this == qp->send_cq.get() ? qp->send_used : qp->receive_used) -= completion.slots;
+		if (completion.drained) {
+			*completion.drained = true;
+			changed_.wake_all();
+			continue;
+		}
+		TRACE("%s: status %d", name_.c_str(), completion.what.status);
+		if (!completion.what.status && qp->arrived_.count(completion.cqe)) {
+			const auto message = std::move(qp->arrived_[completion.cqe]);
+			qp->arrived_.erase(completion.cqe);
+			qp->overhear_completion_(completion, message.data());
+		}
+		dispatch(context_, completion.cqe, &completion.what);
+		port_call();
+	}
+	polled_ = false;
+	changed_.wake_all();
+}
+
+void Cq::wait_for(const bool &drained)
+{
+	while (!drained)
+		(void)wait(changed_, "the drain");
+}
+
+void Cq::close()
+{
+	while (polled_)
+		(void)wait(changed_, "the last completions");
+	closed_ = true;
+	qp_.reset();
+}
+
+/* --- queue pairs: what is posted --- */
+
+Qp::Qp(Device *device_, std::string name_, bool server_, void *context,
+       const rpcordma_queue_sizes &sizes)
+	: device(device_),
+	  name(std::move(name_)),
+	  server(server_),
+	  send_cq(std::make_shared<Cq>(name + " send cq", sizes.send_wrs + 1, context)),
+	  receive_cq(std::make_shared<Cq>(name + " receive cq", sizes.receive_wrs + 1, context)),
+	  send_room_(sizes.send_wrs),
+	  receive_room_(sizes.receive_wrs),
+	  most_sges_(sizes.send_sges)
+{
+	REQUIRE(sizes.send_wrs + 1 <= device->limits.max_qp_wr &&
+			sizes.receive_wrs + 1 <= device->limits.max_qp_wr,
+		"queues of %u and %u: the device has %u", sizes.send_wrs, sizes.receive_wrs,
+		device->limits.max_qp_wr);
+	REQUIRE(sizes.send_wrs + 1 <= device->limits.max_cqe &&
+			sizes.receive_wrs + 1 <= device->limits.max_cqe,
+		"completion queues are too long for the device");
+	REQUIRE(sizes.send_sges <= device->limits.max_send_sge, "too many SGEs for the device");
+}
+
+int Qp::post_send(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
+{
+	REQUIRE(state == State::connected || state == State::error,
+		"%s: posted before it is connected", name.c_str());
+	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next) {
+		*bad = wr;
+		REQUIRE(!drained_sends_, "%s: posted after the drain", name.c_str());
+		if (faults.strikes(faults.posting)) {
+			kick_();
+			return -ENOMEM;
+		}
+		REQUIRE(send_used < send_room_, "%s: the send queue overflows", name.c_str());
+		auto entry = std::make_shared<SendEntry>();
+		entry->opcode = wr->opcode;
+		entry->flags = wr->send_flags;
+		entry->cqe = wr->cqe;
+		REQUIRE(wr->num_sge >= 0 && u32(wr->num_sge) <= most_sges_, "%s: %d SGEs",
+			name.c_str(), wr->num_sge);
+		switch (wr->opcode) {
+		case RPCORDMA_WR_RDMA_READ:
+			REQUIRE(u32(wr->num_sge) <= device->limits.max_sge_rd,
+				"a Read with %d SGEs", wr->num_sge);
+			[[fallthrough]];
+		case RPCORDMA_WR_RDMA_WRITE: {
+			const auto *rdma = reinterpret_cast<const rpcordma_rdma_wr *>(wr);
+			entry->remote_address = rdma->remote_addr;
+			entry->key = rdma->rkey;
+			break;
+		}
+		case RPCORDMA_WR_REG_MR: {
+			const auto *reg = reinterpret_cast<const rpcordma_reg_wr *>(wr);
+			entry->mr = reg->mr;
+			entry->key = reg->key;
+			entry->access = reg->access;
+			entry->content = reg->mr->next;
+			break;
+		}
+		case RPCORDMA_WR_LOCAL_INV:
+		case RPCORDMA_WR_SEND_WITH_INV:
+			entry->key = wr->invalidate_rkey;
+			break;
+		case RPCORDMA_WR_SEND:
+			break;
+		default:
+			fail("%s: opcode %d", name.c_str(), wr->opcode);
+		}
+		if (wr->opcode != RPCORDMA_WR_REG_MR && wr->opcode != RPCORDMA_WR_LOCAL_INV)
+			entry->sges.assign(wr->sg_list, wr->sg_list + wr->num_sge);
+		for (const rpcordma_sge &sge : entry->sges)
+			entry->length += sge.length;
+		if (wr->opcode == RPCORDMA_WR_SEND || wr->opcode == RPCORDMA_WR_SEND_WITH_INV) {
+			entry->message.resize(entry->length);
+			gather_(*entry, 0, entry->length, entry->message.data());
+			overhear_post_(*entry);
+		}
+		send_used++;
+		sends_.push_back(entry);
+	}
+	kick_();
+	return 0;
+}
+
+int Qp::post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad)
+{
+	for (const rpcordma_recv_wr *wr = first; wr; wr = wr->next) {
+		*bad = wr;
+		REQUIRE(!drained_receives_, "%s: a Receive is posted after the drain", name.c_str());
+		if (state == State::error && faults.strikes(faults.posting))
+			return -EINVAL;
+		REQUIRE(receive_used < receive_room_, "%s: the receive queue overflows",
+			name.c_str());
+		REQUIRE(wr->num_sge == 1, "a Receive with %d SGEs", wr->num_sge);
+		for (const ReceiveEntry &other : receives_)
+			REQUIRE(other.cqe != wr->cqe, "%s: a Receive is posted that is posted",
+				name.c_str());
+		receive_used++;
+		receives_.push_back({wr->cqe, *wr->sg_list, nullptr});
+	}
+	changed_.wake_all();
+	if (state == State::error)
+		kick_();
+	return 0;
+}
+
+void Qp::set_error()
+{
+	if (state == State::error)
+		return;
+	TRACE("%s: error state", name.c_str());
+	state = State::error;
+	changed_.wake_all();
+	kick_();
+}
+
+void Qp::drain()
+{
+	bool sends = false, receives = false, again = false;
+
+	set_error();
+	auto drain_receives = [&](bool &done) {
+		receives_.push_back({nullptr, {}, &done});
+		receive_used++;
+		kick_();
+		receive_cq->wait_for(done);
+	};
+	drain_receives(receives);
+	auto marker = std::make_shared<SendEntry>();
+	marker->drained = &sends;
+	sends_.push_back(marker);
+	send_used++;
+	kick_();
+	send_cq->wait_for(sends);
+	drained_sends_ = true;
+	drain_receives(again);
+	drained_receives_ = true;
+}
+
+void Qp::destroy()
+{
+	REQUIRE(sends_.empty() && receives_.empty(), "%s: destroyed with work requests posted",
+		name.c_str());
+	destroyed_ = true;
+	state = State::error;
+	changed_.wake_all();
+	receive_cq->close();
+	send_cq->close();
+}
+
+/* --- queue pairs: working it off --- */
+
+void Qp::kick_()
+{
+	if (running_ || destroyed_)
+		return;
+	running_ = true;
+	spawn(name + " engine", Context::process, [self = shared_from_this()] { self->run_(); });
+}
+
+void Qp::run_()
+{
+	for (;;) {
+		if (state == State::error) {
+			flush_();
+			break;
+		}
+		Entry next;
+		for (const Entry &entry : sends_)
+			if (!entry->started) {
+				next = entry;
+				break;
+			}
+		if (!next)
+			break;
+		if (reads_ && ((next->flags & RPCORDMA_SEND_FENCE) ||
+			       (next->opcode == RPCORDMA_WR_RDMA_READ &&
+				reads_ >= device->limits.max_qp_init_rd_atom))) {
+			(void)wait(changed_, "RDMA Reads under way");
+			continue;
+		}
+		if (const u64 delay = fabric_delay())
+			sleep_for(delay, "the device");
+		else
+			port_call();
+		if (state == State::error)
+			continue;
+		if (faults.strikes(faults.breaking)) {
+			TRACE("%s: the connection breaks", name.c_str());
+			if (auto other = peer.lock(); other && chance.one_in(2))
+				other->set_error();
+			if (chance.one_in(2))
+				finish_(next, kRetryExceeded);
+			set_error();
+			continue;
+		}
+		next->started = true;
+		execute_(next);
+	}
+	running_ = false;
+	/* What was posted while the last of it was flushed. */
+	if (!sends_.empty() && (state == State::error || !sends_.back()->started))
+		kick_();
+}
+
+void Qp::finish_(const Entry &entry, int status)
+{
+	if (entry->gone)
+		return;
+	entry->started = entry->done = true;
+	entry->status = status;
+	changed_.wake_all();
+	if (status) {
+		TRACE("%s: opcode %d fails with %d", name.c_str(), entry->opcode, status);
+		set_error();
+	}
+	retire_();
+}
+
+/*
+ * Completions in order; those of unsignaled work requests are passed over. Behind one that failed
+ * nothing succeeds.
+ */
+void Qp::retire_()
+{
+	while (!sends_.empty() && sends_.front()->done) {
+		const Entry entry = sends_.front();
+
+		if (failed_ && !entry->status)
+			entry->status = RPCORDMA_WC_FLUSHED;
+		failed_ = failed_ || entry->status;
+		sends_.pop_front();
+		entry->gone = true;
+		changed_.wake_all();
+		silent_slots_++;
+		if (!entry->status && !(entry->flags & RPCORDMA_SEND_SIGNALED) && !entry->drained)
+			continue;
+		Completion completion = {entry->cqe, {}, silent_slots_, entry->drained};
+		completion.what.status = entry->status;
+		silent_slots_ = 0;
+		send_cq->push(*this, completion);
+	}
+}
+
+void Qp::flush_()
+{
+	while (!sends_.empty() || !receives_.empty()) {
+		if (!sends_.empty() && (receives_.empty() || chance.one_in(2))) {
+			const Entry entry = sends_.front();
+
+			if (!entry->done)
+				entry->status = RPCORDMA_WC_FLUSHED;
+			entry->started = entry->done = true;
+			retire_();
+		} else {
+			const ReceiveEntry entry = receives_.front();
+			Completion completion = {entry.cqe, {}, 1, entry.drained};
+
+			receives_.pop_front();
+			completion.what.status = RPCORDMA_WC_FLUSHED;
+			receive_cq->push(*this, completion);
+		}
+		port_call();
+	}
+}
+
+/* The peer as long as it answers; otherwise null, after a while. */
+std::shared_ptr<Qp> Qp::reachable_peer_()
+{
+	auto other = peer.lock();
+
+	if (other && other->state != State::error)
+		return other;
+	sleep_for(chance.between(1, 500) * kMillisecond, "a peer that is gone");
+	return nullptr;
+}
+
+void Qp::execute_(const Entry &entry)
+{
+	switch (entry->opcode) {
+	case RPCORDMA_WR_SEND:
+	case RPCORDMA_WR_SEND_WITH_INV:
+		return send_(entry);
+	case RPCORDMA_WR_RDMA_WRITE:
+		return write_(entry);
+	case RPCORDMA_WR_RDMA_READ:
+		return read_(entry);
+	default:
+		return finish_(entry, local_(entry));
+	}
+}
+
+int Qp::local_(const Entry &entry)
+{
+	if (entry->opcode == RPCORDMA_WR_REG_MR) {
+		ib_mr *mr = entry->mr;
+
+		REQUIRE(!mr->valid, "%s: REG_MR of a region that is registered", name.c_str());
+		mr->valid = true;
+		mr->valid_key = entry->key;
+		mr->access = entry->access;
+		mr->now = entry->content;
+		return 0;
+	}
+	/* The peer may have been faster. */
+	ib_mr *mr = device->find(entry->key, true);
+	REQUIRE(mr, "%s: LOCAL_INV of a key that was not registered", name.c_str());
+	mr->valid = false;
+	return 0;
+}
+
+bool Qp::local_access_(const rpcordma_sge &sge, u32 offset, u32 length, u8 *buffer, Access access)
+{
+	REQUIRE(offset + length <= sge.length, "beyond an SGE");
+	if (sge.lkey == kLocalKey) {
+		dma_access(sge.addr + offset, length, buffer, access);
+		return true;
+	}
+	ib_mr *mr = device->find(sge.lkey);
+	REQUIRE(mr, "%s: an SGE's region is not registered (any more)", name.c_str());
+	const u64 into = sge.addr + offset - mr->now.iova;
+	REQUIRE(into + length <= mr->now.length, "%s: an SGE leaves its region", name.c_str());
+	region_access(mr->now, into, length, buffer, access);
+	return true;
+}
+
+void Qp::gather_(const SendEntry &entry, u32 offset, u32 length, u8 *to)
+{
+	for (const rpcordma_sge &sge : entry.sges) {
+		if (offset >= sge.length) {
+			offset -= sge.length;
+			continue;
+		}
+		const u32 n = std::min(sge.length - offset, length);
+
+		(void)local_access_(sge, offset, n, to, Access::read);
+		to += n;
+		length -= n;
+		offset = 0;
+		if (!length)
+			break;
+	}
+}
+
+/* At the target: false, and the connection is lost, when the key does not allow it. */
+bool Qp::remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access access)
+{
+	ib_mr *mr = device->find(key);
+	const int needed = access == Access::read ? RPCORDMA_ACCESS_REMOTE_READ :
+						    RPCORDMA_ACCESS_REMOTE_WRITE;
+
+	if (mr && (mr->access & needed) && address >= mr->now.iova &&
+	    address - mr->now.iova + length <= mr->now.length) {
+		region_access(mr->now, address - mr->now.iova, length, buffer, access);
+		return true;
+	}
+	TRACE("%s: %u bytes at %#llx with key %#x are not to be accessed", name.c_str(), length,
+	      (unsigned long long)address, key);
+	REQUIRE(given_up.count(u32(address >> 32)),
+		"%s: the peer accesses memory of xid %#x, key %#x, which it cannot (any more), "
+		"though nobody "
+		"gave the call up",
+		name.c_str(), u32(address >> 32), key);
+	set_error();
+	if (fatal)
+		fatal();
+	return false;
+}
+
+void Qp::send_(const Entry &entry)
+{
+	std::shared_ptr<Qp> to;
+
+	for (u64 began = now();;) {
+		to = reachable_peer_();
+		if (state == State::error)
+			return;
+		if (!to)
+			return finish_(entry, kRetryExceeded);
+		if (!to->receives_.empty())
+			break;
+		REQUIRE(to->server, "%s: a message finds no Receive: R1 is broken",
+			to->name.c_str());
+		/* A server's calls are in use until their replies' completions, which Reads may hold up. */
+		REQUIRE(faults.memory_failed || to->send_used,
+			"%s: a message finds no Receive, though memory was never short and no "
+			"reply on its way",
+			to->name.c_str());
+		REQUIRE(now() - began < 120 * kSecond,
+			"%s: a message finds no Receive for two minutes", to->name.c_str());
+		(void)wait(to->changed_, "a Receive of the peer", 10 * kMillisecond);
+		to.reset();
+	}
+	std::vector<u8> message(entry->length);
+	gather_(*entry, 0, entry->length, message.data());
+	REQUIRE(message == entry->message, "%s: a message was changed after it was posted",
+		name.c_str());
+
+	const ReceiveEntry receive = to->receives_.front();
+	Completion completion = {receive.cqe, {}, 1, nullptr};
+	REQUIRE(!receive.drained, "a message for a queue pair that is drained");
+	REQUIRE(entry->length <= receive.sge.length, "%s: a message of %u bytes for a Receive of %u",
+		name.c_str(), entry->length, receive.sge.length);
+	completion.what.byte_len = entry->length;
+	if (entry->opcode == RPCORDMA_WR_SEND_WITH_INV) {
+		ib_mr *mr = to->device->find(entry->key);
+
+		if (!mr) {
+			/* As a late RDMA Write would. */
+			TRACE("%s: invalidates key %#x, which is not registered", name.c_str(),
+			      entry->key);
+			bool excused = false;
+			for (u32 xid : to->conversation->owed)
+				excused = excused || given_up.count(xid);
+			REQUIRE(excused,
+				"%s: invalidates key %#x, which is not registered (any more)",
+				name.c_str(), entry->key);
+			to->set_error();
+			if (to->fatal)
+				to->fatal();
+			return finish_(entry, RPCORDMA_WC_REMOTE_ACCESS);
+		}
+		mr->valid = false;
+		completion.what.flags = RPCORDMA_WC_WITH_INVALIDATE;
+		completion.what.invalidated_rkey = entry->key;
+	}
+	to->receives_.pop_front();
+	dma_access(receive.sge.addr, entry->length, message.data(), Access::write);
+	if (to->server && message.size() >= 4) {
+		const u32 xid = u32(message[0]) << 24 | u32(message[1]) << 16 |
+				u32(message[2]) << 8 | message[3];
+		if (to->conversation->owed.count(xid))
+			to->conversation->to_be_replied.insert(xid);
+	}
+	to->arrived_[receive.cqe] = std::move(message);
+	to->receive_cq->push(*to, completion);
+	/* The acknowledgement may take longer than the reply, or be lost with the connection. */
+	if (const u64 delay = chance.one_in(3) ? 0 : fabric_delay(); delay)
+		spawn_after(delay, name + " ack", Context::process,
+			    [self = shared_from_this(), entry] { self->finish_(entry, 0); });
+	else
+		finish_(entry, 0);
+}
+
+void Qp::write_(const Entry &entry)
+{
+	const auto to = reachable_peer_();
+
+	if (state == State::error)
+		return;
+	if (!to)
+		return finish_(entry, kRetryExceeded);
+	std::vector<u8> bytes(entry->length);
+	gather_(*entry, 0, entry->length, bytes.data());
+	finish_(entry, to->remote_access_(entry->remote_address, entry->key, entry->length,
+					  bytes.data(), Access::write) ?
+			       0 :
+			       RPCORDMA_WC_REMOTE_ACCESS);
+}
+
+bool Qp::reads_before_(const Entry &entry) const
+{
+	for (const Entry &other : sends_) {
+		if (other == entry)
+			return false;
+		if (other->opcode == RPCORDMA_WR_RDMA_READ && !other->done)
+			return true;
+	}
+	return false;
+}
+
+void Qp::read_(const Entry &entry)
+{
+	reads_++;
+	spawn_after(fabric_delay(), name + " read", Context::process,
+		    [self = shared_from_this(), entry] {
+			    /* The peer answers in order. */
+			    while (!entry->gone && self->reads_before_(entry))
+				    (void)wait(self->changed_, "the Reads before");
+			    const auto from = entry->gone ? nullptr : self->reachable_peer_();
+
+			    self->reads_--;
+			    self->changed_.wake_all();
+			    /* The queue pair may be destroyed by now. */
+			    if (entry->gone || self->state == State::error)
+				    return;
+			    if (!from)
+				    return self->finish_(entry, kRetryExceeded);
+			    std::vector<u8> bytes(entry->length);
+			    if (!from->remote_access_(entry->remote_address, entry->key,
+						      entry->length, bytes.data(), Access::read))
+				    return self->finish_(entry, RPCORDMA_WC_REMOTE_ACCESS);
+			    u32 at = 0;
+			    for (const rpcordma_sge &sge : entry->sges) {
+				    (void)self->local_access_(sge, 0, sge.length, bytes.data() + at,
+							      Access::write);
+				    at += sge.length;
+			    }
+			    self->finish_(entry, 0);
+		    });
+}
+
+/* --- what is heard --- */
+
+namespace {
+
+u32 word(const u8 *message, u32 index)
+{
+	const u8 *at = message + 4 * index;
+
+	return u32(at[0]) << 24 | u32(at[1]) << 16 | u32(at[2]) << 8 | at[3];
+}
+
+/* Whether a message without chunks says that it is a call. */
+bool is_call(const u8 *message, u32 length)
+{
+	return length >= 36 && word(message, 3) == 0 && !word(message, 4) && !word(message, 5) &&
+	       !word(message, 6) && word(message, 8) == 0;
+}
+
+} // namespace
+
+void Qp::overhear_post_(const SendEntry &entry)
+{
+	REQUIRE(entry.length >= 20, "%s: a message of %u bytes", name.c_str(), entry.length);
+	const u8 *message = entry.message.data();
+	const u32 xid = word(message, 0);
+
+	REQUIRE(word(message, 2), "%s: a credit value of zero", name.c_str());
+	if (state == State::error)
+		return;
+	if (!server) {
+		/* A backward reply has no chunks, and is a reply. */
+		const bool chunks = word(message, 3) == 1 || word(message, 4) || word(message, 5) ||
+				    word(message, 6);
+		if (word(message, 3) == 4 || (!chunks && !is_call(message, entry.length))) {
+			REQUIRE(conversation->backward_owed.erase(xid),
+				"%s: a backward reply to nobody", name.c_str());
+			return;
+		}
+		REQUIRE(!conversation->owed.count(xid), "%s: xid %#x is sent twice", name.c_str(),
+			xid);
+		REQUIRE(conversation->owed.size() < conversation->granted,
+			"%s: credit overrun: %zu calls outstanding, %u granted", name.c_str(),
+			conversation->owed.size() + 1, conversation->granted);
+		conversation->owed.insert(xid);
+		return;
+	}
+	if (is_call(message, entry.length)) {
+		REQUIRE(conversation->backward_owed.insert(xid).second,
+			"%s: backward xid %#x twice", name.c_str(), xid);
+		return;
+	}
+	REQUIRE(conversation->to_be_replied.erase(xid),
+		"%s: a reply to xid %#x, which is nobody's (any more)", name.c_str(), xid);
+}
+
+/* Before the client's core hears of it. */
+void Qp::overhear_completion_(const Completion &completion, const u8 *message)
+{
+	if (server || is_call(message, completion.what.byte_len))
+		return;
+	conversation->granted = word(message, 2);
+	conversation->owed.erase(word(message, 0));
+}
+
+} // namespace sim

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Devices, memory regions, queue pairs and completion queues, and what goes between two queue pairs.
+ *
+ * A send queue is worked off by a fiber of its own, one work request after the other; RDMA Reads are
+ * only started in order, and go on while later ones are executed. Completions come in order in each
+ * completion queue, which is polled by a fiber: so those of two queues come in any order, and the reply to
+ * a message may come before the message's own completion. What a device may touch, and what a peer
+ * may reach, is checked at every access.
+ *
+ * Each connection is listened to (Conversation): credits, replies to nobody, replies twice, Sends whose
+ * memory changes after they were posted.
+ */
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compat/port/port.h"
+#include "selftests/sim/memory.hh"
+
+namespace sim {
+struct Device;
+struct Qp;
+}
+
+/** A memory region: what its owner is preparing, and what the device knows. */
+struct ib_mr {
+	struct Run {
+		sim::u64 address;
+		sim::u32 length;
+	};
+	struct Content {
+		sim::u64 iova = 0;
+		sim::u32 length = 0;
+		std::vector<Run> runs;
+	};
+	sim::Device *device;
+	sim::u32 pages;
+	bool gaps;
+	sim::u32 key; /* the lowest byte is the owner's */
+	Content next;
+
+	bool valid = false;
+	sim::u32 valid_key = 0;
+	int access = 0;
+	Content now;
+
+	/** As ib_map_mr_sg(): false when the runs break the rules of the region's type. */
+	bool set_runs(const std::vector<sim::Scatter::Run> &runs);
+};
+
+namespace sim {
+
+struct Device {
+	explicit Device(std::string name_);
+	~Device();
+	ib_mr *create_mr(u32 pages, bool gaps);
+	void destroy_mr(ib_mr *mr);
+	/** The region that is registered with @key, or was last; or null. */
+	ib_mr *find(u32 key, bool or_was = false);
+
+	std::string name;
+	rpcordma_device limits = {};
+	bool present = true;
+	u32 users = 0; /* endpoints bound to it */
+	WaitQueue unused;
+
+private:
+	std::vector<ib_mr *> mrs_; /* by the upper bytes of their key */
+};
+
+/** What is heard on a connection. */
+struct Conversation {
+	u32 granted = 1;
+	std::set<u32> owed;	     /* calls that the client has posted and has no reply to */
+	std::set<u32> to_be_replied; /* calls that reached the server, which has not posted a reply */
+	std::set<u32> backward_owed;
+	bool memory_failed = false;
+};
+
+struct Completion {
+	rpcordma_cqe *cqe;
+	rpcordma_completion what;
+	u32 slots;     /* of its queue that are free now */
+	bool *drained; /* a marker's */
+};
+
+class Cq : public std::enable_shared_from_this<Cq> {
+public:
+	Cq(std::string name, u32 room, void *context)
+		: name_(std::move(name)),
+		  room_(room),
+		  context_(context)
+	{
+	}
+	void push(Qp &qp, const Completion &completion);
+	void wait_for(const bool &drained);
+	/** Nothing more is delivered; waits for what is. */
+	void close();
+
+private:
+	void poll_();
+
+	std::string name_;
+	u32 room_;
+	void *context_;
+	bool polled_ = false;
+	bool closed_ = false;
+	std::shared_ptr<Qp> qp_;
+	std::deque<Completion> entries_;
+	WaitQueue changed_;
+};
+
+/** A work request, as it was posted: what it points to may change. */
+struct SendEntry {
+	int opcode = 0, flags = 0;
+	rpcordma_cqe *cqe = nullptr;
+	std::vector<rpcordma_sge> sges;
+	u32 length = 0;
+	u64 remote_address = 0;
+	u32 key = 0; /* the peer's, or what is invalidated or registered */
+	ib_mr *mr = nullptr;
+	ib_mr::Content content;
+	int access = 0;
+	std::vector<u8> message; /* of a Send, when it was posted */
+	bool *drained = nullptr;
+	bool started = false, done = false, gone = false;
+	int status = 0;
+};
+
+struct ReceiveEntry {
+	rpcordma_cqe *cqe;
+	rpcordma_sge sge;
+	bool *drained;
+};
+
+struct Qp : std::enable_shared_from_this<Qp> {
+	enum class State { init, receiving, connected, error };
+
+	Qp(Device *device, std::string name, bool server, void *context,
+	   const rpcordma_queue_sizes &sizes);
+
+	int post_send(const rpcordma_send_wr *first, const rpcordma_send_wr **bad);
+	int post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad);
+	/** Everything that is posted is flushed. */
+	void set_error();
+	void drain();
+	void destroy();
+
+	Device *device;
+	std::string name;
+	bool server;
+	State state = State::init;
+	std::weak_ptr<Qp> peer;
+	std::shared_ptr<Conversation> conversation;
+	/* Told of a fault that no completion tells of. */
+	std::function<void()> fatal;
+	std::shared_ptr<Cq> send_cq, receive_cq;
+	u32 send_used = 0, receive_used = 0; /* entries, until they are polled */
+
+private:
+	friend class Cq;
+	using Entry = std::shared_ptr<SendEntry>;
+	void kick_();
+	void run_();
+	void execute_(const Entry &entry);
+	void send_(const Entry &entry);
+	void write_(const Entry &entry);
+	void read_(const Entry &entry);
+	bool reads_before_(const Entry &entry) const;
+	int local_(const Entry &entry);
+	void finish_(const Entry &entry, int status);
+	void retire_();
+	void flush_();
+	std::shared_ptr<Qp> reachable_peer_();
+	bool local_access_(const rpcordma_sge &sge, u32 offset, u32 length, u8 *buffer,
+			   Access access);
+	void gather_(const SendEntry &entry, u32 offset, u32 length, u8 *to);
+	bool remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
+	void overhear_post_(const SendEntry &entry);
+	void overhear_completion_(const Completion &completion, const u8 *message);
+
+	u32 send_room_, receive_room_, most_sges_;
+	std::deque<Entry> sends_;
+	std::deque<ReceiveEntry> receives_;
+	std::map<rpcordma_cqe *, std::vector<u8>> arrived_; /* messages whose completion is on its way */
+	u32 reads_ = 0;					    /* under way */
+	u32 silent_slots_ = 0;				    /* done, and nobody was told */
+	bool failed_ = false; /* something has; all behind it is flushed */
+	bool running_ = false, drained_sends_ = false, drained_receives_ = false, destroyed_ = false;
+	WaitQueue changed_;
+};
+
+/** Calls that their task gave up: a peer's late access to their memory is to be expected. */
+extern std::set<u32> given_up;
+
+/** How long a step of the fabric takes, us. */
+u64 fabric_delay();
+
+} // namespace sim

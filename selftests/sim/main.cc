@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Runs seeds, each in a world of its own: sim [--first N] [--seeds N] | --seed N [--trace].
+ *
+ * Seeds run one after the other in a child process. A run that fails ends its child; the parent counts it,
+ * says how to see it again, and goes on with the next seed in another one. The last line is the total.
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compat/port/trace.h"
+#include "selftests/sim/scenario.hh"
+#include "selftests/sim/world.hh"
+
+/* ASan's own defaults would hide what the simulation is after, or cost what it need not. */
+extern "C" const char *__asan_default_options();
+extern "C" const char *__asan_default_options()
+{
+	return "detect_leaks=0:detect_stack_use_after_return=0:quarantine_size_mb=32:"
+	       "malloc_context_size=2:max_redzone=128";
+}
+
+namespace {
+
+/* What the child tells the parent. */
+struct Progress {
+	unsigned long long seed; /* that runs */
+	unsigned long long passed, steps;
+} * progress;
+
+double seconds()
+{
+	timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return double(t.tv_sec) + double(t.tv_nsec) / 1e9;
+}
+
+void run(unsigned long long seed, bool verify)
+{
+	progress->seed = seed;
+	sim::u64 history = 0;
+	sim::run_world(seed, [&] {
+		sim::scenario();
+		history = sim::history();
+		progress->steps += sim::steps();
+	});
+	if (verify)
+		sim::run_world(seed, [&] {
+			sim::scenario();
+			REQUIRE(sim::history() == history,
+				"the seed's second run differs: something depends on more than the "
+				"seed");
+		});
+	progress->passed++;
+}
+
+[[noreturn]] void usage()
+{
+	std::fprintf(stderr, "usage: sim [--first N] [--seeds N] [--stop] | --seed N [--trace]\n"
+			     "  --stop   end with the first seed that fails\n"
+			     "  --trace  print all that happens\n");
+	std::exit(2);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	unsigned long long first = 1, count = 100;
+	bool stop = false, single = false;
+
+	for (int i = 1; i < argc; i++) {
+		const std::string option = argv[i];
+		auto number = [&] {
+			char *end;
+
+			if (++i == argc)
+				usage();
+			const unsigned long long value = std::strtoull(argv[i], &end, 0);
+			if (*end || end == argv[i])
+				usage();
+			return value;
+		};
+
+		if (option == "--first")
+			first = number();
+		else if (option == "--seeds")
+			count = number();
+		else if (option == "--seed") {
+			first = number();
+			count = 1;
+			single = true;
+		} else if (option == "--stop")
+			stop = true;
+		else if (option == "--trace")
+			sim::tracing = true;
+		else
+			usage();
+	}
+	if (sim::tracing)
+		rpcordma_trace_enabled = ~0u;
+	progress = static_cast<Progress *>(mmap(nullptr, sizeof(*progress), PROT_READ | PROT_WRITE,
+						MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	if (progress == MAP_FAILED) {
+		std::perror("sim");
+		return 2;
+	}
+
+	const double began = seconds();
+	unsigned long long failed = 0, next = first;
+	while (next < first + count) {
+		std::fflush(stdout);
+		const pid_t child = fork();
+		if (child < 0) {
+			std::perror("sim: fork");
+			return 2;
+		}
+		if (!child) {
+			progress->seed = next;
+			/* Now and then a seed runs twice: its history is to be its own alone. */
+			for (unsigned long long seed = next; seed < first + count; seed++)
+				run(seed, !single && seed % 64 == 0);
+			/* Not _exit(): a build for coverage has something to write. */
+			std::exit(0);
+		}
+		int status;
+		waitpid(child, &status, 0);
+		if (WIFEXITED(status) && !WEXITSTATUS(status))
+			break;
+		failed++;
+		if (WIFSIGNALED(status))
+			std::printf("\nseed %llu: killed by signal %d\n", progress->seed,
+				    WTERMSIG(status));
+		std::printf("seed %llu again, with a trace: %s --seed %llu --trace\n",
+			    progress->seed, argv[0], progress->seed);
+		next = progress->seed + 1;
+		if (stop)
+			break;
+	}
+	const double took = seconds() - began;
+	if (!single)
+		std::printf("%.1f s, %.0f seeds a minute, %.0f steps each\n", took,
+			    double(progress->passed + failed) / took * 60,
+			    double(progress->steps) /
+				    double(progress->passed ? progress->passed : 1));
+	std::printf("%llu passed, %llu failed, 0 skipped\n", progress->passed, failed);
+	return failed != 0;
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The consumer's messages. See message.hh. */
+#include "selftests/sim/message.hh"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sim {
+namespace {
+
+constexpr u32 kProgram = 100003, kSealed = 6, kUnix = 1, kEnd = 0x600d600d;
+
+/* Bytes of no pattern, from which each call has its own part. */
+struct Noise {
+	static constexpr u32 kSize = 65536;
+	u8 bytes[kSize];
+	Noise()
+	{
+		Random random;
+
+		random.seed(42);
+		for (u32 i = 0; i < kSize; i += 8) {
+			const u64 word = random.next();
+			std::memcpy(bytes + i, &word, 8);
+		}
+	}
+} noise;
+
+class Writer {
+public:
+	explicit Writer(u32 length)
+	{
+		bytes_.reserve(length);
+	}
+	Writer &word(u32 value)
+	{
+		const u8 bytes[] = {u8(value >> 24), u8(value >> 16), u8(value >> 8), u8(value)};
+
+		bytes_.insert(bytes_.end(), bytes, bytes + 4);
+		return *this;
+	}
+	/* @length bytes of the noise that is @id's, and their pad. */
+	Writer &data(u32 id, u32 length)
+	{
+		u32 at = id * 40503 % Noise::kSize;
+
+		for (u32 left = length; left;) {
+			const u32 n = std::min(left, Noise::kSize - at);
+
+			bytes_.insert(bytes_.end(), noise.bytes + at, noise.bytes + at + n);
+			left -= n;
+			at = 0;
+		}
+		bytes_.resize(bytes_.size() + (Call::padded(length) - length));
+		return *this;
+	}
+	std::vector<u8> take()
+	{
+		return std::move(bytes_);
+	}
+
+private:
+	std::vector<u8> bytes_;
+};
+
+u32 word_at(const std::vector<u8> &bytes, u32 index)
+{
+	const u8 *at = bytes.data() + 4 * index;
+
+	return u32(at[0]) << 24 | u32(at[1]) << 16 | u32(at[2]) << 8 | at[3];
+}
+
+void require_equal(const std::vector<u8> &is, const std::vector<u8> &should, const char *what,
+		   u32 xid)
+{
+	REQUIRE(is.size() == should.size(), "%s of xid %#x has %zu bytes instead of %zu", what, xid,
+		is.size(), should.size());
+	if (!std::memcmp(is.data(), should.data(), is.size()))
+		return;
+	const auto wrong = std::mismatch(is.begin(), is.end(), should.begin());
+	fail("%s of xid %#x: byte %zu of %zu is %#x instead of %#x", what, xid,
+	     std::size_t(wrong.first - is.begin()), is.size(), *wrong.first, *wrong.second);
+}
+
+} // namespace
+
+std::vector<u8> call_bytes(const Call &call, u32 xid)
+{
+	Writer out(call.call_length());
+
+	out.word(xid).word(0).word(2).word(kProgram).word(3).word(u32(call.kind));
+	out.word(call.sealed ? kSealed : kUnix).word(4 * call.credential);
+	out.data(call.id + 1, 4 * call.credential).word(0).word(0);
+	out.word(call.id).word(u32(call.kind)).word(call.call_data).word(call.reply_data);
+	out.word(call.verifier).word(call.sealed).word(call.trailer).word(call.call_data);
+	return out.data(call.id + 2, call.call_data).word(~call.id).word(kEnd).take();
+}
+
+std::vector<u8> reply_bytes(const Call &call, u32 xid)
+{
+	Writer out(call.reply_length());
+
+	out.word(xid).word(1).word(0).word(0).word(4 * call.verifier);
+	out.data(call.id + 3, 4 * call.verifier).word(0).word(call.id).word(call.reply_data);
+	out.data(call.id + 4, call.reply_data);
+	if (call.trailer)
+		out.word(~call.id).word(kEnd);
+	return out.take();
+}
+
+Call check_call(const std::vector<u8> &bytes)
+{
+	Call call;
+
+	REQUIRE(bytes.size() >= 72 && !(bytes.size() % 4), "a call of %zu bytes", bytes.size());
+	const u32 xid = word_at(bytes, 0);
+	call.credential = word_at(bytes, 7) / 4;
+	REQUIRE(bytes.size() >= call.call_front(), "xid %#x: a call of %zu bytes", xid,
+		bytes.size());
+	const u32 at = 10 + call.credential;
+	call.id = word_at(bytes, at);
+	call.kind = Kind(word_at(bytes, at + 1));
+	call.call_data = word_at(bytes, at + 2);
+	call.reply_data = word_at(bytes, at + 3);
+	call.verifier = word_at(bytes, at + 4);
+	call.sealed = word_at(bytes, at + 5);
+	call.trailer = word_at(bytes, at + 6);
+	REQUIRE(call.call_length() == bytes.size(), "xid %#x: a call of %zu bytes instead of %u",
+		xid, bytes.size(), call.call_length());
+	require_equal(bytes, call_bytes(call, xid), "the call", xid);
+	return call;
+}
+
+void check_reply(const Call &call, u32 xid, const std::vector<u8> &bytes)
+{
+	std::vector<u8> is = bytes;
+	const u32 data_end = call.reply_front() + call.reply_data;
+
+	for (u32 i = data_end; i < Call::padded(data_end) && i < is.size(); i++)
+		is[i] = 0;
+	require_equal(is, reply_bytes(call, xid), "the reply", xid);
+}
+
+} // namespace sim

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* compat/port/verbs.h, simulated, without what is about connections (port_cm.cc). */
+#include <cerrno>
+
+#include "selftests/sim/cm.hh"
+
+using namespace sim;
+
+static constexpr u32 kLocalKey = 0x1;
+
+void rpcordma_cqe_init(rpcordma_cqe *cqe, rpcordma_cqe_kind kind)
+{
+	cqe->done = reinterpret_cast<void *>(u64(kind) + 1);
+}
+
+int rpcordma_post_send(rpcordma_endpoint *ep, const rpcordma_send_wr *first,
+		       const rpcordma_send_wr **bad)
+{
+	port_call();
+	*bad = first;
+	const int rc = ep->qp->post_send(first, bad);
+	port_call();
+	return rc;
+}
+
+int rpcordma_post_receive(rpcordma_endpoint *ep, const rpcordma_recv_wr *first,
+			  const rpcordma_recv_wr **bad)
+{
+	port_call();
+	*bad = first;
+	const int rc = ep->qp->post_receive(first, bad);
+	port_call();
+	return rc;
+}
+
+/* --- message buffers --- */
+
+int rpcordma_dma_map(rpcordma_endpoint *, void *memory, rpcordma_u32 length, rpcordma_dma direction,
+		     rpcordma_sge *sge)
+{
+	const u64 address = dma_map(memory, length, direction);
+
+	port_call();
+	if (!address)
+		return -EIO;
+	*sge = {address, length, kLocalKey};
+	return 0;
+}
+
+void rpcordma_dma_unmap(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length,
+			rpcordma_dma direction)
+{
+	dma_unmap(sge->addr, length, direction);
+	port_call();
+}
+
+void rpcordma_dma_sync_for_device(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length)
+{
+	dma_sync(sge->addr, length, RPCORDMA_DMA_TO_DEVICE);
+	port_call();
+}
+
+void rpcordma_dma_sync_for_cpu(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length)
+{
+	dma_sync(sge->addr, length, RPCORDMA_DMA_FROM_DEVICE);
+	port_call();
+}
+
+/* --- regions --- */
+
+struct rpcordma_region {
+	ib_mr *mr;
+	Scatter scatter;
+	std::vector<u8> *scratch; /* behind the key of a call that was given up */
+};
+
+rpcordma_region *rpcordma_region_create(rpcordma_endpoint *ep, rpcordma_u32 pages,
+					rpcordma_bool sg_gaps, int *error)
+{
+	may_sleep("region");
+	port_call();
+	if (faults.strikes(faults.memory)) {
+		*error = -ENOMEM;
+		return nullptr;
+	}
+	return new rpcordma_region{ep->id->device->create_mr(pages, sg_gaps), Scatter(pages),
+				   nullptr};
+}
+
+void rpcordma_region_destroy(rpcordma_region *region)
+{
+	may_sleep("region");
+	port_call();
+	region->scatter.unmap();
+	region->mr->device->destroy_mr(region->mr);
+	delete region;
+}
+
+static int map_runs(rpcordma_region *region, u32 length, rpcordma_dma direction)
+{
+	if (!region->scatter.map(direction))
+		return -ENOMEM;
+	REQUIRE(region->mr->set_runs(region->scatter.runs()) && region->mr->next.length == length,
+		"a segment that breaks the rules of segment layout");
+	return 0;
+}
+
+int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,
+			rpcordma_u32 length, rpcordma_bool writable, rpcordma_u32 tag,
+			rpcordma_reg_wr *wr, rpcordma_mapping *mapping)
+{
+	ib_mr *mr = region->mr;
+
+	port_call();
+	region->scatter.reset();
+	if (!length || !region->scatter.add_buf(buf, offset, length))
+		return -EIO;
+	if (int rc = map_runs(region, length,
+			      writable ? RPCORDMA_DMA_FROM_DEVICE : RPCORDMA_DMA_TO_DEVICE))
+		return rc;
+	mr->next.iova = (mr->next.iova & 0xffffffff) | u64(tag) << 32;
+	mr->key = (mr->key & ~u32(0xff)) | u8(mr->key + 1);
+	wr->mr = mr;
+	wr->key = mr->key;
+	wr->access = writable ? RPCORDMA_ACCESS_REMOTE_WRITE | RPCORDMA_ACCESS_LOCAL_WRITE :
+				RPCORDMA_ACCESS_REMOTE_READ;
+	*mapping = {mr->key, mr->key, length, mr->next.iova};
+	port_call();
+	return 0;
+}
+
+int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
+{
+	ib_mr *mr = region->mr;
+	const u64 iova = mr->next.iova;
+	const u32 length = mr->next.length;
+	u32 in_page = u32(iova % kPageSize);
+
+	port_call();
+	region->scatter.reset();
+	for (u32 left = length; left; in_page = 0) {
+		const u32 n = left < kPageSize - in_page ? left : kPageSize - in_page;
+
+		if (!region->scatter.add(memory->scratch->data + in_page, n))
+			return -EIO;
+		left -= n;
+	}
+	if (int rc = map_runs(region, length, RPCORDMA_DMA_FROM_DEVICE))
+		return rc;
+	mr->next.iova = iova;
+	wr->mr = mr;
+	wr->key = mr->key;
+	wr->access = RPCORDMA_ACCESS_REMOTE_WRITE | RPCORDMA_ACCESS_LOCAL_WRITE;
+	port_call();
+	return 0;
+}
+
+void rpcordma_region_unmap(rpcordma_region *region)
+{
+	region->scatter.unmap();
+	port_call();
+}
+
+/* --- bulk data, of svc.h --- */
+
+static constexpr u32 kLongestRun = 65536;
+
+struct rpcordma_bulk {
+	Scatter scatter;
+};
+
+rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, rpcordma_alloc_how how)
+{
+	void *place = allocate(sizeof(rpcordma_bulk), how);
+
+	return place ? new (place) rpcordma_bulk{Scatter(pieces)} : nullptr;
+}
+
+void rpcordma_bulk_destroy(rpcordma_bulk *bulk)
+{
+	if (!bulk)
+		return;
+	rpcordma_bulk_unmap(bulk);
+	bulk->~rpcordma_bulk();
+	release(bulk);
+}
+
+int rpcordma_bulk_add_pages(rpcordma_bulk *bulk, page **pages, rpcordma_u32 offset,
+			    rpcordma_u32 length)
+{
+	return bulk->scatter.add_pages(pages, offset, length, kLongestRun) ? 0 : -ENOSPC;
+}
+
+int rpcordma_bulk_add_buf(rpcordma_bulk *bulk, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,
+			  rpcordma_u32 length)
+{
+	return bulk->scatter.add_buf(buf, offset, length, kLongestRun) ? 0 : -ENOSPC;
+}
+
+int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *, rpcordma_dma direction,
+		      rpcordma_sge *sges, rpcordma_u32 room)
+{
+	const auto &runs = bulk->scatter.runs();
+
+	port_call();
+	if (runs.empty())
+		return 0;
+	if (!bulk->scatter.map(direction)) {
+		bulk->scatter.reset();
+		return -ENOMEM;
+	}
+	if (runs.size() > room) {
+		rpcordma_bulk_unmap(bulk);
+		return -ENOSPC;
+	}
+	for (std::size_t i = 0; i < runs.size(); i++)
+		sges[i] = {runs[i].address, runs[i].length, kLocalKey};
+	return int(runs.size());
+}
+
+void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
+{
+	bulk->scatter.unmap();
+	bulk->scatter.reset();
+	port_call();
+}

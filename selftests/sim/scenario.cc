@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A run: two hosts with devices of some capability, a service, clients that come, make calls and go, and
+ * what befalls them meanwhile. Then the faults end, and everything that was begun has to come out right:
+ * each call ends, with the right bytes if nobody gave it up, and nothing is left of anything.
+ */
+#include "selftests/sim/scenario.hh"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "module/server/server.hh"
+#include "selftests/sim/consumer.hh"
+
+namespace sim {
+namespace {
+
+u32 next_id;
+
+std::unique_ptr<Device> make_device(const char *name, bool crowded)
+{
+	static const u32 page_lists[] = {32, 64, 256, 512, 1024};
+	static const u32 sges[] = {4, 6, 16, 30, 32};
+	auto device = std::make_unique<Device>(name);
+	rpcordma_device &limits = device->limits;
+
+	std::strncpy(limits.name, name, sizeof(limits.name) - 1);
+	limits.fast_registration = true;
+	limits.sg_gaps = chance.one_in(4);
+	limits.max_fast_reg_pages = chance.any_of(page_lists);
+	limits.max_send_sge = chance.any_of(sges);
+	limits.max_sge_rd = chance.any_of(sges);
+	const bool short_queues = crowded || chance.one_in(3);
+	limits.max_qp_wr = limits.max_cqe = short_queues ? chance.between(220, 400) : 4096;
+	limits.max_qp_rd_atom = chance.between(1, 16);
+	limits.max_qp_init_rd_atom = chance.between(1, 16);
+	limits.page_size = limits.mr_page_size = kPageSize;
+	if (chance.one_in(4)) {
+		/* iWARP: one SGE in a Read, and a region for its sink. */
+		limits.read_needs_region = true;
+		limits.max_sge_rd = 1;
+		limits.max_fast_reg_pages = std::max(limits.max_fast_reg_pages, 256u);
+	}
+	return device;
+}
+
+/* Not good enough: it has to be refused, in words, and nothing else must come of it. */
+void weaken(rpcordma_device &limits)
+{
+	switch (chance.below(4)) {
+	case 0:
+		limits.fast_registration = false;
+		break;
+	case 1:
+		limits.max_qp_wr = chance.between(8, 50);
+		break;
+	case 2:
+		limits.max_send_sge = limits.max_sge_rd = 1;
+		limits.max_fast_reg_pages = 1;
+		break;
+	case 3:
+		limits.read_needs_region = true;
+		limits.max_fast_reg_pages = 2;
+		break;
+	}
+}
+
+void draw_faults()
+{
+	static const u32 rare[] = {0, 0, 50, 200, 1000};
+	static const u32 breaks[] = {0, 0, 20, 100, 500};
+
+	faults.active = true;
+	faults.memory = chance.one_in(2) ? 0 : chance.any_of(rare);
+	faults.mapping = chance.one_in(2) ? 0 : chance.any_of(rare);
+	faults.posting = chance.one_in(3) ? 300 : 0;
+	faults.resolving = chance.one_in(3) ? 4 : 0;
+	faults.breaking = chance.any_of(breaks);
+	faults.slowness = chance.any_of(rare);
+	faults.patience = chance.between(1, 20);
+}
+
+void draw_tunables(bool crowded, u32 &max_message)
+{
+	static const u32 inline_sizes[] = {1024, 1024, 4096, 4096, 8192};
+	static const u32 messages[] = {16384, 16384, 65536, 65536, 65536, 262144, 262144, 1048576};
+
+	rpcordma_tunables.slot_table_entries = crowded ? 64 : chance.between(4, 20);
+	rpcordma_tunables.max_inline_read = chance.any_of(inline_sizes);
+	rpcordma_tunables.max_inline_write = chance.any_of(inline_sizes);
+	rpcordma_tunables.scratch_remap = chance.one_in(2);
+	rpcordma_server_tunables.max_requests = crowded ? 64 : chance.between(4, 32);
+	rpcordma_server_tunables.max_req_size = chance.any_of(inline_sizes);
+	rpcordma_server_tunables.max_outbound_read_requests = chance.between(1, 16);
+	rpcordma_server_tunables.eager_read_bytes = chance.one_in(4) ? 1 : 0;
+	rpcordma_server_tunables.rnr_retry_count = 7;
+	max_message = chance.any_of(messages) + kPageSize;
+}
+
+/* --- the client's calls --- */
+
+u32 draw_length(u32 most)
+{
+	switch (chance.below(4)) {
+	case 0:
+		return chance.below(64);
+	case 1:
+		return chance.below(3000);
+	case 2:
+		return std::min(most, kPageSize * chance.between(1, 8));
+	default:
+		return chance.below(std::min(most, chance.one_in(8) ? most : 20000u));
+	}
+}
+
+Call draw_call(u32 max_message, bool crowded)
+{
+	const u32 most = max_message - 2 * kPageSize;
+	Call call;
+
+	call.id = ++next_id;
+	/* In a crowd, those that take most of a send queue. */
+	call.kind = crowded && !chance.one_in(4) ? Kind::listing :
+						   Kind(chance.below(u32(Kind::count)));
+	call.credential = chance.below(20);
+	call.verifier = chance.below(10);
+	call.sealed = chance.one_in(5);
+	switch (call.kind) {
+	case Kind::null:
+	case Kind::count:
+		break;
+	case Kind::small:
+		call.call_data = chance.below(2000);
+		call.reply_data = chance.below(2000);
+		break;
+	case Kind::write:
+	case Kind::linking:
+		call.call_data = draw_length(most);
+		call.reply_data = chance.below(100);
+		break;
+	case Kind::read:
+	case Kind::listing:
+		call.call_data = chance.below(100);
+		call.reply_data = crowded ? 8192 + chance.below(4000) : draw_length(most);
+		break;
+	case Kind::both:
+		call.call_data = draw_length(most / 2);
+		call.reply_data = draw_length(most / 2);
+		break;
+	}
+	return call;
+}
+
+/** A client: a transport and the users of its mount. */
+class Client {
+public:
+	Client(const char *name, u32 most_users, u32 max_message, bool called_back, bool hopeless)
+		: name_(name),
+		  most_users_(most_users),
+		  max_message_(max_message),
+		  called_back_(called_back),
+		  hopeless_(hopeless)
+	{
+	}
+
+	/** From mount to unmount. */
+	void live()
+	{
+		while (!(xprt_ = rpc_xprt::create(name_)))
+			sleep_for(100 * kMillisecond, "memory for a transport");
+		std::unique_ptr<CallbackService> callbacks;
+		if (called_back_) {
+			callbacks = std::make_unique<CallbackService>(*xprt_);
+			while (!callbacks->start())
+				sleep_for(100 * kMillisecond, "memory for the backchannel");
+		}
+		const u32 users = chance.between(most_users_ > 12 ? 30 : 1, most_users_);
+		leaving_ = false;
+		for (u32 i = 0; i < users; i++) {
+			users_++;
+			spawn(std::string(name_) + " user " + std::to_string(i), Context::process,
+			      [this] { use_(); });
+		}
+		while (users_)
+			(void)wait(user_left_, "a client's users");
+		if (callbacks)
+			callbacks->stop();
+		rpc_xprt *xprt = xprt_;
+		xprt_ = nullptr;
+		while (injecting_)
+			(void)wait(user_left_, "who breaks the connection by hand");
+		xprt->destroy();
+	}
+
+	/** The network namespace goes, and takes the mount along: every call is killed. */
+	void leave()
+	{
+		TRACE("%s: its namespace goes", name_);
+		leaving_ = true;
+		for (Task *task : tasks_)
+			task->kill();
+	}
+
+	/** What an administrator, or idleness, does to a connection. */
+	void disconnect()
+	{
+		if (!xprt_)
+			return;
+		injecting_++;
+		if (chance.one_in(2))
+			rpcordma_core_client_inject_disconnect(xprt_->core);
+		else
+			xprt_->close_idle();
+		injecting_--;
+		user_left_.wake_all();
+	}
+
+private:
+	void use_()
+	{
+		const u32 calls = chance.between(1, 12);
+		const u32 kill_odds = chance.one_in(3) ? 4 : 0;
+
+		for (u32 i = 0; i < calls && !leaving_; i++) {
+			if (chance.one_in(4))
+				sleep_for(chance.below(5000), "a user's mood");
+			one_call_(chance.one_in(kill_odds));
+		}
+		users_--;
+		user_left_.wake_all();
+	}
+
+	void one_call_(bool kill)
+	{
+		const bool soft = chance.one_in(4);
+		ClientCall call(draw_call(max_message_, most_users_ > 12));
+		auto task = std::make_shared<Task>(*xprt_, call, soft);
+
+		if (kill) {
+			const u64 patience = chance.one_in(2) ? chance.below(300) :
+								chance.below(20000);
+			spawn_after(patience, "a signal", Context::process,
+				    [weak = std::weak_ptr<Task>(task)] {
+					    if (auto victim = weak.lock())
+						    victim->kill();
+				    });
+		}
+		tasks_.push_back(task.get());
+		if (leaving_)
+			task->kill();
+		const int rc = task->run();
+		tasks_.remove(task.get());
+		TRACE("call: %d", rc);
+		if (!rc)
+			REQUIRE(call.decoded, "a call ended well without a reply");
+		else
+			REQUIRE(kill || soft || leaving_ || hopeless_,
+				"a call that nobody gave up failed with %d", rc);
+	}
+
+	const char *name_;
+	u32 most_users_, max_message_;
+	bool called_back_, hopeless_, leaving_ = false;
+	rpc_xprt *xprt_ = nullptr;
+	std::list<Task *> tasks_;
+	u32 users_ = 0, injecting_ = 0;
+	WaitQueue user_left_;
+};
+
+/** A run's cast, and what befalls them. */
+class Play {
+public:
+	Play()
+	{
+		draw_tunables(crowded_, max_message_);
+		for (u32 i = chance.between(1, 2); i; i--) {
+			fabric->client.devices.push_back(make_device("client device", crowded_));
+			fabric->server.devices.push_back(make_device("server device", crowded_));
+		}
+		if (hopeless_)
+			for (auto &device :
+			     (chance.one_in(2) ? fabric->client : fabric->server).devices)
+				weaken(device->limits);
+		files_.drops = chance.one_in(6) ? 40 : 0;
+	}
+
+	void run()
+	{
+		REQUIRE(module_.start(), "the server does not start");
+		open_service_();
+		if (!chance.one_in(5))
+			draw_faults();
+		/* Who is called back serves that: a server calls none else. */
+		const u32 callbacks = chance.one_in(2) ? chance.between(1, 10) : 0;
+		for (u32 clients = chance.one_in(3) ? 2 : 1, i = 0; i < clients; i++)
+			add_client_(i ? "client b" : "client a", callbacks != 0);
+		for (u32 i = 0; i < callbacks; i++)
+			add_callback_(i);
+
+		if (faults.active && chance.one_in(2))
+			for (u32 blows = chance.between(1, 4); blows; blows--) {
+				sleep_for(chance.below(20000), "the next blow");
+				blow_();
+			}
+		/* Everything comes to an end once the faults do. */
+		sleep_for(chance.below(200) * kMillisecond, "the end of the faults");
+		faults.active = false;
+		while (others_)
+			if (!wait(somebody_left_, "everybody to leave",
+				  hopeless_ ? 20 * kSecond : kForever))
+				for (auto &client : clients_)
+					client->leave();
+		close_service_();
+		module_.end();
+		/* What is on its way in the fabric still refers to the devices. */
+		sleep_for(10 * kSecond, "the fabric to come to rest");
+	}
+
+private:
+	void open_service_()
+	{
+		service_ = std::make_unique<Service>(files_, chance.between(1, 6), max_message_);
+		service_->listen();
+	}
+
+	void close_service_()
+	{
+		const auto service = std::move(service_);
+
+		service->stop();
+	}
+
+	void add_client_(const char *name, bool called_back)
+	{
+		clients_.push_back(std::make_unique<Client>(name, crowded_ ? 48 : 12, max_message_,
+							    called_back, hopeless_));
+		others_++;
+		spawn_after(chance.one_in(2) ? 0 : chance.below(10000), "mount", Context::process,
+			    [this, client = clients_.back().get()] {
+				    for (u32 lives = chance.between(1, 2); lives; lives--)
+					    client->live();
+				    others_--;
+				    somebody_left_.wake_all();
+			    });
+	}
+
+	void add_callback_(u32 number)
+	{
+		others_++;
+		spawn_after(chance.below(40000), "callback", Context::process, [this, number] {
+			if (service_)
+				call_back(*service_, 1000000 + number, 0xcb000000 + number);
+			others_--;
+			somebody_left_.wake_all();
+		});
+	}
+
+	void blow_()
+	{
+		switch (chance.below(8)) {
+		default:
+			break_a_connection_();
+			break;
+		case 0:
+		case 1:
+			clients_[chance.below(u32(clients_.size()))]->disconnect();
+			break;
+		case 2:
+			clients_[chance.below(u32(clients_.size()))]->leave();
+			break;
+		case 3:
+			TRACE("the service is restarted");
+			close_service_();
+			sleep_for(chance.below(1000) * kMillisecond, "the service to come back");
+			open_service_();
+			break;
+		case 4: {
+			Host &host = chance.one_in(2) ? fabric->client : fabric->server;
+			Device &device = *host.devices[0];
+
+			host.remove(device);
+			sleep_for(chance.below(3000) * kMillisecond, "a new device");
+			device.present = true;
+			break;
+		}
+		}
+	}
+
+	static void break_a_connection_()
+	{
+		std::vector<CmId *> all;
+
+		for (Host *host : {&fabric->client, &fabric->server})
+			for (auto &[number, id] : host->ids)
+				all.push_back(id);
+		if (!all.empty())
+			break_connection(*all[chance.below(u32(all.size()))]);
+	}
+
+	const bool crowded_ = chance.one_in(32);
+	const bool hopeless_ = chance.one_in(40);
+	Memory memory_;
+	Fabric fabric_;
+	ServerModule module_;
+	FileService files_;
+	u32 max_message_ = 0;
+	std::unique_ptr<Service> service_;
+	std::vector<std::unique_ptr<Client>> clients_;
+	u32 others_ = 0;
+	WaitQueue somebody_left_;
+};
+
+} // namespace
+
+void scenario()
+{
+	next_id = 0;
+	given_up.clear();
+	dropped_calls.clear();
+	/* What the module remembers for longer than it is loaded. */
+	new (&rpcordma::server_failures) rpcordma::Failures;
+	Play().run();
+}
+
+} // namespace sim

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Services, and the life of their transports. See svc.hh. */
+#include "selftests/sim/svc.hh"
+
+#include <algorithm>
+#include <cerrno>
+
+using namespace sim;
+
+static constexpr u32 kMostQueued = 128;
+static constexpr u64 kCallbackTimeout = 60 * kSecond;
+
+/* --- transports --- */
+
+void svc_xprt::get()
+{
+	REQUIRE(references, "a transport of the server is got that nobody has");
+	references++;
+}
+
+/* Freeing waits for handlers and completions, so somebody else does it. */
+void svc_xprt::put()
+{
+	REQUIRE(references, "a transport of the server is put that nobody has");
+	if (--references)
+		return;
+	spawn("free connection", Context::process, [this] {
+		Service &of = service;
+
+		if (accepted)
+			rpcordma_core_server_destroy(core);
+		if (endpoint)
+			rpcordma_endpoint_destroy(endpoint);
+		REQUIRE(!queued, "a connection goes that is queued");
+		REQUIRE(backward_calls.empty(), "a connection goes with backward calls");
+		::release(core_place);
+		delete this;
+		of.existing_--;
+		of.gone_.wake_all();
+	});
+}
+
+void svc_xprt::enqueue()
+{
+	bool ready = connection_request || closing;
+
+	if (busy)
+		return;
+	if (!ready && data)
+		ready = rpcordma_core_server_has_space(core);
+	if (!ready || busy)
+		return;
+	busy = true;
+	service.ready_.push_back(this);
+	service.work_.wake_one();
+}
+
+void svc_xprt::close()
+{
+	closing = true;
+	enqueue();
+}
+
+void svc_xprt::remove()
+{
+	REQUIRE(busy, "a transport is deleted that others may use");
+	if (dead)
+		return;
+	dead = true;
+	if (listener) {
+		fabric->listener = nullptr;
+		while (service.being_made_)
+			(void)sim::wait(service.gone_, "requests that are being made");
+		service.listener_ = nullptr;
+		/* No request comes any more. */
+		for (;;) {
+			service.accept_lock_.acquire();
+			svc_xprt *next = service.requests_.empty() ? nullptr :
+								     service.requests_.front();
+			if (next) {
+				service.requests_.pop_front();
+				next->queued = false;
+			}
+			service.accept_lock_.release();
+			if (!next)
+				break;
+			next->put();
+		}
+	} else {
+		rpcordma_core_server_detach(core);
+		for (auto &[xid, call] : backward_calls) {
+			call->result = -ENOTCONN;
+			call->done = true;
+			call->waiting.wake_all();
+		}
+		window_opened.wake_all();
+	}
+	service.all_.remove(this);
+	put();
+}
+
+namespace sim {
+
+Work *server_refill;
+
+/* --- the service --- */
+
+Service::Service(Program &program, u32 threads_, u32 max_message_)
+	: threads(threads_),
+	  max_message(max_message_),
+	  program_(program)
+{
+}
+
+Service::~Service()
+{
+	REQUIRE(all_.empty() && !running_ && !existing_, "a service goes with transports");
+}
+
+bool Service::listen()
+{
+	listener_ = new svc_xprt(*this, "listener");
+	existing_++;
+	listener_->listener = true;
+	listener_->busy = false;
+	all_.push_back(listener_);
+	fabric->listener = [this](const std::shared_ptr<CmId> &id, u32 depth,
+				  const std::vector<u8> &data) {
+		return handle_request_(id, depth, data);
+	};
+	for (u32 i = 0; i < threads; i++) {
+		running_++;
+		spawn("nfsd " + std::to_string(i), Context::process, [this] { thread_(); });
+	}
+	return true;
+}
+
+void Service::stop()
+{
+	/* svc_close_net(): maybe with threads, maybe they are gone. */
+	const bool threads_first = chance.one_in(2);
+	if (threads_first) {
+		stopping_ = true;
+		work_.wake_all();
+		while (running_)
+			(void)wait(gone_, "nfsd threads to end");
+	}
+	while (!all_.empty()) {
+		/* The list changes while one of them is closed. */
+		const std::vector<svc_xprt *> now_there(all_.begin(), all_.end());
+		for (svc_xprt *xprt : now_there)
+			if (std::find(all_.begin(), all_.end(), xprt) != all_.end())
+				xprt->close();
+		if (threads_first)
+			while (!ready_.empty()) {
+				svc_xprt *xprt = ready_.front();
+				ready_.pop_front();
+				xprt->remove();
+			}
+		if (!all_.empty())
+			sleep_for(10 * kMillisecond, "transports to be closed");
+	}
+	stopping_ = true;
+	work_.wake_all();
+	while (running_ || existing_)
+		(void)wait(gone_, "nfsd threads and transports to end");
+}
+
+/* svc_alloc_arg() */
+static void fill_pages(svc_rqst &rqst)
+{
+	for (page *&p : rqst.pages)
+		if (!p)
+			p = page_create();
+}
+
+void Service::thread_()
+{
+	svc_rqst rqst = {};
+
+	rqst.service = this;
+	/* As many as the largest message takes, and some for the reply. */
+	rqst.pages.resize((max_message + kPageSize - 1) / kPageSize + 3);
+	for (;;) {
+		fill_pages(rqst);
+		while (ready_.empty() && !stopping_)
+			(void)wait(work_, "work for nfsd");
+		if (stopping_)
+			break;
+		svc_xprt *xprt = ready_.front();
+		ready_.pop_front();
+		xprt->get();
+		rqst.xprt = xprt;
+		port_call();
+		handle_(rqst, *xprt);
+	}
+	for (page *p : rqst.pages)
+		if (p)
+			page_put(p);
+	running_--;
+	gone_.wake_all();
+}
+
+/* svc_handle_xprt() */
+void Service::handle_(svc_rqst &rqst, svc_xprt &xprt)
+{
+	int length = 0;
+
+	rqst.respages = rqst.next_page = 0;
+	rqst.context = nullptr;
+	rqst.res = {};
+	if (xprt.closing) {
+		xprt.remove();
+	} else if (xprt.listener) {
+		if (svc_xprt *fresh = accept_()) {
+			all_.push_back(fresh);
+			rpcordma_svc_received(fresh);
+		}
+		rpcordma_svc_received(&xprt);
+	} else {
+		length = rpcordma_core_server_recvfrom(xprt.core, &rqst);
+	}
+	if (length > 0 && program_.process(rqst) && !xprt.dead)
+		(void)rpcordma_core_server_sendto(xprt.core, &rqst, rqst.context);
+	release_(rqst);
+}
+
+/* svc_xprt_release() */
+void Service::release_(svc_rqst &rqst)
+{
+	svc_xprt *xprt = rqst.xprt;
+
+	if (rqst.context)
+		rpcordma_core_server_release(xprt->core, rqst.context);
+	rqst.context = nullptr;
+	for (u32 i = rqst.respages; i < rqst.next_page; i++) {
+		if (rqst.pages[i])
+			page_put(rqst.pages[i]);
+		rqst.pages[i] = nullptr;
+	}
+	rqst.xprt = nullptr;
+	xprt->put();
+}
+
+/* --- listening: compat/linux/svc.c --- */
+
+bool Service::handle_request_(const std::shared_ptr<CmId> &id, u32 initiator_depth,
+			      const std::vector<u8> &private_data)
+{
+	struct Making {
+		Service &service;
+		explicit Making(Service &s) : service(s)
+		{
+			service.being_made_++;
+		}
+		~Making()
+		{
+			service.being_made_--;
+			service.gone_.wake_all();
+		}
+	} making(*this);
+
+	if (requests_.size() >= kMostQueued)
+		return false;
+	auto *xprt = new svc_xprt(*this, "client");
+	xprt->core_place = allocate(u32(rpcordma_core_server_size() + 63), RPCORDMA_ALLOC_ATOMIC);
+	if (xprt->core_place) {
+		xprt->core = reinterpret_cast<rpcordma_server *>(
+			(reinterpret_cast<u64>(xprt->core_place) + 63) & ~u64(63));
+		xprt->endpoint = adopt_endpoint(id, xprt, xprt->core, private_data);
+	}
+	if (!xprt->endpoint) {
+		release(xprt->core_place);
+		delete xprt;
+		return false;
+	}
+	existing_++;
+	xprt->id = id;
+	xprt->initiator_depth = initiator_depth;
+	xprt->window = rpcordma_core_server_backward_calls();
+	svc_xprt *listener = listener_;
+	accept_lock_.acquire();
+	requests_.push_back(xprt);
+	xprt->queued = true;
+	listener->connection_request = true;
+	accept_lock_.release();
+	listener->enqueue();
+	return true;
+}
+
+bool Service::take_off_(svc_xprt &xprt)
+{
+	Hold hold(accept_lock_);
+
+	if (!xprt.queued)
+		return false;
+	xprt.queued = false;
+	requests_.erase(std::find(requests_.begin(), requests_.end(), &xprt));
+	return true;
+}
+
+void request_lost(const rpcordma_peer *peer)
+{
+	auto *xprt = static_cast<svc_xprt *>(const_cast<rpcordma_peer *>(peer));
+
+	/* Freeing it waits for this worker. */
+	if (!xprt->queued)
+		return;
+	xprt->get();
+	spawn("lost request", Context::process, [xprt] {
+		if (xprt->service.take_off_(*xprt))
+			xprt->put();
+		xprt->put();
+	});
+}
+
+svc_xprt *Service::accept_()
+{
+	svc_xprt *xprt = nullptr;
+
+	accept_lock_.acquire();
+	if (!requests_.empty()) {
+		xprt = requests_.front();
+		requests_.pop_front();
+		xprt->queued = false;
+	}
+	if (requests_.empty() && listener_)
+		listener_->connection_request = false;
+	accept_lock_.release();
+	if (!xprt)
+		return nullptr;
+	rpcordma_endpoint *endpoint = xprt->endpoint;
+	xprt->endpoint = nullptr;
+	xprt->accepted = true;
+	u32 length;
+	const void *private_data = rpcordma_endpoint_private_data(endpoint, &length);
+	const int rc = rpcordma_core_server_accept(xprt->core, xprt, xprt, endpoint, private_data,
+						   length, xprt->initiator_depth);
+	TRACE("accept: %d", rc);
+	if (rc) {
+		xprt->put();
+		return nullptr;
+	}
+	return xprt;
+}
+
+/* --- the backchannel: compat/linux/svc_backchannel.c, and a task of sunrpc's --- */
+
+svc_xprt *Service::any_connection()
+{
+	std::vector<svc_xprt *> there;
+
+	for (svc_xprt *xprt : all_)
+		if (!xprt->listener && !xprt->dead)
+			there.push_back(xprt);
+	if (there.empty())
+		return nullptr;
+	svc_xprt *xprt = there[chance.below(u32(there.size()))];
+	xprt->get();
+	return xprt;
+}
+
+int Service::call_back(svc_xprt &xprt, u32 xid, const std::vector<u8> &call, std::vector<u8> &reply)
+{
+	rpcordma_xdr_buf message = {};
+	BackwardCall waiting;
+
+	message.head = {const_cast<u8 *>(call.data()), call.size()};
+	message.len = message.buflen = u32(call.size());
+	while (!xprt.dead && xprt.in_flight >= xprt.window)
+		(void)wait(xprt.window_opened, "a backward credit");
+	if (xprt.dead)
+		return -ENOTCONN;
+	xprt.in_flight++;
+	xprt.backward_calls[xid] = &waiting;
+	int rc;
+	for (;;) {
+		xprt.sending.acquire();
+		rc = xprt.dead || xprt.closing ?
+			     -ENOTCONN :
+			     rpcordma_core_server_send_backward(xprt.core, xid, &message);
+		xprt.sending.release();
+		TRACE("backward xid %#x is sent: %d", xid, rc);
+		if (rc != -ENOBUFS)
+			break;
+		sleep_for(250 * kMillisecond, "a little later");
+	}
+	if (rc == -ENOTCONN)
+		xprt.close();
+	while (!rc && !waiting.done)
+		if (!wait(waiting.waiting, "a backward reply", kCallbackTimeout)) {
+			REQUIRE(waiting.done || xprt.closing,
+				"no reply to backward xid %#x, and nobody says why", xid);
+			if (!waiting.done)
+				rc = -ETIMEDOUT;
+		}
+	xprt.backward_calls.erase(xid);
+	xprt.in_flight--;
+	xprt.window_opened.wake_all();
+	reply = std::move(waiting.reply);
+	return rc ? rc : waiting.result;
+}
+
+bool ServerModule::start()
+{
+	if (rpcordma_core_server_init())
+		return false;
+	server_refill = new Work("refill sinks", [] { rpcordma_core_server_refill(); });
+	return true;
+}
+
+void ServerModule::end()
+{
+	server_refill->flush();
+	delete server_refill;
+	rpcordma_core_server_exit();
+}
+
+} // namespace sim

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One run of one seed: the clock, the scheduler, the locks and what they forbid, the faults, the trace,
+ * and the verdict. Everything random is drawn from one generator, and nothing else decides: a seed is a
+ * whole history.
+ *
+ * Kernel contexts are fibers. Any of them may run whenever one gives up the processor, which it does
+ * when it waits and, by chance, at each call of the port; also with a spin lock held, since other CPUs
+ * run on then. Virtual time goes on when nobody can run.
+ */
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace sim {
+
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+/* --- chance --- */
+
+class Random {
+public:
+	void seed(u64 seed);
+	u64 next();
+	/** 0 to @n - 1. */
+	u32 below(u32 n)
+	{
+		return u32((next() >> 32) * n >> 32);
+	}
+	u32 between(u32 low, u32 high)
+	{
+		return low + below(high - low + 1);
+	}
+	/** With @n = 0: never. */
+	bool one_in(u32 n)
+	{
+		return n && !below(n);
+	}
+	template <typename T, std::size_t N> T any_of(const T (&items)[N])
+	{
+		return items[below(N)];
+	}
+
+private:
+	u64 state_ = 0;
+};
+extern Random chance;
+
+/** What may go wrong, as "one in so many"; 0: never. Drawn from the seed; off when a run winds down. */
+struct Faults {
+	bool active = false;
+	u32 memory = 0;		    /* allocations */
+	u32 mapping = 0;	    /* DMA mappings */
+	u32 posting = 0;	    /* posts */
+	u32 resolving = 0;	    /* addresses, routes, connection attempts */
+	u32 breaking = 0;	    /* work requests after which the connection breaks */
+	u32 slowness = 0;	    /* steps of the fabric that take milliseconds */
+	u32 patience = 0;	    /* the longest such step, ms */
+	bool memory_failed = false; /* once at least; then a server may be short of Receives */
+
+	bool strikes(u32 odds)
+	{
+		return active && chance.one_in(odds);
+	}
+};
+extern Faults faults;
+
+/* --- verdict and trace --- */
+
+extern bool tracing;
+void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define TRACE(...)                                     \
+	do {                                           \
+		if (__builtin_expect(sim::tracing, 0)) \
+			sim::trace(__VA_ARGS__);       \
+	} while (0)
+
+/** The run has failed: say so, with the way to see it again, and end the process. */
+[[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define REQUIRE(condition, ...)                        \
+	do {                                           \
+		if (__builtin_expect(!(condition), 0)) \
+			sim::fail(__VA_ARGS__);        \
+	} while (0)
+
+/* --- fibers and time --- */
+
+enum class Context {
+	process,
+	completion, /* also of an event handler: must not sleep */
+};
+
+constexpr u64 kForever = ~u64(0);
+constexpr u64 kMillisecond = 1000, kSecond = 1000000;
+
+struct Fiber;
+
+/** Who waits for something. Waking never loses anybody: the woken one looks for itself. */
+class WaitQueue {
+public:
+	~WaitQueue();
+	void wake_one();
+	void wake_all();
+	bool empty() const
+	{
+		return waiting_.empty();
+	}
+
+private:
+	friend struct Fiber;
+	friend class SpinLock;
+	friend bool wait(WaitQueue &, const char *, u64);
+	std::deque<Fiber *> waiting_;
+};
+
+/** Now, in microseconds of virtual time. */
+u64 now();
+void spawn(std::string name, Context context, std::function<void()> body);
+void spawn_after(u64 delay, std::string name, Context context, std::function<void()> body);
+/** Every call of the port: maybe somebody else runs first. */
+void port_call();
+/** Wait, sleeping; false when @limit microseconds passed without being woken. */
+bool wait(WaitQueue &queue, const char *why, u64 limit = kForever);
+void sleep_for(u64 delay, const char *why);
+/** Fails when the context must not sleep. */
+void may_sleep(const char *what);
+Context current_context();
+const char *current_name();
+/** How often somebody was let run: the measure of a run's length. */
+u64 steps();
+/** A digest of who ran when: equal for equal histories. */
+u64 history();
+
+/** Run @body in a world of its own, made of @seed, to its end: nobody left, nothing left to come. */
+void run_world(u64 seed, std::function<void()> body);
+
+/* --- locks --- */
+
+enum class LockClass : u8 {
+	client,
+	server,
+	sinks,
+	failures,
+	fence,
+	transport, /* sunrpc's, from here on */
+	queue,
+	reserve,
+	accept,
+	service,
+	count,
+};
+
+/** A spin lock: whoever waits for it spins, on another CPU; whoever holds it must not sleep. */
+class SpinLock {
+public:
+	explicit SpinLock(LockClass which) : class_(which)
+	{
+	}
+	~SpinLock();
+	void acquire();
+	void release();
+	bool held_by_me() const;
+
+private:
+	LockClass class_;
+	Fiber *owner_ = nullptr;
+	WaitQueue spinning_;
+};
+
+class Mutex {
+public:
+	explicit Mutex(LockClass which) : class_(which)
+	{
+	}
+	~Mutex();
+	void acquire();
+	void release();
+
+private:
+	LockClass class_;
+	Fiber *owner_ = nullptr;
+	WaitQueue waiting_;
+};
+
+template <typename L> class Hold {
+public:
+	explicit Hold(L &lock) : lock_(lock)
+	{
+		lock_.acquire();
+	}
+	~Hold()
+	{
+		lock_.release();
+	}
+	Hold(const Hold &) = delete;
+	Hold &operator=(const Hold &) = delete;
+
+private:
+	L &lock_;
+};
+
+/* --- work --- */
+
+/** A work item: queued at most once, never run twice at once. */
+class Work {
+public:
+	Work(const char *name, std::function<void()> function);
+	~Work();
+	/** False, and nothing, when it is queued already. */
+	bool queue(u64 delay = 0);
+	/** Take it off, and wait for it if it is being run. */
+	void cancel_sync();
+	/** Wait until it is neither queued nor run. */
+	void flush();
+
+private:
+	struct State;
+	std::shared_ptr<State> state_;
+};
+
+} // namespace sim

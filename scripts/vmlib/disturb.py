@@ -15,11 +15,11 @@ METER = "/sys/kernel/debug/verbsmeter/rxe0"
 TRIGGER = "/sys/kernel/debug/rpcordma/disconnect"
 
 
-def up(pair, export="600m", params="", serve=True):
+def up(pair, export="600m", params="", serve=True, lease=10):
     """Like Lab.up(), with verbsmeter on both sides. serve=False: no nfsd yet."""
     script = f"net_up 1; modprobe ib_core; modprobe verbsmeter; rxe_up; export_up {export}"
     if serve:
-        script += f"; server_up {pair.server_xprt}"
+        script += f"; server_up {pair.server_xprt} {lease}"
     job = pair.server.spawn(script, "NFS server up")
     pair.client_net(verbsmeter=True)
     pair.client_transport(params)

@@ -96,13 +96,13 @@ def device_removal(t):
     pair.up()
     pair.mount("4.2")
     pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=24 2>/dev/null")
-    job = pair.client.spawn("for i in 1 2 3; do cp /tmp/f /mnt/f$i || exit 1; done; sync",
-                            "copy while the device goes and comes")
+    job = pair.client.spawn("until [ -e /tmp/enough ]; do for i in 1 2 3; do cp /tmp/f /mnt/f$i || exit 1; "
+                            "done; done; sync", "copy while the device goes and comes")
     pair.server.until("[ -s /export/f1 ]", 20, "the copy to begin")
     pair.client.run("rdma link delete rxe0", 40, "rdma link delete")
     t.equal(pair.rdma_resources(), {}, "RDMA objects without a device")
-    t.check(job.running(), "the copy ended before the device went")
-    pair.client.run("rdma link add rxe0 type rxe netdev eth0", 20)
+    t.check(job.running(), "the copy ended when the device went")
+    pair.client.run("> /tmp/enough; rdma link add rxe0 type rxe netdev eth0", 20)
     job.wait(120)
     pair.client.run("drop_caches; for i in 1 2 3; do cmp /tmp/f /mnt/f$i || exit 1; done", 60,
                     "compare")

@@ -70,8 +70,9 @@ def one(pair, op, command, proof, number, nth):
 
 def replay(t, version, table):
     pair = t.lab(server_xprt=lab.server_under_test())
-    disturb.up(pair)
-    # No call but what the commands are about: attributes and names stay as they are known.
+    # No call but what the commands are about: no lease is renewed, attributes and names stay as they
+    # are known.
+    disturb.up(pair, lease=300)
     pair.mount(version, "hard,actimeo=600")
     before = pair.xprt_stats()["connect_count"]
     total = 0

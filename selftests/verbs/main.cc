@@ -10,6 +10,12 @@
  *	verbspeer SERVER storm N MIX SECONDS	N strangers, see storm.cc
  *	verbspeer SERVER crowd N SECONDS	N that ask to be connected at the same time
  *
+ * And the other way round, as a server to a client:
+ *
+ *	verbspeer --list-odd
+ *	verbspeer ADDRESS serve CLIENT [NAME...]	all conversations of an odd server, or some, at ADDRESS
+ *	verbspeer hands				at the CLIENT: does what the conversations need
+ *
  * One line for each test, as TAP has it; the last line counts. Exit status 0 when all was well.
  */
 #include <csignal>
@@ -20,6 +26,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "odd.hh"
 #include "test.hh"
 
 namespace verbs {
@@ -92,29 +99,101 @@ bool run(Peer &peer, const TestCase &test)
 	return wrong.empty();
 }
 
+/* @names is ended by null; none at all are all. */
+bool is_chosen(const std::string &test, char **names)
+{
+	bool wanted = *names == nullptr;
+
+	for (char **name = names; *name; name++)
+		wanted = wanted || !test.compare(0, strlen(*name), *name) || test + "=" == *name;
+	return wanted;
+}
+
 std::vector<TestCase> chosen(char **names)
 {
 	std::vector<TestCase> tests;
-	bool any = *names == nullptr;
 
-	for (auto *group : {&header_tests, &connection_tests, &nfs_tests, &chunk_tests}) {
-		for (const TestCase &test : *group) {
-			bool wanted = any;
-			for (char **name = names; *name; name++)
-				wanted = wanted || !strncmp(test.name, *name, strlen(*name)) ||
-					 *name == std::string(test.name) + "=";
-			if (wanted)
+	for (auto *group : {&header_tests, &connection_tests, &nfs_tests, &chunk_tests})
+		for (const TestCase &test : *group)
+			if (is_chosen(test.name, names))
 				tests.push_back(test);
-		}
-	}
 	return tests;
+}
+
+std::vector<OddTest> chosen_odd(char **names)
+{
+	std::vector<OddTest> tests;
+
+	for (auto *group :
+	     {&odd_reply_tests, &odd_connection_tests, &odd_memory_tests, &odd_backward_tests})
+		for (const OddTest &test : *group)
+			if (is_chosen(test.name, names))
+				tests.push_back(test);
+	return tests;
+}
+
+bool run_odd(Peer &peer, const std::string &address, const std::string &client, const OddTest &test)
+{
+	std::string wrong;
+
+	snprintf(current, sizeof(current), "%s", test.name);
+	alarm(test_seconds);
+	u64 began = now_ms();
+	try {
+		Server server(peer, address, client);
+		try {
+			test.function(server);
+			wrong = server.wrong();
+		} catch (Failure &failure) {
+			wrong = failure.what;
+			if (!server.wrong().empty())
+				wrong += "; and " + server.wrong();
+		}
+		server.asked = nullptr;
+		server.odd = nullptr;
+		/* Most of them leave nothing behind. MNT_FORCE and MNT_DETACH. */
+		server.order("umount " + address + " 3");
+	} catch (Failure &failure) {
+		wrong += (wrong.empty() ? "" : "; and ") + failure.what;
+	}
+	/* Whatever has been done to the client, it works with the next server. */
+	try {
+		Server server(peer, address, client);
+		server.mount();
+		server.read(0, 65536);
+		server.write(65536, 20000, 5);
+		server.umount();
+		if (!server.wrong().empty() || server.accepted() != 1)
+			throw Failure{text("%u connections ", server.accepted()) + server.wrong()};
+	} catch (Failure &failure) {
+		wrong += (wrong.empty() ? "" : "; and ") +
+			 text("a correct server afterwards: %s", failure.what.c_str());
+	}
+	alarm(0);
+	printf("%sok - %s: %s%s%s, %.1f s\n", wrong.empty() ? "" : "not ", test.name, test.what,
+	       wrong.empty() ? "" : ": ", wrong.c_str(), double(now_ms() - began) / 1000);
+	fflush(stdout);
+	return wrong.empty();
+}
+
+int serve(const std::string &address, const std::string &client, char **names)
+{
+	Peer peer(address, port);
+	u32 passed = 0;
+	auto tests = chosen_odd(names);
+
+	for (const OddTest &test : tests)
+		passed += run_odd(peer, address, client, test);
+	printf("%u passed, %zu failed\n", passed, tests.size() - passed);
+	return passed && passed == tests.size() ? 0 : 1;
 }
 
 int usage()
 {
 	fputs("usage: verbspeer --list | SERVER null | SERVER test [NAME...] |\n"
 	      "       SERVER storm N MIX SECONDS   (MIX: letters of g h n c) |\n"
-	      "       SERVER crowd N SECONDS\n",
+	      "       SERVER crowd N SECONDS |\n"
+	      "       --list-odd | ADDRESS serve CLIENT [NAME...] | hands\n",
 	      stderr);
 	return 2;
 }
@@ -126,6 +205,13 @@ int main(int argc, char **argv)
 			printf("%-28s %s\n", test.name, test.what);
 		return 0;
 	}
+	if (argc == 2 && !strcmp(argv[1], "--list-odd")) {
+		for (const OddTest &test : chosen_odd(argv + argc))
+			printf("%-28s %s\n", test.name, test.what);
+		return 0;
+	}
+	if (argc == 2 && !strcmp(argv[1], "hands"))
+		return hands();
 	if (argc < 3)
 		return usage();
 	signal(SIGALRM, stuck);
@@ -134,6 +220,8 @@ int main(int argc, char **argv)
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 
 	try {
+		if (!strcmp(argv[2], "serve"))
+			return argc < 4 ? usage() : serve(argv[1], argv[3], argv + 4);
 		Peer peer(argv[1], port);
 		if (!strcmp(argv[2], "storm")) {
 			if (argc != 6 || !atoi(argv[3]) || !*argv[4] ||

@@ -224,7 +224,46 @@ std::string Answer::describe() const
 		    xid);
 }
 
-Results::Results(const Octets &payload, u32 xid) : payload_(payload)
+u32 Reader::word()
+{
+	if (octets_.size() - at_ < 4)
+		throw Failure{text("the message ends after %zu bytes, too early", octets_.size())};
+	at_ += 4;
+	return rpcordma::xdr::load_be32(&octets_[at_ - 4]);
+}
+
+u64 Reader::two_words()
+{
+	u64 high = word();
+
+	return high << 32 | word();
+}
+
+Octets Reader::octets(u32 length)
+{
+	if (octets_.size() - at_ < length)
+		throw Failure{text("the message ends after %zu bytes, too early", octets_.size())};
+	auto from = octets_.begin() + at_;
+	at_ += length;
+	return Octets(from, from + length);
+}
+
+Octets Reader::opaque()
+{
+	u32 length = word();
+	Octets data = octets(length);
+
+	octets(xdr_pad(length));
+	return data;
+}
+
+void Reader::end() const
+{
+	if (at_ != octets_.size())
+		throw Failure{text("%zu bytes behind the end of the message", octets_.size() - at_)};
+}
+
+Results::Results(const Octets &payload, u32 xid) : Reader(payload)
 {
 	u32 got = word();
 	if (got != xid)
@@ -232,32 +271,6 @@ Results::Results(const Octets &payload, u32 xid) : payload_(payload)
 	got = word();
 	if (got != 1)
 		throw Failure{text("the reply has msg_type %u", got)};
-}
-
-u32 Results::word()
-{
-	if (payload_.size() - at_ < 4)
-		throw Failure{text("the reply ends after %zu bytes, too early", payload_.size())};
-	at_ += 4;
-	return rpcordma::xdr::load_be32(&payload_[at_ - 4]);
-}
-
-Octets Results::octets(u32 length)
-{
-	if (payload_.size() - at_ < length)
-		throw Failure{text("the reply ends after %zu bytes, too early", payload_.size())};
-	auto from = payload_.begin() + at_;
-	at_ += length;
-	return Octets(from, from + length);
-}
-
-Octets Results::opaque()
-{
-	u32 length = word();
-	Octets data = octets(length);
-
-	octets(xdr_pad(length));
-	return data;
 }
 
 u32 Results::reply_stat()
@@ -304,12 +317,6 @@ u32 Results::read(bool &eof)
 	operation(op_read);
 	eof = word();
 	return word();
-}
-
-void Results::end() const
-{
-	if (at_ != payload_.size())
-		throw Failure{text("%zu bytes behind the end of the reply", payload_.size() - at_)};
 }
 
 Octets pattern(size_t length, u32 seed)

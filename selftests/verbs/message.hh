@@ -148,8 +148,32 @@ private:
 	bool valid_ = false;
 };
 
+/** Reads XDR; what ends too early is thrown as a Failure. */
+class Reader {
+public:
+	explicit Reader(const Octets &octets) : octets_(octets)
+	{
+	}
+	/** Nothing but what was read. */
+	void end() const;
+
+	u32 word();
+	u64 two_words();
+	Octets octets(u32 length);
+	Octets opaque();
+	/** Bytes read so far. */
+	[[nodiscard]] u32 at() const
+	{
+		return u32(at_);
+	}
+
+private:
+	Octets octets_;
+	size_t at_ = 0;
+};
+
 /** Reads an RPC reply; whatever is not as it must be is thrown as a Failure. */
-class Results {
+class Results : public Reader {
 public:
 	/**
 	 * @payload  the Payload stream, without what came in Write chunks
@@ -170,16 +194,6 @@ public:
 	void operation(u32 number);
 	/** The result of READ: returns the length of the data, which come next if they are inline. */
 	u32 read(bool &eof);
-	/** Nothing but what was read. */
-	void end() const;
-
-	u32 word();
-	Octets octets(u32 length);
-	Octets opaque();
-
-private:
-	Octets payload_;
-	size_t at_ = 0;
 };
 
 /** Numbers of NFSv4.0's operations (RFC 7530 16). */

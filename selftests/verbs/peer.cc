@@ -2,6 +2,7 @@
 /* See peer.hh. */
 #include "peer.hh"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -55,11 +56,11 @@ void nonblocking(int fd)
 
 } // namespace
 
-Peer::Peer(const std::string &server, const std::string &port)
+Peer::Peer(const std::string &address, const std::string &port)
 {
 	rdma_addrinfo hints = {};
 	hints.ai_port_space = RDMA_PS_TCP;
-	must(rdma_getaddrinfo(server.c_str(), port.c_str(), &hints, &server_), server.c_str());
+	must(rdma_getaddrinfo(address.c_str(), port.c_str(), &hints, &address_), address.c_str());
 	events_ = must(rdma_create_event_channel(), "event channel (is rdma_ucm loaded?)");
 	nonblocking(events_->fd);
 
@@ -82,7 +83,7 @@ Peer::~Peer()
 	ibv_destroy_comp_channel(completions_);
 	ibv_dealloc_pd(pd_);
 	rdma_destroy_event_channel(events_);
-	rdma_freeaddrinfo(server_);
+	rdma_freeaddrinfo(address_);
 }
 
 bool Peer::run(u64 limit_ms, const std::function<bool()> &done)
@@ -97,8 +98,15 @@ bool Peer::run(u64 limit_ms, const std::function<bool()> &done)
 		u64 now = now_ms();
 		if (now >= deadline)
 			return false;
-		pollfd fds[] = {{events_->fd, POLLIN, 0}, {completions_->fd, POLLIN, 0}};
-		poll(fds, 2, int(deadline - now));
+		std::vector<pollfd> fds = {{events_->fd, POLLIN, 0}, {completions_->fd, POLLIN, 0}};
+		for (auto &[fd, readable] : watched_)
+			fds.push_back({fd, POLLIN, 0});
+		poll(fds.data(), fds.size(), int(deadline - now));
+		for (const pollfd &fd : fds) {
+			auto found = watched_.find(fd.fd);
+			if (fd.revents && found != watched_.end())
+				std::function<void()>(found->second)(); /* it may forget itself */
+		}
 	}
 }
 
@@ -110,7 +118,11 @@ void Peer::handle_events_()
 		/* Whatever is thrown: an identifier with an unacknowledged event cannot go. */
 		std::unique_ptr<rdma_cm_event, int (*)(rdma_cm_event *)> held(event,
 									      rdma_ack_cm_event);
-		static_cast<Connection *>(event->id->context)->event_(*event);
+		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+			static_cast<Listener *>(event->listen_id->context)
+				->asked_.push_back(std::make_unique<Connection>(*this, *event));
+		else
+			static_cast<Connection *>(event->id->context)->event_(*event);
 	}
 }
 
@@ -180,15 +192,22 @@ Connection::Connection(Peer &peer, const Setup &setup)
 	  setup_(setup),
 	  number_(peer.next_++)
 {
-	if (setup_.default_private_data) {
-		u8 room[rpcordma::private_data::length];
-		/* Memory of ours is plain: a Send With Invalidate would cost the connection. */
-		rpcordma::private_data::Properties ours = {setup_.message_size, setup_.message_size,
-							   false};
-		u32 length = rpcordma::private_data::encode(room, ours).value();
-		setup_.private_data.assign(room, room + length);
-	}
+	say_private_data_();
 	must(rdma_create_id(peer_.events_, &id_, this, RDMA_PS_TCP), "connection identifier");
+	peer_.connections_[number_] = this;
+}
+
+Connection::Connection(Peer &peer, const rdma_cm_event &request)
+	: peer_(peer),
+	  number_(peer.next_++),
+	  state_(State::asked),
+	  id_(request.id),
+	  their_reads_(request.param.conn.initiator_depth)
+{
+	auto *data = static_cast<const u8 *>(request.param.conn.private_data);
+	if (data)
+		their_private_data_.assign(data, data + request.param.conn.private_data_len);
+	id_->context = this;
 	peer_.connections_[number_] = this;
 }
 
@@ -201,11 +220,44 @@ Connection::~Connection()
 	rdma_destroy_id(id_);
 }
 
+void Connection::say_private_data_()
+{
+	if (!setup_.default_private_data)
+		return;
+	u8 room[rpcordma::private_data::length];
+	/* Memory of ours is plain: a Send With Invalidate would cost the connection. */
+	rpcordma::private_data::Properties ours = {setup_.message_size, setup_.message_size,
+						   setup_.remote_invalidation};
+	u32 length = rpcordma::private_data::encode(room, ours).value();
+	setup_.private_data.assign(room, room + length);
+}
+
 void Connection::connect()
 {
 	state_ = State::resolving;
-	if (rdma_resolve_addr(id_, nullptr, peer_.server_->ai_dst_addr, 5000))
+	if (rdma_resolve_addr(id_, nullptr, peer_.address_->ai_dst_addr, 5000))
 		end_(State::refused, text("resolve address: %s", strerror(errno)));
+}
+
+void Connection::accept(const Setup &setup)
+{
+	setup_ = setup;
+	say_private_data_();
+	make_queue_pair_();
+	rdma_conn_param param = {};
+	param.private_data = setup_.private_data.data();
+	param.private_data_len = u8(setup_.private_data.size());
+	param.initiator_depth = std::min(their_reads_, u8(16));
+	param.rnr_retry_count = 7;
+	state_ = State::connecting;
+	if (rdma_accept(id_, &param))
+		end_(State::refused, text("accept: %s", strerror(errno)));
+}
+
+void Connection::reject(const Octets &private_data)
+{
+	rdma_reject(id_, private_data.data(), u8(private_data.size()));
+	end_(State::refused, "we rejected it");
 }
 
 bool Connection::established(u64 limit_ms)
@@ -218,7 +270,8 @@ bool Connection::established(u64 limit_ms)
 std::string Connection::describe() const
 {
 	static const char *const names[] = {"not begun", "resolving", "connecting",
-					    "connected", "refused",   "connection lost"};
+					    "connected", "refused",   "connection lost",
+					    "asked for"};
 	std::string name = names[int(state_)];
 
 	return why_.empty() ? name : name + " (" + why_ + ")";
@@ -227,7 +280,7 @@ std::string Connection::describe() const
 void Connection::make_queue_pair_()
 {
 	if (id_->verbs != peer_.device_)
-		throw Failure{"the server is behind another RDMA device than the first"};
+		throw Failure{"the other end is behind another RDMA device than the first"};
 	ibv_qp_init_attr attributes = {};
 	attributes.send_cq = attributes.recv_cq = peer_.cq_;
 	attributes.qp_type = IBV_QPT_RC;
@@ -241,6 +294,7 @@ void Connection::make_queue_pair_()
 	for (u32 slot = 0; slot < setup_.receives; slot++)
 		post_receive_(slot);
 	send_buffers_.resize(setup_.sends);
+	ends_.resize(setup_.sends);
 	for (u32 slot = 0; slot < setup_.sends; slot++)
 		free_sends_.push_back(slot);
 }
@@ -288,7 +342,7 @@ void Connection::event_(const rdma_cm_event &event)
 		break;
 	}
 	case RDMA_CM_EVENT_DISCONNECTED:
-		end_(State::lost, "the server disconnected");
+		end_(State::lost, "the other end disconnected");
 		/* The answer that the other end waits for; it also flushes the queues. */
 		rdma_disconnect(id_);
 		break;
@@ -304,8 +358,10 @@ void Connection::completion_(const ibv_wc &wc)
 {
 	u32 slot = u32(wc.wr_id & (send_bit_ - 1));
 
-	if (wc.wr_id & send_bit_)
+	if (wc.wr_id & send_bit_) {
 		free_sends_.push_back(slot);
+		ends_[slot] = wc.status;
+	}
 	if (wc.status != IBV_WC_SUCCESS) {
 		end_(State::lost,
 		     text("a %s ended with \"%s\"", wc.wr_id & send_bit_ ? "Send" : "Receive",
@@ -332,28 +388,87 @@ void Connection::end_(State state, const std::string &why)
 	why_ = why;
 }
 
-bool Connection::send(const Octets &message)
+bool Connection::take_slot_(u32 &slot)
 {
-	if (state_ != State::connected)
-		return false;
 	if (!peer_.run(10000, [&] { return !free_sends_.empty() || state_ != State::connected; }) ||
 	    state_ != State::connected)
 		return false;
-	u32 slot = free_sends_.back();
+	slot = free_sends_.back();
 	free_sends_.pop_back();
-	/* A Memory cannot be empty; a Send can, with no piece of memory at all. */
-	auto &buffer = send_buffers_[slot];
-	buffer = std::make_unique<Memory>(peer_, message.empty() ? Octets(1) : message);
+	ends_[slot].reset();
+	return true;
+}
 
-	ibv_sge sge = {buffer->segment().offset, u32(message.size()), buffer->lkey()};
-	ibv_send_wr wr = {}, *bad;
+/* The first @length bytes of the slot's buffer are what @wr is about. */
+void Connection::post_(u32 slot, ibv_send_wr &wr, u32 length)
+{
+	ibv_sge sge = {send_buffers_[slot]->segment().offset, length, send_buffers_[slot]->lkey()};
+	ibv_send_wr *bad;
+
 	wr.wr_id = wr_id_(true, slot);
 	wr.sg_list = &sge;
-	wr.num_sge = message.empty() ? 0 : 1;
-	wr.opcode = IBV_WR_SEND;
+	/* A Memory cannot be empty; a Send can, with no piece of memory at all. */
+	wr.num_sge = length ? 1 : 0;
 	wr.send_flags = IBV_SEND_SIGNALED;
-	must(ibv_post_send(id_->qp, &wr, &bad), "post a Send");
+	must(ibv_post_send(id_->qp, &wr, &bad), "post a work request");
+}
+
+ibv_wc_status Connection::wait_for_(u32 slot)
+{
+	/* A connection that is lost flushes its queue. */
+	peer_.run(10000, [&] { return ends_[slot].has_value(); });
+	return ends_[slot].value_or(IBV_WC_RESP_TIMEOUT_ERR);
+}
+
+bool Connection::send(const Octets &message, std::optional<u32> invalidate)
+{
+	u32 slot;
+	if (!take_slot_(slot))
+		return false;
+	send_buffers_[slot] = std::make_unique<Memory>(peer_, message.empty() ? Octets(1) : message);
+	ibv_send_wr wr = {};
+	wr.opcode = invalidate ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND;
+	if (invalidate)
+		wr.invalidate_rkey = *invalidate;
+	post_(slot, wr, u32(message.size()));
 	return true;
+}
+
+ibv_wc_status Connection::rdma_write(const Segment &to, const Octets &bytes)
+{
+	u32 slot;
+	if (!take_slot_(slot))
+		return IBV_WC_WR_FLUSH_ERR;
+	send_buffers_[slot] = std::make_unique<Memory>(peer_, bytes);
+	ibv_send_wr wr = {};
+	wr.opcode = IBV_WR_RDMA_WRITE;
+	wr.wr.rdma.remote_addr = to.offset;
+	wr.wr.rdma.rkey = to.handle.get();
+	post_(slot, wr, u32(bytes.size()));
+	return wait_for_(slot);
+}
+
+ibv_wc_status Connection::rdma_read(const Segment &from, Octets &bytes)
+{
+	u32 slot;
+	if (!take_slot_(slot))
+		return IBV_WC_WR_FLUSH_ERR;
+	send_buffers_[slot] = std::make_unique<Memory>(peer_, bytes);
+	ibv_send_wr wr = {};
+	wr.opcode = IBV_WR_RDMA_READ;
+	wr.wr.rdma.remote_addr = from.offset;
+	wr.wr.rdma.rkey = from.handle.get();
+	post_(slot, wr, u32(bytes.size()));
+	ibv_wc_status status = wait_for_(slot);
+	bytes = send_buffers_[slot]->bytes();
+	return status;
+}
+
+bool Connection::sent(u64 limit_ms)
+{
+	peer_.run(limit_ms,
+		  [&] { return state_ != State::connected || free_sends_.size() == setup_.sends; });
+	return state_ == State::connected && free_sends_.size() == setup_.sends;
 }
 
 bool Connection::receive(Received &message, u64 limit_ms)
@@ -377,6 +492,26 @@ void Connection::disconnect()
 		return;
 	rdma_disconnect(id_);
 	end_(State::lost, "we disconnected");
+}
+
+Listener::Listener(Peer &peer) : peer_(peer)
+{
+	must(rdma_create_id(peer_.events_, &id_, this, RDMA_PS_TCP), "listener");
+	must(rdma_bind_addr(id_, peer_.address_->ai_dst_addr), "bind the listener");
+	must(rdma_listen(id_, 64), "listen");
+}
+
+Listener::~Listener()
+{
+	asked_.clear();
+	rdma_destroy_id(id_);
+}
+
+std::unique_ptr<Connection> Listener::next()
+{
+	auto first = std::move(asked_.front());
+	asked_.pop_front();
+	return first;
 }
 
 } // namespace verbs

@@ -4,7 +4,8 @@
  * sends whatever bytes it is given; what they mean is message.hh's, who says what in which order is
  * the tests'. One thread, and no wait without a limit.
  *
- * A Peer is the loop, a Connection one connection of it, a Memory what the other end may reach into.
+ * A Peer is the loop, a Connection one connection of it, a Listener where connections are asked for, a
+ * Memory what the other end may reach into.
  * Whatever cannot be helped (no device, no memory) is thrown as a Failure.
  */
 #pragma once
@@ -13,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,7 @@
 namespace verbs {
 
 using rpcordma::Rkey;
+using rpcordma::u16;
 using rpcordma::u32;
 using rpcordma::u64;
 using rpcordma::u8;
@@ -47,21 +50,32 @@ constexpr u64 answer_ms = 5000;
 u64 now_ms();
 
 class Connection;
+class Listener;
 
 /** The loop: an event channel, a protection domain and a completion queue of the first device. */
 class Peer {
 public:
-	/** @server  address of the other end, for Connections that connect */
-	Peer(const std::string &server, const std::string &port);
+	/** @address  of the other end, for Connections that connect; our own, for a Listener */
+	Peer(const std::string &address, const std::string &port);
 	~Peer();
 	Peer(const Peer &) = delete;
 	Peer &operator=(const Peer &) = delete;
 
 	/** Handle what happens until @done, at most for @limit_ms. Returns done(). */
 	bool run(u64 limit_ms, const std::function<bool()> &done);
+	/** Call @readable whenever there is something to read from @fd, until forget(). */
+	void watch(int fd, const std::function<void()> &readable)
+	{
+		watched_[fd] = readable;
+	}
+	void forget(int fd)
+	{
+		watched_.erase(fd);
+	}
 
 private:
 	friend class Connection;
+	friend class Listener;
 	friend class Memory;
 	/** Work requests that may be outstanding over all connections: rxe's longest queue. */
 	static constexpr int cq_depth_ = 32767;
@@ -69,7 +83,7 @@ private:
 	void handle_events_();
 	void handle_completions_();
 
-	rdma_addrinfo *server_ = nullptr;
+	rdma_addrinfo *address_ = nullptr;
 	rdma_event_channel *events_ = nullptr;
 	ibv_context *device_ = nullptr;
 	ibv_pd *pd_ = nullptr;
@@ -78,6 +92,7 @@ private:
 	/* By number, which is part of a work request's id: completions may outlive a Connection. */
 	std::map<u32, Connection *> connections_;
 	u32 next_ = 1;
+	std::map<int, std::function<void()>> watched_;
 };
 
 /** Registered bytes. The other end may read and write them, until withdraw(). */
@@ -123,23 +138,29 @@ struct Setup {
 	/* The private data as it is; by default RFC 8797's, as message_size says */
 	bool default_private_data = true;
 	Octets private_data;
-	u8 responder_resources = 16; /* RDMA Reads that we serve at once */
-	u32 message_size = 4096;     /* bytes of a receive buffer, and what we say of it */
+	bool remote_invalidation = false; /* the R bit that goes with it */
+	u8 responder_resources = 16;	  /* RDMA Reads that we serve at once */
+	u32 message_size = 4096;	  /* bytes of a receive buffer, and what we say of it */
 	u32 receives = 40;
 	u32 sends = 40;
 };
 
 class Connection {
 public:
-	enum class State { idle, resolving, connecting, connected, refused, lost };
+	enum class State { idle, resolving, connecting, connected, refused, lost, asked };
 
 	explicit Connection(Peer &peer, const Setup &setup = {});
+	/** The passive side of one: somebody asks for it. Until accepted or rejected, silence. */
+	Connection(Peer &peer, const rdma_cm_event &request);
 	~Connection();
 	Connection(const Connection &) = delete;
 	Connection &operator=(const Connection &) = delete;
 
 	/** Begin to connect; wait for the outcome by established(), or run the Peer. */
 	void connect();
+	/** Say yes or no to who asked; the private data of a yes are @setup's. */
+	void accept(const Setup &setup);
+	void reject(const Octets &private_data = {});
 	/** Wait until it is known whether there is a connection. */
 	[[nodiscard]] bool established(u64 limit_ms = 10000);
 	[[nodiscard]] State state() const
@@ -148,7 +169,7 @@ public:
 	}
 	/** For a report: the state, and why. */
 	[[nodiscard]] std::string describe() const;
-	/** The other end's private data; empty unless connected. */
+	/** The other end's private data; empty unless it is connected, or asks. */
 	[[nodiscard]] const Octets &private_data() const
 	{
 		return their_private_data_;
@@ -158,7 +179,13 @@ public:
 	 * Post a Send of @message. False: the connection is not there (any more), or no Send ended
 	 * in time. @message may be longer than the other end takes.
 	 */
-	bool send(const Octets &message);
+	bool send(const Octets &message, std::optional<u32> invalidate = {});
+	/** RDMA Write @bytes to the other end's memory. Returns how that ended. */
+	ibv_wc_status rdma_write(const Segment &to, const Octets &bytes);
+	/** RDMA Read the other end's memory into @bytes, as many as these are. */
+	ibv_wc_status rdma_read(const Segment &from, Octets &bytes);
+	/** Sends have ended as they should, so far; waits for those under way. */
+	[[nodiscard]] bool sent(u64 limit_ms = answer_ms);
 	/** The next message; false: none within @limit_ms, or the connection is lost. */
 	[[nodiscard]] bool receive(Received &message, u64 limit_ms = answer_ms);
 	/** Something to receive() is there. */
@@ -179,7 +206,11 @@ private:
 	{
 		return u64(number_) << 32 | (send ? send_bit_ : 0) | slot;
 	}
+	void say_private_data_();
 	void make_queue_pair_();
+	[[nodiscard]] bool take_slot_(u32 &slot);
+	void post_(u32 slot, ibv_send_wr &wr, u32 length);
+	ibv_wc_status wait_for_(u32 slot);
 	void post_receive_(u32 slot);
 	void event_(const rdma_cm_event &event);
 	void completion_(const ibv_wc &wc);
@@ -194,8 +225,34 @@ private:
 	std::unique_ptr<Memory> receive_buffers_;
 	std::vector<std::unique_ptr<Memory>> send_buffers_;
 	std::vector<u32> free_sends_;
+	/* How the work request that had the slot last ended; none while it is under way. */
+	std::vector<std::optional<ibv_wc_status>> ends_;
 	std::deque<Received> inbox_;
 	Octets their_private_data_;
+	u8 their_reads_ = 0; /* RDMA Reads that the other end serves at once */
+};
+
+/** Listens at the Peer's address, with its port. */
+class Listener {
+public:
+	explicit Listener(Peer &peer);
+	~Listener();
+	Listener(const Listener &) = delete;
+	Listener &operator=(const Listener &) = delete;
+
+	/** Somebody has asked for a connection. */
+	[[nodiscard]] bool pending() const
+	{
+		return !asked_.empty();
+	}
+	/** The first one who asked, if pending(). */
+	std::unique_ptr<Connection> next();
+
+private:
+	friend class Peer;
+	Peer &peer_;
+	rdma_cm_id *id_ = nullptr;
+	std::deque<std::unique_ptr<Connection>> asked_;
 };
 
 } // namespace verbs

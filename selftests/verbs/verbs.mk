@@ -17,7 +17,7 @@ objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard selftests/verbs/*.cc xdr/*.cc
 
 $(BUILD)/verbspeer: $(objects)
 	@echo "  LINK    $@"
-	@$(CXX) -static-libstdc++ -static-libgcc -o $@ $^ -lrdmacm -libverbs
+	@$(CXX) -static-libstdc++ -static-libgcc -pthread -o $@ $^ -lrdmacm -libverbs
 
 $(BUILD)/xdr/%.o: xdr/%.cc
 	@echo "  CXX     $<"

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Backward calls (RFC 8167). A client of NFSv4.1 serves them from its EXCHANGE_ID on, which is left
+ * unanswered meanwhile: CB_NULL needs no session, and so this program no NFSv4.
+ */
+#include "odd.hh"
+
+#include <cstring>
+
+namespace verbs {
+
+using rpcordma::v1::ErrorCode;
+
+namespace {
+
+constexpr u32 callback_program = 0x40000000;
+/* As many as every client of this transport has to bear (module/client/client.hh). */
+constexpr u32 backward_credits = 16;
+
+Octets callback(u32 xid, u32 procedure = 0)
+{
+	return rpc_call(xid, callback_program, 1, procedure).get();
+}
+
+/* A client that waits for the reply to its EXCHANGE_ID, and serves callbacks. */
+class Waiting {
+public:
+	explicit Waiting(Server &server) : s(server)
+	{
+		s.odd = [this](Call &call) {
+			if (call.procedure == proc_null)
+				return false;
+			held.push_back(std::move(call));
+			return true;
+		};
+		job = s.start("mount " + s.address() +
+			      " vers=4.1,proto=rdma,port=20049,clientaddr=10.0.0.2");
+		check(s.run(60000, [&] { return !held.empty(); }), "no EXCHANGE_ID came");
+	}
+	Conversation &on()
+	{
+		return s.current();
+	}
+	/* The next answer to a backward call. */
+	Answer answer()
+	{
+		auto &answers = on().answers;
+		if (!s.run(answer_ms * 2, [&] { return !answers.empty(); }))
+			throw Failure{"no answer to a backward call: " + on().connection->describe()};
+		Answer first = std::move(answers.front());
+		answers.pop_front();
+		return first;
+	}
+	/* CB_NULL is executed. */
+	void served(u32 xid)
+	{
+		s.send(on(), message({xid}, {}, callback(xid)));
+		expect(xid);
+	}
+	void expect(u32 xid)
+	{
+		Answer got = answer();
+		check(got.header().proc == Proc::msg && got.header().xid.get() == xid,
+		      text("expected an RDMA_MSG to xid %u, came ", xid) + got.describe());
+		check(!got.header().has_chunks(), "a backward reply has chunks");
+		Results results(got.payload(), xid);
+		results.success();
+		results.end();
+	}
+	void refused(u32 xid)
+	{
+		Answer got = answer();
+		check(got.is_error(ErrorCode::chunk) && got.header().xid.get() == xid,
+		      text("expected ERR_CHUNK to xid %u, came ", xid) + got.describe());
+	}
+	/* Nothing has come of what was sent; the same connection serves. */
+	void ignored(u32 xid)
+	{
+		s.serve(300);
+		served(xid);
+		connections(s, 1);
+	}
+	/* The connection may be another one by now: the EXCHANGE_ID comes again if it has to. */
+	void again()
+	{
+		bool came = s.run(60000, [&] {
+			return on().connection->state() == Connection::State::connected &&
+			       &held.back().on == &on();
+		});
+		check(came, "EXCHANGE_ID was not sent again");
+		s.serve(1000);
+		on().answers.clear();
+	}
+	/* The mount gets its reply: that there is no NFSv4 here. */
+	void end()
+	{
+		s.odd = nullptr;
+		for (Call &call : held)
+			if (&call.on == &on())
+				s.answer(call);
+		s.finish(*job, 60000);
+		check(job->error(), "a mount of a version that there is not");
+	}
+
+	Server &s;
+	std::deque<Call> held;
+	std::unique_ptr<Job> job;
+};
+
+void backward_right(Server &s)
+{
+	Waiting w(s);
+	for (u32 xid = 1; xid <= 40; xid++)
+		w.served(xid);
+	w.ignored(41);
+	w.end();
+}
+
+void backward_xid(Server &s)
+{
+	Waiting w(s);
+	u32 xid = w.held[0].xid;
+	w.served(xid);
+	w.served(xid);
+	w.end();
+	connections(s, 1);
+}
+
+void backward_chunks(Server &s)
+{
+	Waiting w(s);
+	u32 xid = 100;
+	Memory memory(s.peer(), 4096);
+	for (const Chunks &chunks :
+	     {Chunks().read(callback(0).size() - 4, memory.segment()),
+	      Chunks().write({memory.segment()}), Chunks().write({}),
+	      Chunks().reply_chunk({memory.segment()}),
+	      Chunks().read(40, memory.segment()).reply_chunk({memory.segment()})}) {
+		++xid;
+		s.send(w.on(), message({xid}, chunks, callback(xid)));
+		w.refused(xid);
+	}
+	++xid;
+	s.send(w.on(), message({xid, u32(Proc::nomsg)}, Chunks().read(0, memory.segment()), {}));
+	w.refused(xid);
+	w.ignored(++xid);
+	w.end();
+}
+
+void backward_burst(Server &s)
+{
+	Waiting w(s);
+	std::set<u32> owed;
+	for (u32 xid = 1; xid <= backward_credits; xid++) {
+		s.send(w.on(), message({xid}, {}, callback(xid)));
+		owed.insert(xid);
+	}
+	while (!owed.empty()) {
+		Answer got = w.answer();
+		check(got.header().proc == Proc::msg && owed.erase(got.header().xid.get()),
+		      "expected a reply to one of the calls, came " + got.describe());
+	}
+	w.ignored(1000);
+	w.end();
+}
+
+/* Far more calls than credits: it may serve them, or leave; nothing worse. */
+void backward_overrun(Server &s)
+{
+	Waiting w(s);
+	Conversation &on = w.on();
+	u32 sent = 0;
+	for (; sent < 400 && on.connection->state() == Connection::State::connected; sent++)
+		s.send(on, message({sent + 1}, {}, callback(sent + 1)));
+	s.run(10000, [&] {
+		return on.answers.size() == sent ||
+		       on.connection->state() != Connection::State::connected;
+	});
+	check(on.connection->state() != Connection::State::connected || on.answers.size() == sent,
+	      text("%zu of %u backward calls are answered, and the connection stays",
+		   on.answers.size(), sent));
+	w.again();
+	w.served(5000);
+	w.end();
+}
+
+/* Replies to calls of a connection that is lost are not for the next one. */
+void backward_leave(Server &s)
+{
+	Waiting w(s);
+	for (u32 round = 0; round < 4; round++) {
+		for (u32 xid = 1; xid <= backward_credits; xid++)
+			s.send(w.on(), message({xid}, {}, callback(xid)));
+		/* They have come when the last Send has ended. */
+		(void)w.on().connection->sent();
+		w.on().connection->disconnect();
+		w.again();
+	}
+	w.served(5000);
+	w.end();
+}
+
+/* Too long for anything but a CB_COMPOUND, too short for a call, for another program. */
+void backward_noise(Server &s)
+{
+	Waiting w(s);
+	u32 xid = 200;
+	Octets longest = callback(++xid);
+	longest.resize(4096 - 28);
+	s.send(w.on(), message({xid}, {}, longest));
+	w.answer();
+	++xid;
+	s.send(w.on(), message({xid}, {}, rpc_call(xid, 4711, 1, 0).get()));
+	Results(w.answer().payload(), xid).reply_stat();
+	w.ignored(++xid);
+	for (size_t length : {8, 12, 20, 39}) {
+		Octets call = callback(++xid);
+		call.resize(length);
+		s.send(w.on(), message({xid}, {}, call));
+	}
+	/* What it makes of half a call is sunrpc's. */
+	s.serve(500);
+	w.on().answers.clear();
+	w.served(++xid);
+	Header none = {++xid};
+	none.credits = 0;
+	s.send(w.on(), message(none, {}, callback(xid)));
+	w.expect(xid);
+	connections(s, 1);
+	w.end();
+}
+
+void backward_error(Server &s)
+{
+	Waiting w(s);
+	for (u32 code : {1u, 2u}) {
+		Header header = {300 + code, u32(Proc::error)};
+		s.send(w.on(), Words().octets(fixed_header(header)).words({code, 1, 1}).get());
+	}
+	w.ignored(310);
+	w.end();
+}
+
+/* A client of NFSv3 serves none. */
+void backward_unexpected(Server &s)
+{
+	s.mount("hard,timeo=200");
+	Memory memory(s.peer(), 4096);
+	for (u32 xid = 1; xid <= 4; xid++) {
+		s.send(s.current(), message({xid}, {}, callback(xid)));
+		s.send(s.current(),
+		       message({xid}, Chunks().read(0, memory.segment()), callback(xid)));
+		s.serve(50);
+	}
+	s.serve(300);
+	check(s.current().answers.empty(), "a client that serves no backward calls answers one");
+	s.read(0, 65536);
+	connections(s, 1);
+}
+
+} // namespace
+
+const std::vector<OddTest> odd_backward_tests = {
+	{"odd-backward-right", "CB_NULL, as it should be: executed", backward_right},
+	{"odd-backward-xid", "with the xid of a forward call under way: both answered", backward_xid},
+	{"odd-backward-chunks", "with chunks of each kind: ERR_CHUNK", backward_chunks},
+	{"odd-backward-burst", "as many at once as there are credits: all executed", backward_burst},
+	{"odd-backward-overrun", "far more: executed, or the connection is lost", backward_overrun},
+	{"odd-backward-leave", "left with backward calls: no reply to them on the next connection",
+	 backward_leave},
+	{"odd-backward-noise", "too long, too short, unknown: a service goes on", backward_noise},
+	{"odd-backward-error", "errors to backward replies: dropped", backward_error},
+	{"odd-unexpected", "to a client that serves none: dropped", backward_unexpected},
+};
+
+} // namespace verbs

@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See server.hh. */
+#include "server.hh"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace verbs {
+
+using rpcordma::xdr_pad;
+
+namespace {
+
+constexpr u16 mount_port = 20048;
+constexpr u32 mount_program = 100005;
+/* Status of NFSv3. */
+constexpr u32 nfs_ok = 0, nfs_noent = 2, nfs_badhandle = 10001;
+/* accept_stat (RFC 5531). */
+constexpr u32 rpc_success = 0, rpc_program_unavailable = 1, rpc_procedure_unavailable = 3;
+constexpr u32 root_id = 1, file_id = 2;
+constexpr u32 most_data = 1 << 20, directory_bytes = 32768;
+
+Octets handle(u32 id)
+{
+	return Words().words({0x6f646421, id}).get();
+}
+
+/* 0: no such thing. */
+u32 id_of(const Octets &handle)
+{
+	Reader reader(handle);
+	return handle.size() == 8 && reader.word() == 0x6f646421 ? reader.word() : 0;
+}
+
+void attributes(Words &to, u32 id)
+{
+	u32 size = id == root_id ? 4096 : file_size;
+
+	to.words({u32(id == root_id ? 2 : 1), u32(id == root_id ? 0777 : 0666), 1, 0, 0, 0, size, 0,
+		  size, 0, 0, 0, 77, 0, id});
+	for (int time = 0; time < 3; time++)
+		to.words({1000000000, 0});
+}
+
+void post_op_attributes(Words &to, u32 id)
+{
+	to.word(1);
+	attributes(to, id);
+}
+
+/* wcc_data */
+void changed(Words &to, u32 id)
+{
+	to.word(0);
+	post_op_attributes(to, id);
+}
+
+std::vector<Segment> segments_of(const rpcordma::v1::WriteChunk &chunk)
+{
+	std::vector<Segment> segments;
+	for (u32 i = 0; i < chunk.count(); i++)
+		segments.push_back(chunk[i]);
+	return segments;
+}
+
+std::vector<std::string> names_in_root()
+{
+	std::vector<std::string> all = {".", "..", odd_file};
+	for (u32 i = 0; i < names; i++)
+		all.push_back(text("a-name-that-takes-some-room-%u", i));
+	return all;
+}
+
+} // namespace
+
+std::vector<Segment> Call::write_chunk() const
+{
+	const auto &header = message.header();
+	return header.writes.count() ? segments_of(*header.writes.begin()) : std::vector<Segment>();
+}
+
+std::vector<Segment> Call::reply_chunk() const
+{
+	const auto &header = message.header();
+	return header.reply.present() ? segments_of(header.reply) : std::vector<Segment>();
+}
+
+std::vector<Segment> Call::read_chunk() const
+{
+	std::vector<Segment> segments;
+	for (auto read : message.header().reads)
+		if (read.position.get())
+			segments.push_back(read.target);
+	return segments;
+}
+
+Server::Server(Peer &peer, const std::string &address, const std::string &client)
+	: peer_(peer),
+	  address_(address),
+	  client_(client),
+	  listener_(peer),
+	  file_(pattern(file_size, file_seed))
+{
+	sockaddr_in at = {};
+	at.sin_family = AF_INET;
+	at.sin_port = htons(mount_port);
+	inet_pton(AF_INET, address.c_str(), &at.sin_addr);
+	mountd_ = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (mountd_ < 0 || bind(mountd_, reinterpret_cast<sockaddr *>(&at), sizeof(at)))
+		throw Failure{text("UDP port %u at %s: %s", mount_port, address.c_str(),
+				   strerror(errno))};
+	peer_.watch(mountd_, [this] { handle_mount_call_(); });
+	setup.remote_invalidation = true;
+	/* As many as the client could ever be granted here, and what a test does besides. */
+	setup.receives = 128;
+	setup.sends = 128;
+}
+
+Server::~Server()
+{
+	peer_.forget(mountd_);
+	close(mountd_);
+}
+
+void Server::accuse_(const Conversation &on, const std::string &what)
+{
+	if (wrong_.empty())
+		wrong_ = text("the client, on its connection %u: ", on.number) + what;
+}
+
+bool Server::run(u64 limit_ms, const std::function<bool()> &done)
+{
+	u64 deadline = now_ms() + limit_ms;
+
+	for (;;) {
+		while (listener_.pending())
+			handle_request_();
+		bool more = false;
+		/* By index: a test may serve while it deals with a call. */
+		for (size_t i = 0; i < conversations_.size(); i++)
+			more = handle_message_(*conversations_[i]) || more;
+		if (done())
+			return true;
+		u64 now = now_ms();
+		if (now >= deadline)
+			return false;
+		if (more)
+			continue;
+		peer_.run(deadline - now, [&] {
+			auto ready = [](auto &c) {
+				return c->connection->pending() &&
+				       c->connection->state() != Connection::State::connecting;
+			};
+			return listener_.pending() || done() ||
+			       std::any_of(conversations_.begin(), conversations_.end(), ready);
+		});
+	}
+}
+
+void Server::handle_request_()
+{
+	auto connection = listener_.next();
+
+	requests_++;
+	if (asked && asked(*connection)) {
+		/* What is to be silence has to be kept. */
+		auto kept = std::make_unique<Conversation>();
+		kept->connection = std::move(connection);
+		kept->number = 0;
+		conversations_.push_back(std::move(kept));
+		return;
+	}
+	auto on = std::make_unique<Conversation>();
+	on->connection = std::move(connection);
+	on->number = ++accepted_;
+	rpcordma::private_data::Properties ours, theirs;
+	auto properties = [](const Octets &said) {
+		auto parsed = rpcordma::private_data::parse({said.data(), said.size()});
+		return parsed.ok() ? parsed.value() : rpcordma::private_data::Properties();
+	};
+	theirs = properties(on->connection->private_data());
+	if (setup.default_private_data)
+		ours = {setup.message_size, setup.message_size, setup.remote_invalidation};
+	else
+		ours = properties(setup.private_data);
+	on->calls_to = std::min(ours.receive_size, theirs.send_size);
+	on->replies_to = std::min(ours.send_size, theirs.receive_size);
+	on->remote_invalidation = ours.remote_invalidation && theirs.remote_invalidation;
+	on->connection->accept(setup);
+	conversations_.push_back(std::move(on));
+}
+
+Conversation &Server::current()
+{
+	for (auto on = conversations_.rbegin(); on != conversations_.rend(); ++on)
+		if ((*on)->number)
+			return **on;
+	throw Failure{"there is no connection"};
+}
+
+/* Deal with its next message; false: there is none. */
+bool Server::handle_message_(Conversation &on)
+{
+	Received received;
+
+	if (!on.connection->pending() || on.connection->state() == Connection::State::connecting ||
+	    !on.connection->receive(received, 0))
+		return false;
+	/* What a connection said that is lost since then, it will say again. */
+	if (on.connection->state() != Connection::State::connected)
+		return true;
+	u32 length = u32(received.bytes.size());
+	if (length > on.calls_to)
+		accuse_(on, text("a message of %u bytes, more than the %u that we take", length,
+				 on.calls_to));
+	Answer answer(std::move(received));
+	if (!answer.valid()) {
+		accuse_(on, "sends " + answer.describe());
+		return true;
+	}
+	if (!answer.header().credits.get())
+		accuse_(on, "asks for no credit, or grants none");
+	const auto &header = answer.header();
+	auto direction =
+		rpcordma::v1::direction(header, {answer.bytes().data(), answer.bytes().size()});
+	if (!direction.ok()) {
+		accuse_(on, "sends what is neither call nor reply");
+		return true;
+	}
+	if (direction.value() == rpcordma::v1::Direction::reply) {
+		if (!on.said)
+			accuse_(on, text("replies to xid %u, which nobody sent there",
+					 header.xid.get()));
+		on.answers.push_back(std::move(answer));
+		return true;
+	}
+
+	Call call = {on, std::move(answer), {}};
+	call.xid = call.message.header().xid.get();
+	on.most_outstanding = std::max(on.most_outstanding, ++on.outstanding);
+	if (on.outstanding > on.most_granted)
+		accuse_(on, text("%u calls outstanding with %u credits", on.outstanding,
+				 on.most_granted));
+	if (!on.xids.insert(call.xid).second)
+		accuse_(on, text("sends xid %u twice", call.xid));
+	call.payload = call.message.payload();
+	std::vector<Segment> zero;
+	for (auto read : call.message.header().reads)
+		if (!read.position.get())
+			zero.push_back(read.target);
+	if (!zero.empty())
+		call.payload = fetch_(call, zero);
+	Reader reader(call.payload);
+	u32 xid = reader.word(), type = reader.word(), rpc = reader.word();
+	if (xid != call.xid || type != 0 || rpc != 2) {
+		accuse_(on, text("a call with xid %u (%u in its header), type %u, RPC version %u",
+				 xid, call.xid, type, rpc));
+		return true;
+	}
+	call.program = reader.word();
+	call.version = reader.word();
+	call.procedure = reader.word();
+	for (int i = 0; i < 2; i++) {
+		reader.word();
+		reader.opaque();
+	}
+	call.arguments = reader.at();
+	if (odd && odd(call))
+		return true;
+	try {
+		reply(on, prepare(call));
+	} catch (Failure &) {
+		/* A connection may go at any time. */
+		if (on.connection->state() == Connection::State::connected)
+			throw;
+	}
+	return true;
+}
+
+Octets Server::fetch_(Call &call, const std::vector<Segment> &segments)
+{
+	Octets all;
+	for (const Segment &segment : segments) {
+		Octets bytes(segment.length);
+		ibv_wc_status status = call.on.connection->rdma_read(segment, bytes);
+		if (status != IBV_WC_SUCCESS)
+			throw Failure{text("RDMA Read of %u bytes: %s", segment.length,
+					   ibv_wc_status_str(status))};
+		all.insert(all.end(), bytes.begin(), bytes.end());
+	}
+	return all;
+}
+
+/* @results without @data, which stand at the end of a READ's. */
+void Server::nfs_(Call &call, Words &results, Octets &data, bool &reduced)
+{
+	Octets arguments(call.payload.begin() + call.arguments, call.payload.end());
+	Reader in(arguments);
+
+	if (call.procedure == proc_null)
+		return;
+	u32 id = id_of(in.opaque());
+	if (!id) {
+		results.words({nfs_badhandle, 0, 0});
+		return;
+	}
+	results.word(nfs_ok);
+	switch (call.procedure) {
+	case proc_getattr:
+		attributes(results, id);
+		return;
+	case proc_setattr:
+		changed(results, id);
+		return;
+	case proc_lookup: {
+		Octets name = in.opaque();
+		if (std::string(name.begin(), name.end()) != odd_file) {
+			results = Words().word(nfs_noent);
+			post_op_attributes(results, id);
+			return;
+		}
+		results.opaque(handle(file_id));
+		post_op_attributes(results, file_id);
+		post_op_attributes(results, root_id);
+		return;
+	}
+	case proc_access:
+		post_op_attributes(results, id);
+		results.word(in.word());
+		return;
+	case proc_read: {
+		u64 offset = std::min(in.two_words(), u64(file_size));
+		u32 count = std::min(in.word(), file_size - u32(offset));
+		data.assign(file_.begin() + ssize_t(offset),
+			    file_.begin() + ssize_t(offset + count));
+		reduced = true;
+		post_op_attributes(results, id);
+		results.words({count, offset + count == file_size, count});
+		return;
+	}
+	case proc_write: {
+		u64 offset = in.two_words();
+		u32 count = in.word();
+		in.word(); /* stable */
+		u32 length = in.word();
+		auto chunk = call.read_chunk();
+		Octets bytes = chunk.empty() ? in.octets(length) : fetch_(call, chunk);
+		if (count != length || bytes.size() < length || offset + length > file_size) {
+			accuse_(call.on, text("a WRITE of %u bytes at %llu with %zu bytes of data",
+					      length, (unsigned long long)offset, bytes.size()));
+			return;
+		}
+		std::copy(bytes.begin(), bytes.begin() + length, file_.begin() + ssize_t(offset));
+		changed(results, id);
+		results.words({count, 2 /* FILE_SYNC */, 0, 0});
+		return;
+	}
+	case proc_readdir: {
+		u64 cookie = in.two_words();
+		in.two_words();
+		u32 room = std::min(in.word(), directory_bytes) - 200, used = 0;
+		auto all = names_in_root();
+		post_op_attributes(results, id);
+		results.words({0, 0});
+		for (; cookie < all.size() && used < room; cookie++) {
+			Words entry;
+			entry.words({1, 0, u32(cookie) + 10}).opaque(all[cookie]);
+			entry.words({0, u32(cookie) + 1});
+			used += entry.size();
+			results.octets(entry.get());
+		}
+		results.words({0, cookie == all.size()});
+		return;
+	}
+	case proc_fsstat:
+		post_op_attributes(results, id);
+		results.words({0, 1 << 30, 0, 1 << 30, 0, 1 << 30, 0, 1000, 0, 1000, 0, 1000, 0});
+		return;
+	case proc_fsinfo:
+		post_op_attributes(results, id);
+		results.words({most_data, most_data, 1, most_data, most_data, 1, directory_bytes, 0,
+			       1 << 30, 0, 1, 0x1b});
+		return;
+	case proc_pathconf:
+		post_op_attributes(results, id);
+		results.words({32, 255, 1, 1, 0, 1});
+		return;
+	case proc_commit:
+		changed(results, id);
+		results.words({0, 0});
+		return;
+	}
+}
+
+Reply Server::prepare(Call &call)
+{
+	return prepare_(call, false);
+}
+
+Reply Server::prepare_dry(Call &call)
+{
+	return prepare_(call, true);
+}
+
+Reply Server::prepare_(Call &call, bool dry)
+{
+	Reply reply;
+	reply.header.xid = call.xid;
+	reply.header.credits = grant;
+
+	Words results;
+	Octets data;
+	bool reduced = false;
+	u32 accept = rpc_success;
+	if (call.program != nfs_program || (call.version != 3 && call.procedure != proc_null))
+		accept = rpc_program_unavailable;
+	else if (call.procedure > proc_commit)
+		accept = rpc_procedure_unavailable;
+	else
+		nfs_(call, results, data, reduced);
+	Words payload;
+	payload.words({call.xid, 1, 0, 0, 0, accept}).octets(results.get());
+
+	auto put = [&](std::vector<Segment> segments, const Octets &bytes, const char *what) {
+		u32 done = 0, all = u32(bytes.size());
+		for (Segment &segment : segments) {
+			segment.length = std::min(segment.length, all - done);
+			Octets piece(bytes.begin() + done, bytes.begin() + done + segment.length);
+			done += segment.length;
+			if (piece.empty() || dry)
+				continue;
+			ibv_wc_status status = call.on.connection->rdma_write(segment, piece);
+			if (status != IBV_WC_SUCCESS)
+				throw Failure{text("RDMA Write of %zu bytes to the %s: %s",
+						   piece.size(), what, ibv_wc_status_str(status))};
+		}
+		if (done < all)
+			throw Failure{text("the %s has room for %u bytes, %u are needed", what,
+					   done, all)};
+		return segments;
+	};
+
+	bool invalidate = call.on.remote_invalidation;
+	if (auto chunk = call.write_chunk(); !chunk.empty()) {
+		if (invalidate)
+			reply.invalidate = chunk[0].handle.get();
+		reply.chunks.write(put(chunk, data, "Write chunk"));
+	} else {
+		payload.octets(data).octets(Octets(xdr_pad(u32(data.size()))));
+	}
+	auto chunk = call.reply_chunk();
+	u32 room = call.on.replies_to;
+	if (!chunk.empty()) {
+		reply.chunks.reply_chunk(chunk);
+		for (Segment &segment : reply.chunks.reply[0])
+			segment.length = 0;
+		if (invalidate && !reply.invalidate)
+			reply.invalidate = chunk[0].handle.get();
+	}
+	reply.payload = payload.get();
+	if (auto reads = call.read_chunk(); invalidate && !reply.invalidate && !reads.empty())
+		reply.invalidate = reads[0].handle.get();
+	if (reply.bytes().size() <= room)
+		return reply;
+	if (chunk.empty())
+		throw Failure{text("the client offers no Reply chunk for a reply of %zu bytes",
+				   reply.bytes().size())};
+	reply.chunks.reply[0] = put(chunk, reply.payload, "Reply chunk");
+	reply.payload.clear();
+	reply.header.proc = u32(Proc::nomsg);
+	return reply;
+}
+
+void Server::reply(Conversation &on, const Reply &reply)
+{
+	this->reply(on, reply.bytes(), reply.header.credits, reply.invalidate);
+}
+
+void Server::reply(Conversation &on, const Octets &bytes, u32 credits, std::optional<u32> invalidate)
+{
+	/* Before the client can act on it. */
+	on.outstanding--;
+	granted(on, credits);
+	on.connection->send(bytes, invalidate);
+}
+
+void Server::granted(Conversation &on, u32 credits)
+{
+	if (credits)
+		on.granted = credits;
+	on.most_granted = std::max(on.most_granted, on.granted);
+}
+
+void Server::send(Conversation &on, const Octets &bytes)
+{
+	on.said++;
+	on.connection->send(bytes);
+}
+
+/* MOUNT version 3: NULL, and one handle for whoever asks. */
+void Server::handle_mount_call_()
+{
+	u8 room[2048];
+	sockaddr_in from;
+	socklen_t length = sizeof(from);
+	ssize_t n;
+
+	while ((n = recvfrom(mountd_, room, sizeof(room), 0, reinterpret_cast<sockaddr *>(&from),
+			     &length)) > 0) {
+		Reader in(Octets(room, room + n));
+		u32 xid = in.word();
+		in.octets(8);
+		u32 program = in.word();
+		in.word();
+		u32 procedure = in.word();
+		Words out;
+		out.words({xid, 1, 0, 0, 0,
+			   program == mount_program ? rpc_success : rpc_program_unavailable});
+		if (procedure == 1) /* OK, the handle, one flavour: AUTH_SYS */
+			out.word(0).opaque(handle(root_id)).words({1, 1});
+		sendto(mountd_, out.get().data(), out.size(), 0,
+		       reinterpret_cast<sockaddr *>(&from), length);
+		length = sizeof(from);
+	}
+}
+
+std::unique_ptr<Job> Server::start(const std::string &order)
+{
+	return std::make_unique<Job>(peer_, client_, order);
+}
+
+void Server::finish(Job &job, u64 limit_ms)
+{
+	if (!run(limit_ms, [&] { return job.ended(); }))
+		throw Failure{
+			text("the client is not done after %llu ms", (unsigned long long)limit_ms)};
+}
+
+int Server::order(const std::string &order, u64 limit_ms)
+{
+	auto job = start(order);
+	finish(*job, limit_ms);
+	return job->error();
+}
+
+std::unique_ptr<Job> Server::start_mount(const std::string &options)
+{
+	return start("mount " + address_ +
+		     " vers=3,proto=rdma,port=20049,mountvers=3,mountproto=udp," +
+		     text("mountport=%u,nolock,noacl,nordirplus", mount_port) +
+		     (options.empty() ? "" : ",") + options);
+}
+
+void Server::mount(const std::string &options)
+{
+	auto job = start_mount(options);
+	finish(*job);
+	if (job->error())
+		throw Failure{text("mount: %s", strerror(job->error()))};
+}
+
+void Server::umount()
+{
+	if (int error = order("umount " + address_ + " 0"))
+		throw Failure{text("umount: %s", strerror(error))};
+}
+
+std::unique_ptr<Job> Server::start_read(u32 offset, u32 count, u32 times)
+{
+	return start("read " + address_ + " " + odd_file + text(" %u %u %u", offset, count, times));
+}
+
+void Server::right(Job &job, u32 offset, u32 count)
+{
+	finish(job);
+	if (job.error())
+		throw Failure{
+			text("reading %u bytes at %u: %s", count, offset, strerror(job.error()))};
+	Octets want(file_.begin() + offset,
+		    file_.begin() + std::min<size_t>(offset + count, file_.size()));
+	if (job.bytes() != want)
+		throw Failure{text("reading %u bytes at %u: %zu bytes came, not the file's", count,
+				   offset, job.bytes().size())};
+}
+
+void Server::read(u32 offset, u32 count, u32 times)
+{
+	auto job = start_read(offset, count, times);
+	right(*job, offset, count * times);
+}
+
+void Server::write(u32 offset, u32 count, u32 seed)
+{
+	if (int error = order("write " + address_ + " " + odd_file +
+			      text(" %u %u %u", offset, count, seed)))
+		throw Failure{text("writing %u bytes at %u: %s", count, offset, strerror(error))};
+	Octets want = pattern(count, seed);
+	if (!std::equal(want.begin(), want.end(), file_.begin() + offset))
+		throw Failure{text("writing %u bytes at %u: others came", count, offset)};
+}
+
+void Server::list()
+{
+	auto job = start("list " + address_);
+	finish(*job);
+	if (job->error())
+		throw Failure{text("listing the directory: %s", strerror(job->error()))};
+	std::string want;
+	for (const std::string &name : names_in_root())
+		if (name[0] != '.')
+			want += name + "\n";
+	if (std::string(job->bytes().begin(), job->bytes().end()) != want)
+		throw Failure{"listing the directory: other names came"};
+}
+
+} // namespace verbs

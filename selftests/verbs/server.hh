@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A server, small and right: NFSv3 over RDMA with one directory, beside it the MOUNT protocol over UDP.
+ * A test looks at each request for a connection and at each call before the server does, and does
+ * what it likes instead. While the server runs it judges what the client sends; what is not as the
+ * specifications have it fails the test, whatever the test is about.
+ */
+#pragma once
+
+#include <set>
+
+#include "hands.hh"
+#include "message.hh"
+
+namespace verbs {
+
+/** Procedures of NFSv3 (RFC 1813). */
+enum Procedure : u32 {
+	proc_null = 0,
+	proc_getattr = 1,
+	proc_setattr = 2,
+	proc_lookup = 3,
+	proc_access = 4,
+	proc_read = 6,
+	proc_write = 7,
+	proc_symlink = 10,
+	proc_readdir = 16,
+	proc_fsstat = 18,
+	proc_fsinfo = 19,
+	proc_pathconf = 20,
+	proc_commit = 21
+};
+
+constexpr u32 nfs_program = 100003;
+/** What the file has; and how many more names the directory has. */
+constexpr u32 file_size = 1 << 20, file_seed = 7, names = 300;
+/** The file's name. */
+constexpr const char *odd_file = "file";
+
+/** A connection from a client, and what the client may do on it. */
+struct Conversation {
+	std::unique_ptr<Connection> connection;
+	u32 number = 0; /* from 1, of this Server */
+	/* Inline thresholds, both ways. */
+	u32 calls_to = 1024, replies_to = 1024;
+	bool remote_invalidation = false;
+	u32 granted = 1;      /* calls it may have outstanding, by our last reply */
+	u32 most_granted = 1; /* ever */
+	u32 outstanding = 0;
+	u32 most_outstanding = 0;
+	u32 said = 0; /* messages that were no replies to its calls */
+	std::set<u32> xids;
+	/* What came and is no call of a program: replies to backward calls. */
+	std::deque<Answer> answers;
+};
+
+/** A call of the client's. */
+struct Call {
+	Conversation &on;
+	Answer message;
+	Octets payload; /* wherever it was */
+	u32 xid = 0, program = 0, version = 0, procedure = 0;
+	u32 arguments = 0; /* their offset in the payload */
+
+	/** The segments of the first Write chunk; of the Reply chunk; empty: none was offered. */
+	[[nodiscard]] std::vector<Segment> write_chunk() const;
+	[[nodiscard]] std::vector<Segment> reply_chunk() const;
+	[[nodiscard]] std::vector<Segment> read_chunk() const;
+};
+
+/** A reply, for a test to change. */
+struct Reply {
+	Header header;
+	Chunks chunks; /* returned */
+	Octets payload;
+	std::optional<u32> invalidate;
+
+	[[nodiscard]] Octets bytes() const
+	{
+		return message(header, chunks, payload);
+	}
+};
+
+class Server {
+public:
+	/** @client  address of the machine whose hands mount and read */
+	Server(Peer &peer, const std::string &address, const std::string &client);
+	~Server();
+
+	/* What a test sets. */
+
+	/** Each request for a connection; true: dealt with. */
+	std::function<bool(Connection &)> asked;
+	/** Each call; true: dealt with. */
+	std::function<bool(Call &)> odd;
+	/** How connections are accepted, and how many credits each reply grants. */
+	Setup setup;
+	u32 grant = 32;
+
+	/** Serve until @done, at most for @limit_ms; returns done(). */
+	bool run(u64 limit_ms, const std::function<bool()> &done);
+	/** Serve for so long, whatever comes. */
+	void serve(u64 ms)
+	{
+		run(ms, [] { return false; });
+	}
+	/** Serve until @job has ended, or fail. */
+	void finish(Job &job, u64 limit_ms = 90000);
+
+	/* What the client is to do, by its hands. */
+
+	std::unique_ptr<Job> start(const std::string &order);
+	/** Starts it, and waits for its end. Returns its errno. */
+	int order(const std::string &order, u64 limit_ms = 90000);
+	std::unique_ptr<Job> start_mount(const std::string &options = "");
+	/** The same, or fail. With it the file is there to be read. */
+	void mount(const std::string &options = "");
+	void umount();
+	std::unique_ptr<Job> start_read(u32 offset, u32 count, u32 times = 1);
+	/** @job ends, without error, with the file's bytes. */
+	void right(Job &job, u32 offset, u32 count);
+	/** Read, and compare. */
+	void read(u32 offset, u32 count, u32 times = 1);
+	/** Write something else and look at what came. */
+	void write(u32 offset, u32 count, u32 seed);
+	/** List the directory, and compare. */
+	void list();
+
+	/* What a test does instead of the server. */
+
+	/** What is right, RDMA Writes done. Throws when these fail. */
+	Reply prepare(Call &call);
+	/** The same without any RDMA operation: a READ's data go nowhere. */
+	Reply prepare_dry(Call &call);
+	/** Send it, as the reply that @on is owed: its grant and its call are accounted for. */
+	void reply(Conversation &on, const Reply &reply);
+	/** The same with any bytes, which grant @credits. */
+	void reply(Conversation &on, const Octets &bytes, u32 credits,
+		   std::optional<u32> invalidate = {});
+	/** Do what is right. */
+	void answer(Call &call)
+	{
+		reply(call.on, prepare(call));
+	}
+	/** Send anything; it counts for nothing. */
+	void send(Conversation &on, const Octets &bytes);
+	/** @on is granted so many by something else than a reply to it. */
+	void granted(Conversation &on, u32 credits);
+	/** The conversation of the newest connection that was accepted. */
+	[[nodiscard]] Conversation &current();
+	/** Connections accepted so far. */
+	[[nodiscard]] u32 accepted() const
+	{
+		return accepted_;
+	}
+	[[nodiscard]] u32 requests() const
+	{
+		return requests_;
+	}
+	/** What the client did wrong, if anything. */
+	[[nodiscard]] const std::string &wrong() const
+	{
+		return wrong_;
+	}
+	[[nodiscard]] Peer &peer()
+	{
+		return peer_;
+	}
+	[[nodiscard]] const std::string &address() const
+	{
+		return address_;
+	}
+
+private:
+	void handle_request_();
+	bool handle_message_(Conversation &on);
+	void handle_mount_call_();
+	void accuse_(const Conversation &on, const std::string &what);
+	Octets fetch_(Call &call, const std::vector<Segment> &segments);
+	void nfs_(Call &call, Words &results, Octets &data, bool &reduced);
+	Reply prepare_(Call &call, bool dry);
+
+	Peer &peer_;
+	std::string address_, client_;
+	Listener listener_;
+	int mountd_ = -1;
+	std::vector<std::unique_ptr<Conversation>> conversations_;
+	u32 accepted_ = 0, requests_ = 0;
+	Octets file_;
+	std::string wrong_;
+};
+
+} // namespace verbs

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A client and servers that are odd, broken or hostile: selftests/verbs, run in the server in place of nfsd."""
+
+import os
+import re
+
+from vmlib.testing import test
+
+# Conversations that go on at once, each at a server's address of its own: most of them wait.
+SERVERS = 8
+# Conversations with NFSv4.1.
+ALONE = "odd-backward-"
+# Longest that all of them may take, in seconds.
+PATIENCE = 400
+
+
+def bring_up(t):
+    pair = t.lab()
+    addresses = [f"10.0.0.{100 + i}" for i in range(SERVERS)]
+    # Before the link: rxe takes the addresses that are there, and those that come.
+    server = pair.server.spawn("net_up 1; " + "".join(f"ip addr add {a}/24 dev eth0; " for a in addresses)
+                               + "rdma_up rxe; modprobe -a rdma_ucm ib_uverbs", "the server's network up")
+    pair.client_net()
+    pair.client_transport()
+    server.wait(60)
+    pair.client.until("ping -c 1 -W 1 10.0.0.1 > /dev/null", 20, "the server answers ping")
+    pair.client.spawn("exec verbspeer hands", "hands at the client")
+    return pair, addresses
+
+
+@test("odd-server")
+def odd_server(t):
+    """servers that answer wrongly, late, twice or not at all, and take memory that is not theirs"""
+    pair, addresses = bring_up(t)
+    names = os.environ.get("ODD", "").split() or \
+        [line.split()[0] for line in pair.server.run("verbspeer --list-odd").splitlines()]
+    # A client gets to know one NFSv4.1 server at a time: these would wait for each other.
+    alone = [name for name in names if name.startswith(ALONE)]
+    others = [name for name in names if not name.startswith(ALONE)]
+    shares = [alone] + [others[i::SERVERS - 1] for i in range(SERVERS - 1)]
+    jobs = [pair.server.spawn(f"verbspeer {address} serve 10.0.0.2 " + " ".join(f"{n}=" for n in share),
+                              f"odd server at {address}")
+            for address, share in zip(addresses, shares) if share]
+    out = "".join(job.wait(PATIENCE, check=False) for job in jobs)
+    verdicts = {name: (word == "ok", line) for line, word, name in
+                re.findall(r"^(((?:not )?ok) - ([a-z0-9-]+): .*)$", out, re.M)}
+    missing = [name for name in names if name not in verdicts]
+    t.check(not missing, f"no verdict on {', '.join(missing)}; the end was: {out[-300:]}")
+    wrong = [line for ok, line in verdicts.values() if not ok]
+    t.check(not wrong, f"{len(wrong)} of {len(names)} not as specified:" +
+            "".join(f"\n    {line}" for line in wrong))
+    pair.unload()
+    print(f"    {len(names)} conversations as specified", flush=True)

@@ -56,7 +56,7 @@ public:
 
 struct Requester : FakeClientPort {
 	Client *core;
-	static constexpr u32 kSlots = 48; /* more than a batch of Receives */
+	static constexpr u32 kSlots = 48;  /* more than a batch of Receives */
 	static constexpr u32 kRoom = 4096; /* of a request's and a reply's head */
 
 	Requester();

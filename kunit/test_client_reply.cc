@@ -470,6 +470,25 @@ RPCORDMA_TEST(client_reply, backward_unserved)
 	r.done(forward);
 }
 
+/* The reply to a backward call of a connection that is gone goes nowhere: the next one's peer did not ask. */
+RPCORDMA_TEST(client_reply, backward_orphan)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	CallMaker call(9);
+	call.finish(60);
+	EXPECT_TRUE(r.deliver(call.message()));
+	ASSERT_EQ(FakeClientPort::backward_calls, 1);
+	rpcordma_core_client_close(r.core);
+	EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
+	EXPECT_EQ(answer_backward(r, 32), status::kNotConnected);
+	EXPECT_EQ(FakeServerPort::messages, 0);
+	/* A call of the new one is answered. */
+	EXPECT_TRUE(r.deliver(call.message()));
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	EXPECT_EQ(FakeServerPort::messages, 1);
+}
+
 /* RFC 8167 4.3.1: as many backward calls as are granted find a Receive each; one that heeds nothing, an end. */
 RPCORDMA_TEST(client_reply, backward_credits)
 {
@@ -494,6 +513,6 @@ RPCORDMA_TEST(client_reply, backward_credits)
 
 RPCORDMA_SUITE(client_reply, inline_reply, chunks, discarded, nobody, errors, contradictions,
 	       inline_despite_chunk, invalidation, invalidation_fails, backward, backward_chunks,
-	       backward_unserved, backward_credits);
+	       backward_unserved, backward_orphan, backward_credits);
 
 } // namespace rpcordma

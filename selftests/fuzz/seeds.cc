@@ -416,14 +416,16 @@ void write_peers()
 		.byte(48)
 		.byte(2)
 		.write("requester", "invalidation-fails");
-	called(12, 40, 4000, true)
-		.byte(4)
-		.byte(32 << 3 & 0xff)
-		.counted(Seed().words({0, 1, 0, 0, 1, 1}).bytes)
-		.byte(1)
-		.byte(1)
-		.byte(2)
-		.write("requester", "invalidated");
+	/* An inline reply to it, with the R_key that is its own, and with one that nobody has. */
+	for (const u32 key : {1, 99})
+		called(12, 40, 4000, true)
+			.byte(4)
+			.byte(0x20)
+			.counted(Seed().words({0, 0, 0, 1, 1, 0}).bytes)
+			.byte(1)
+			.byte(key)
+			.byte(2)
+			.write("requester", key == 1 ? "invalidated" : "invalidated-foreign");
 }
 
 } // namespace

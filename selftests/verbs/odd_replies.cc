@@ -493,7 +493,7 @@ const std::vector<OddTest> odd_reply_tests = {
 	{"odd-short", "replies and errors too short to be believed: dropped", dropped_short},
 	{"odd-version", "replies and errors of other versions: dropped", dropped_version},
 	{"odd-proc", "procs and error codes that there are not: dropped", dropped_proc},
-	{"odd-lists", "chunk lists that cannot be decoded, Read lists, NOMSG with nothing: dropped",
+	{"odd-lists", "chunk lists not decodable, Read lists, NOMSG of nothing: dropped",
 	 dropped_lists},
 	{"odd-payload", "what is neither call nor reply, or has another xid: dropped",
 	 dropped_payload},

@@ -244,7 +244,7 @@ void backward_error(Server &s)
 /* A client of NFSv3 serves none. */
 void backward_unexpected(Server &s)
 {
-	s.mount("hard,timeo=200");
+	s.mount("hard,timeo=600");
 	Memory memory(s.peer(), 4096);
 	for (u32 xid = 1; xid <= 4; xid++) {
 		s.send(s.current(), message({xid}, {}, callback(xid)));

@@ -11,7 +11,7 @@ namespace verbs {
 
 namespace {
 
-constexpr const char *hard = "hard,timeo=200";
+constexpr const char *hard = "hard,timeo=600";
 
 /* The mount's connection goes; then a READ needs the next one. */
 void read_again(Server &s)

@@ -12,7 +12,7 @@ namespace verbs {
 
 namespace {
 
-constexpr const char *hard = "hard,timeo=200";
+constexpr const char *hard = "hard,timeo=600";
 constexpr u32 large = 65536;
 
 enum class Way { write, read };

@@ -59,7 +59,7 @@ void right(Server &s)
 /* A READ gets @odd, all of which has to be dropped, and then the right reply. */
 void dropped(Server &s, const std::function<std::vector<Octets>(Call &, const Reply &)> &odd)
 {
-	s.mount("hard,timeo=200");
+	s.mount("hard,timeo=600");
 	for (u32 count : {small, large}) {
 		once(s, proc_read, [&](Call &call) {
 			for (const Octets &bytes : odd(call, s.prepare_dry(call))) {
@@ -214,7 +214,7 @@ void fails(Server &s, u32 count, const std::function<void(Call &, Reply &)> &cha
 
 void errors(Server &s)
 {
-	s.mount("hard,timeo=200");
+	s.mount("hard,timeo=600");
 	for (u32 count : {small, large}) {
 		for (auto body : {std::initializer_list<u32>{2}, {1, 1, 1}, {1, 2, 2}, {1, 9, 3}}) {
 			once(s, proc_read,
@@ -231,7 +231,7 @@ void errors(Server &s)
 
 void contradicts_write_chunk(Server &s)
 {
-	s.mount("hard,timeo=200");
+	s.mount("hard,timeo=600");
 	fails(s, large, [](Call &, Reply &r) { r.chunks.writes[0][0].length += 4; });
 	fails(s, large, [](Call &, Reply &r) { r.chunks.writes[0][0].length = ~0u; });
 	fails(s, large, [](Call &, Reply &r) { r.chunks.writes[0].push_back({Rkey(1), 0, 0}); });
@@ -247,7 +247,7 @@ void contradicts_write_chunk(Server &s)
 
 void contradicts_reply_chunk(Server &s)
 {
-	s.mount("hard,timeo=200");
+	s.mount("hard,timeo=600");
 	for (u32 count : {small, large}) {
 		for (u32 proc : {u32(Proc::msg), u32(Proc::nomsg)}) {
 			fails(s, count, [=](Call &, Reply &r) {
@@ -287,7 +287,7 @@ void contradicts_reply_chunk(Server &s)
 void truncated(Server &s)
 {
 	for (size_t length : {8, 16, 24, 28, 120}) {
-		s.mount("hard,timeo=200");
+		s.mount("hard,timeo=600");
 		once(s, proc_read, [&](Call &call) {
 			Reply reply = s.prepare(call);
 			reply.payload.resize(std::min(reply.payload.size(), length));
@@ -307,7 +307,7 @@ void truncated(Server &s)
 /* The longest Send that the client takes, and one that is longer. */
 void oversized(Server &s)
 {
-	s.mount("hard,timeo=200");
+	s.mount("hard,timeo=600");
 	once(s, proc_read, [&](Call &call) {
 		Reply reply = s.prepare(call);
 		u32 header = u32(reply.bytes().size() - reply.payload.size());
@@ -327,7 +327,7 @@ void oversized(Server &s)
 
 void twice(Server &s)
 {
-	s.mount("hard,timeo=200");
+	s.mount("hard,timeo=600");
 	for (u32 count : {small, large}) {
 		once(s, proc_read, [&](Call &call) {
 			Reply reply = s.prepare(call);
@@ -356,7 +356,7 @@ void twice(Server &s)
 /* No reply in time: the connection is given up, the call sent again with its xid; the late reply is nobody's. */
 void silence(Server &s)
 {
-	s.mount("hard,timeo=20,retrans=1");
+	s.mount("hard,timeo=50,retrans=1");
 	u32 xid = 0;
 	once(s, proc_read, [&](Call &call) { xid = call.xid; });
 	auto job = s.start_read(0, large);
@@ -493,7 +493,7 @@ const std::vector<OddTest> odd_reply_tests = {
 	{"odd-short", "replies and errors too short to be believed: dropped", dropped_short},
 	{"odd-version", "replies and errors of other versions: dropped", dropped_version},
 	{"odd-proc", "procs and error codes that there are not: dropped", dropped_proc},
-	{"odd-lists", "chunk lists that cannot be decoded, Read lists, NOMSG with nothing: dropped",
+	{"odd-lists", "chunk lists not decodable, Read lists, NOMSG of nothing: dropped",
 	 dropped_lists},
 	{"odd-payload", "what is neither call nor reply, or has another xid: dropped",
 	 dropped_payload},

@@ -153,7 +153,8 @@ RPCORDMA_TEST(server_accept, fewer_sges)
 	static constexpr struct {
 		u32 most;	  /* SGEs that create_qp() goes along with */
 		u32 sends, tries; /* sends 0: refused, as below 4 the longest chain is too long */
-	} devices[] = {{32, 32, 1}, {31, 16, 2}, {16, 16, 2}, {5, 4, 4}, {4, 4, 4}, {3, 0, 4}, {0, 0, 4}};
+	} devices[] = {{32, 32, 1}, {31, 16, 2}, {16, 16, 2}, {5, 4, 4},
+		       {4, 4, 4},   {3, 0, 4},	 {0, 0, 4}};
 
 	for (const auto &d : devices) {
 		TEST_NOTE("SGEs", d.most);

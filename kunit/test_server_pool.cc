@@ -394,8 +394,8 @@ RPCORDMA_TEST(server_pool, any)
 			pool.give(transfer);
 }
 
-RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, no_transfer, sinks,
-	       missing_pages, grows, reply_pages, late, mapped, refill_without_memory,
+RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, no_transfer,
+	       sinks, missing_pages, grows, reply_pages, late, mapped, refill_without_memory,
 	       give_without_memory, any);
 
 } // namespace rpcordma

@@ -49,8 +49,7 @@ using LockGuard = BasicGuard<rpcordma_lock, rpcordma_lock_acquire, rpcordma_lock
 using MutexGuard = BasicGuard<rpcordma_mutex, rpcordma_mutex_lock, rpcordma_mutex_unlock>;
 
 /** What @body() returns, called with @lock held. */
-template <typename Body>
-inline auto locked(rpcordma_lock *lock, Body body)
+template <typename Body> inline auto locked(rpcordma_lock *lock, Body body)
 {
 	LockGuard guard(lock);
 

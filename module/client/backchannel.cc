@@ -195,9 +195,8 @@ int rpcordma_client::send_backward_reply(Call *call)
 			c->send_queue.give_back(1, 0);
 	}
 	if (!marker)
-		return wait_for_space([&] {
-			return c->send_queue.has_room(1, 0) && c->send_queue.has_marker();
-		});
+		return wait_for_space(
+			[&] { return c->send_queue.has_room(1, 0) && c->send_queue.has_marker(); });
 	call->owners.fetch_add(1, std::memory_order_relaxed);
 	if (int rc = post(*c, call, header.value() + payload, 1, marker)) {
 		SendQueue::release(*marker);

@@ -122,10 +122,9 @@ void rpcordma_client::refill()
 
 		if (connection && !connection->closing) {
 			made = create_regions(*connection, kRegionBatch) != 0;
-			short_of_memory =
-				!made &&
-				connection->regions_created.load(std::memory_order_relaxed) <
-					connection->regions_limit;
+			short_of_memory = !made && connection->regions_created.load(
+							   std::memory_order_relaxed) <
+							   connection->regions_limit;
 		}
 	}
 	/* At the limit, the regions that calls give back are what is waited for. */

@@ -253,8 +253,8 @@ int rpcordma_client::send_request(Call *call)
 		}
 	}
 	if (have < regions) {
-		const int rc = wait_for_space(
-			[&] { return locked(lock, [&] { return !pool.empty(); }); });
+		const int rc =
+			wait_for_space([&] { return locked(lock, [&] { return !pool.empty(); }); });
 
 		rpcordma_xprt_queue_refill(xprt, 0);
 		return rc;

@@ -188,13 +188,14 @@ void ServerPool::refill()
 		page *fresh[kBatch];
 
 		u32 kept = 0;
-		const u32 missing = locked(
-			lock_, [&] { return wanted_ > page_count_ ? wanted_ - page_count_ : 0; });
+		const u32 missing = locked(lock_, [&] {
+			return wanted_ > page_count_ ? wanted_ - page_count_ : 0;
+		});
 
 		if (!missing)
 			return;
-		const u32 count = rpcordma_pages_alloc(fresh, min(missing, kBatch),
-						       RPCORDMA_ALLOC_NOIO);
+		const u32 count =
+			rpcordma_pages_alloc(fresh, min(missing, kBatch), RPCORDMA_ALLOC_NOIO);
 		locked(lock_, [&] {
 			while (kept < count && page_count_ < wanted_ && push_locked_(fresh[kept]))
 				kept++;

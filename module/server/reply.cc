@@ -89,8 +89,7 @@ Result<u32> rpcordma_server::build_reply(Call *call, svc_rqst *rqst)
 									   0);
 	const chunk::Answer answer = TRY(chunk::plan_answer(header, results, reply->len, send_size));
 
-	v1::Encoder encoder({call->wire, send_size}, header.xid,
-			    granted(), answer.proc);
+	v1::Encoder encoder({call->wire, send_size}, header.xid, granted(), answer.proc);
 	u32 i = 0;
 	for (xdr::WriteChunk offered : header.writes) {
 		encoder.write_chunk(offered, i < answer.placed_count ? answer.placed[i].length : 0);
@@ -120,13 +119,11 @@ Result<u32> rpcordma_server::encode_error(Call *call)
 
 	if (call->answer == Call::Answer::error_vers) {
 		rpcordma_server_count(RPCORDMA_SERVER_ERR_VERS, 1);
-		return v1::encode_error_vers(room, fixed.xid, fixed.vers,
-					     granted(),
-					     v1::version, v1::version);
+		return v1::encode_error_vers(room, fixed.xid, fixed.vers, granted(), v1::version,
+					     v1::version);
 	}
 	rpcordma_server_count(RPCORDMA_SERVER_ERR_CHUNK, 1);
-	return v1::encode_error_chunk(room, fixed.xid, fixed.vers,
-				      granted());
+	return v1::encode_error_chunk(room, fixed.xid, fixed.vers, granted());
 }
 
 /*

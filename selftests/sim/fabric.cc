@@ -739,8 +739,20 @@ void Qp::overhear_completion_(const Completion &completion, const u8 *message)
 {
 	if (server || is_call(message, completion.what.byte_len))
 		return;
-	conversation->granted = word(message, 2);
+	const u32 grant = word(message, 2);
 	conversation->owed.erase(word(message, 0));
+	conversation->latest = grant;
+	/*
+	 * Replies that were built at once may come in any order, and who has taken a credit may use it: a
+	 * grant that is lower than the last one holds after a while, if no other has come by then.
+	 */
+	if (grant >= conversation->granted)
+		conversation->granted = grant;
+	else
+		spawn_after(kSecond, "lower grant", Context::process, [heard = conversation, grant] {
+			if (heard->latest == grant)
+				heard->granted = grant;
+		});
 }
 
 } // namespace sim

@@ -75,11 +75,10 @@ private:
 
 /** What is heard on a connection. */
 struct Conversation {
-	u32 granted = 1;
+	u32 granted = 1, latest = 1;
 	std::set<u32> owed;	     /* calls that the client has posted and has no reply to */
 	std::set<u32> to_be_replied; /* calls that reached the server, which has not posted a reply */
 	std::set<u32> backward_owed;
-	bool memory_failed = false;
 };
 
 struct Completion {

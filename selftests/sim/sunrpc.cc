@@ -347,9 +347,14 @@ void Task::enqueue_()
 	if (rqst_->need_transmit || !again)
 		return;
 	rqst_->need_transmit = true;
-	/* Those that have a credit go first. */
+	/* Those that have a credit go first, and nobody waits for one before they went. */
 	auto at = xprt_.transmit_queue.end();
 	if (rqst_->cong) {
+		if (xprt_.congestion_wait) {
+			Hold inner(xprt_.transport_lock);
+			xprt_.congestion_wait = false;
+			xprt_.next_sender_locked();
+		}
 		at = xprt_.transmit_queue.begin();
 		while (at != xprt_.transmit_queue.end() && (*at)->cong)
 			++at;
@@ -563,7 +568,10 @@ int Task::run()
 		receive_ = rqst_->receive;
 	}
 	while (!killed_) {
+		/* Sent by somebody else, and answered, before the task looked. */
 		status = 0;
+		if (rqst_->reply_bytes)
+			break;
 		enqueue_();
 		if (!xprt_.connected) {
 			connect_();

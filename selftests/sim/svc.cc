@@ -8,7 +8,8 @@
 using namespace sim;
 
 static constexpr u32 kMostQueued = 128;
-static constexpr u64 kCallbackTimeout = 60 * kSecond;
+/* Longer than a call that is dropped can hold up a client's replies. */
+static constexpr u64 kCallbackTimeout = 120 * kSecond;
 
 /* --- transports --- */
 

@@ -55,7 +55,7 @@ static int register_it(void)
 	return 0;
 }
 
-static void unregister_it(void)
+void rpcordma_svc_sinks_unregister(void)
 {
 	shrinker_free(shrinker);
 }
@@ -73,7 +73,7 @@ static int register_it(void)
 	return register_shrinker(&shrinker, "rpcordma-sinks");
 }
 
-static void unregister_it(void)
+void rpcordma_svc_sinks_unregister(void)
 {
 	unregister_shrinker(&shrinker);
 }
@@ -84,9 +84,4 @@ int rpcordma_svc_sinks_register(struct workqueue_struct *workqueue)
 {
 	refill_workqueue = workqueue;
 	return register_it();
-}
-
-void rpcordma_svc_sinks_unregister(void)
-{
-	unregister_it();
 }

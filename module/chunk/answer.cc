@@ -60,6 +60,18 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 	return answer;
 }
 
+void encode_answer(v1::Encoder &encoder, const xdr::ChunkLists &lists, const Answer &answer)
+{
+	u32 i = 0;
+
+	for (xdr::WriteChunk offered : lists.writes) {
+		encoder.write_chunk(offered, i < answer.placed_count ? answer.placed[i].length : 0);
+		i++;
+	}
+	if (lists.reply.present())
+		encoder.reply_chunk(lists.reply, answer.reply_length);
+}
+
 u32 choose_invalidation(const xdr::ChunkLists &lists)
 {
 	u32 best = 0;

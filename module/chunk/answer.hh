@@ -50,6 +50,12 @@ struct Answer {
 					 Span<const ReplyRange> results, u32 length, u32 max_inline);
 
 /**
+ * Put the Write list and the Reply chunk of @answer, which was planned for @lists, into a header: the
+ * segments as they came, with the lengths that were written (RFC 8166 4.3.1, 4.3.2).
+ */
+void encode_answer(v1::Encoder &encoder, const xdr::ChunkLists &lists, const Answer &answer);
+
+/**
  * The R_key that is best invalidated with the reply: that of most bytes among all chunks of the call;
  * 0 when there is none. Never that of a segment too short to be data: a pad.
  */

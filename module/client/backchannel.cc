@@ -63,6 +63,19 @@ void rpcordma_client::backchannel_gone(bool all_users)
 	backchannel = backchannel_users != 0;
 }
 
+/* One that is free, with one owner, or nullptr. */
+Call *rpcordma_client::take_backward(u32 xid)
+{
+	Call *call = locked(lock, [&] { return backward_free.pop_front(); });
+
+	if (call) {
+		call->xid = xid;
+		call->orphaned = false;
+		call->owners.store(1, std::memory_order_relaxed);
+	}
+	return call;
+}
+
 void rpcordma_client::put_backward(Call *call)
 {
 	if (call->owners.fetch_sub(1, std::memory_order_acq_rel) != 1)
@@ -91,7 +104,7 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 		return;
 	}
 	const u32 length = static_cast<u32>(payload.size());
-	Call *call = locked(lock, [&] { return backward_free.pop_front(); });
+	Call *call = take_backward(xid);
 	if (!call) {
 		/* The peer is out of step. */
 		rpcordma_log(peer, RPCORDMA_LOG_WARNING,
@@ -100,9 +113,6 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 		c.receive_queue.recycle(receive);
 		return;
 	}
-	call->xid = xid;
-	call->orphaned = false;
-	call->owners.store(1, std::memory_order_relaxed);
 	if (length > call->call_capacity) {
 		/* The limit was raised since its buffer was made. */
 		rpcordma_log_value(peer, RPCORDMA_LOG_WARNING,
@@ -134,11 +144,9 @@ void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &head
 {
 	stats.bad_reply_count++;
 	trace::error(peer, "backward call with chunks", header.xid.get(), 0);
-	Call *call = locked(lock, [&] { return backward_free.pop_front(); });
+	Call *call = take_backward(header.xid.get());
 	if (!call)
 		return;
-	call->xid = header.xid.get();
-	call->owners.store(1, std::memory_order_relaxed);
 	SendQueue::Marker *marker = nullptr;
 	Result<u32> length = v1::encode_error_chunk({call->wire, call->wire_capacity}, header.xid,
 						    header.vers, Credits(kBackwardCredits));

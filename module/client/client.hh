@@ -244,6 +244,7 @@ struct rpcordma_client {
 				  const rpcordma::v1::Header &header);
 	void refuse_backward_call(Connection &c, const rpcordma::v1::Header &header);
 	[[nodiscard]] int send_backward_reply(Call *call);
+	[[nodiscard]] Call *take_backward(u32 xid);
 	void put_backward(Call *call);
 };
 

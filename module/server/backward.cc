@@ -73,8 +73,7 @@ int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
 		if (!call)
 			return to_errno(Error::no_buffers);
 		guard.acquire();
-		call->all_next = all;
-		all = call;
+		own_locked(call);
 		calls++;
 		guard.release();
 	}

@@ -71,8 +71,7 @@ bool rpcordma_server::provide(u32 receives, rpcordma_alloc_how how)
 			calls--;
 			return false;
 		}
-		made->all_next = all;
-		all = made;
+		own_locked(made);
 		spare.push_front(made);
 	}
 }

@@ -90,17 +90,11 @@ Result<u32> rpcordma_server::build_reply(Call *call, svc_rqst *rqst)
 	const chunk::Answer answer = TRY(chunk::plan_answer(header, results, reply->len, send_size));
 
 	v1::Encoder encoder({call->wire, send_size}, header.xid, granted(), answer.proc);
-	u32 i = 0;
-	for (xdr::WriteChunk offered : header.writes) {
-		encoder.write_chunk(offered, i < answer.placed_count ? answer.placed[i].length : 0);
-		i++;
-	}
-	if (header.reply.present())
-		encoder.reply_chunk(header.reply, answer.reply_length);
+	chunk::encode_answer(encoder, header, answer);
 	u32 length = TRY(encoder.finish());
 
 	if (answer.proc == v1::Proc::msg)
-		for (i = 0; i < answer.rest_count; i++) {
+		for (u32 i = 0; i < answer.rest_count; i++) {
 			rpcordma_buf_read(reply, answer.rest[i].offset, call->wire + length,
 					  answer.rest[i].length);
 			length += answer.rest[i].length;

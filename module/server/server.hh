@@ -194,6 +194,11 @@ struct rpcordma_server {
 	void replenish();
 	bool provide(u32 receives, rpcordma_alloc_how how);
 	[[nodiscard]] u32 promised_locked() const;
+	void own_locked(rpcordma_server_call *call)
+	{
+		call->all_next = all;
+		all = call;
+	}
 	void post_receives_locked(Call *first, u32 count);
 	void drop_owner(Call *call);
 	void recycle(Call *call);

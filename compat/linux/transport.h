@@ -57,7 +57,7 @@ extern struct page *rpcordma_scratch_page;
 int rpcordma_format_addresses(struct rpc_xprt *xprt);
 void rpcordma_free_addresses(struct rpc_xprt *xprt);
 /** The line of /proc/self/mountstats. */
-void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_stats *stats,
+void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_stats *counters,
 			  struct seq_file *seq);
 int rpcordma_xprt_register(void);
 void rpcordma_xprt_unregister(void);

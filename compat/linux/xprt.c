@@ -237,9 +237,11 @@ static void client_set_connect_timeout(struct rpc_xprt *xprt, unsigned long conn
 }
 
 /* A line of /proc/self/mountstats: tools take it apart by position, so the in-tree order is law. */
-void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_stats *stats,
+void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_stats *counters,
 			  struct seq_file *seq)
 {
+	/* Each is a word: what is being added to it is in or not. */
+	const struct rpcordma_client_stats stats = data_race(*counters);
 	long idle_time = 0;
 
 	if (xprt_connected(xprt))
@@ -250,13 +252,13 @@ void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_st
 		   xprt->stat.bind_count, xprt->stat.connect_count, xprt->stat.connect_time / HZ,
 		   idle_time, xprt->stat.sends, xprt->stat.recvs, xprt->stat.bad_xids,
 		   xprt->stat.req_u, xprt->stat.bklog_u);
-	seq_printf(seq, "%lu %lu %lu %llu %llu %llu %llu %lu %lu %lu %lu ", stats->read_chunk_count,
-		   stats->write_chunk_count, stats->reply_chunk_count, stats->total_rdma_request,
-		   stats->total_rdma_reply, stats->pullup_copy_count, stats->fixup_copy_count,
-		   stats->hardway_register_count, stats->failed_marshal_count,
-		   stats->bad_reply_count, stats->nomsg_call_count);
-	seq_printf(seq, "%lu %lu %lu %lu %lu %u\n", stats->mrs_recycled, stats->mrs_orphaned,
-		   stats->mrs_allocated, stats->local_inv_needed, stats->empty_sendctx_q,
+	seq_printf(seq, "%lu %lu %lu %llu %llu %llu %llu %lu %lu %lu %lu ", stats.read_chunk_count,
+		   stats.write_chunk_count, stats.reply_chunk_count, stats.total_rdma_request,
+		   stats.total_rdma_reply, stats.pullup_copy_count, stats.fixup_copy_count,
+		   stats.hardway_register_count, stats.failed_marshal_count,
+		   stats.bad_reply_count, stats.nomsg_call_count);
+	seq_printf(seq, "%lu %lu %lu %lu %lu %u\n", stats.mrs_recycled, stats.mrs_orphaned,
+		   stats.mrs_allocated, stats.local_inv_needed, stats.empty_sendctx_q,
 		   0 /* was once a count of replies that waited for their Send */);
 }
 

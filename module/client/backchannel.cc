@@ -44,7 +44,7 @@ Status rpcordma_client::backchannel_setup()
 		TRY_STATUS(create_backward_call());
 	LockGuard guard(lock);
 	backchannel_users++;
-	backchannel = true;
+	backchannel.store(true, std::memory_order_relaxed);
 	return {};
 }
 
@@ -60,7 +60,7 @@ void rpcordma_client::backchannel_gone(bool all_users)
 		backchannel_users = 0;
 	else if (backchannel_users)
 		backchannel_users--;
-	backchannel = backchannel_users != 0;
+	backchannel.store(backchannel_users != 0, std::memory_order_relaxed);
 }
 
 /* One that is free, with one owner, or nullptr. */
@@ -92,8 +92,8 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 
 	trace::reply(peer, "backward call", xid, header.credits.get(),
 		     static_cast<u32>(header.proc), 0);
-	if (!backchannel || !rpcordma_xprt_has_bc_service(xprt)) {
-		stats.bad_reply_count++;
+	if (!backchannel.load(std::memory_order_relaxed) || !rpcordma_xprt_has_bc_service(xprt)) {
+		tally(stats.bad_reply_count, 1);
 		trace::error(peer, "backward call, and nobody serves it", xid, 0);
 		c.receive_queue.recycle(receive);
 		return;
@@ -130,10 +130,10 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 			      static_cast<u32>(call->reply_capacity));
 	/* With the lock, so that the service cannot go meanwhile: see backchannel_gone(). */
 	LockGuard guard(lock);
-	const bool submitted = backchannel &&
+	const bool submitted = backchannel.load(std::memory_order_relaxed) &&
 			       rpcordma_bc_rqst_submit(call->rqst, xid, call->call_buffer, length);
 	if (submitted)
-		stats.bcall_count++;
+		tally(stats.bcall_count, 1);
 	guard.release();
 	if (!submitted)
 		put_backward(call);
@@ -142,7 +142,7 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive, cons
 /* RFC 8167 5.3: a backward call with chunks gets ERR_CHUNK. One answer at a time; more are dropped. */
 void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &header)
 {
-	stats.bad_reply_count++;
+	tally(stats.bad_reply_count, 1);
 	trace::error(peer, "backward call with chunks", header.xid.get(), 0);
 	Call *call = take_backward(header.xid.get());
 	if (!call)
@@ -176,7 +176,7 @@ int rpcordma_client::send_backward_reply(Call *call)
 	const u32 payload = static_cast<u32>(request.send->head.length) +
 			    request.send->page_length + static_cast<u32>(request.send->tail.length);
 	if (payload + v1::min_header_length > min(c->thresholds.send, call->wire_capacity)) {
-		stats.failed_marshal_count++;
+		tally(stats.failed_marshal_count, 1);
 		trace::error(peer, "backward reply too long", call->xid, static_cast<int>(payload));
 		return status::kIo;
 	}

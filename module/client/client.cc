@@ -176,7 +176,7 @@ Status rpcordma_client::ensure_wire(Call *call, rpcordma_alloc_how how)
 	return {};
 }
 
-static Status ensure_buffer(void *&buffer, usize &capacity, usize size, unsigned long &count)
+static Status ensure_buffer(void *&buffer, usize &capacity, usize size, unsigned long &outgrown)
 {
 	if (capacity >= size)
 		return {};
@@ -186,7 +186,7 @@ static Status ensure_buffer(void *&buffer, usize &capacity, usize size, unsigned
 		return Error::no_memory;
 	rpcordma_free(buffer);
 	if (buffer)
-		count += size;
+		tally(outgrown, size);
 	buffer = bigger;
 	capacity = size;
 	return {};

@@ -134,6 +134,13 @@ namespace rpcordma {
 using Call = rpcordma_call;
 using CallState = rpcordma_call::State;
 
+/** Add to a statistic, in any context: others read it, and some add to it, at the same time. */
+template <typename Counter> inline void tally(Counter &counter, u64 more)
+{
+	if (more)
+		__atomic_fetch_add(&counter, static_cast<Counter>(more), __ATOMIC_RELAXED);
+}
+
 /** What exists from connect to close. The context of all completions and endpoint events. */
 struct Connection {
 	rpcordma_client *client = nullptr;
@@ -174,9 +181,10 @@ struct rpcordma_client {
 		nullptr; /* keeps connection and its queue pair for who fences memory */
 	Connection *connection = nullptr; /* written under send, fence and client lock */
 	u32 slots = 0;
-	bool back_off = false; /* a connection broke, or was not made, and no reply has come since */
-	bool backchannel =
-		false; /* backward calls may come; client lock for who hands one to the service */
+	/* A connection broke, or was not made, and no reply has come since. */
+	std::atomic<bool> back_off{false};
+	/* Backward calls may come; written under the client lock, as is a call handed to the service. */
+	std::atomic<bool> backchannel{false};
 	u32 backchannel_users = 0;	      /* bc_setup() less bc_destroy(); client lock */
 	u32 backward_made = 0;		      /* backward calls there are */
 	std::atomic<bool> wants_space{false}; /* the sender waits for send queue room or regions */
@@ -250,7 +258,7 @@ struct rpcordma_client {
 
 template <typename HasSpace> inline int rpcordma_client::wait_for_space(HasSpace has_space)
 {
-	stats.empty_sendctx_q++;
+	rpcordma::tally(stats.empty_sendctx_q, 1);
 	rpcordma_xprt_wait_for_space(xprt);
 	wants_space.store(true, std::memory_order_relaxed);
 	/* Pairs with space_came(): either it sees the wish, or we see the room. */

@@ -31,7 +31,7 @@ void Connection::request_close(const char *why, int value)
 	if (broken.exchange(true, std::memory_order_seq_cst))
 		return;
 	trace::connection(client->peer, why, value);
-	client->back_off = true;
+	client->back_off.store(true, std::memory_order_relaxed);
 	/* Before that, connect() is still at work, and looks at broken when it is done. */
 	if (published.load(std::memory_order_seq_cst))
 		rpcordma_xprt_force_disconnect(client->xprt);
@@ -108,7 +108,7 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 			break;
 		locked(lock, [&] { pool.push_front(region); });
 		c.regions_created.fetch_add(1, std::memory_order_relaxed);
-		stats.mrs_allocated++;
+		tally(stats.mrs_allocated, 1);
 	}
 	return made;
 }
@@ -248,7 +248,7 @@ static void teardown_(Client &client, Connection *c)
 		while (Region *region = call->mapped.pop_front()) {
 			rpcordma_region_unmap(region->device);
 			doomed.push_back(region);
-			client.stats.mrs_recycled++;
+			tally(client.stats.mrs_recycled, 1);
 		}
 		call->mapped_count = 0;
 		call->held = nullptr;
@@ -307,7 +307,7 @@ Status rpcordma_client::connect()
 	rpcordma_xprt_reset_credits(xprt, RequesterCredits::kInitial);
 	Status status = establish(*this, *c);
 	if (!status.ok()) {
-		back_off = true;
+		back_off.store(true, std::memory_order_relaxed);
 		teardown_(*this, c);
 		return status;
 	}
@@ -371,7 +371,7 @@ void rpcordma_core_client_close(rpcordma_client *client)
 
 rpcordma_bool rpcordma_core_client_should_back_off(rpcordma_client *client)
 {
-	return client->back_off;
+	return client->back_off.load(std::memory_order_relaxed);
 }
 
 void rpcordma_core_client_inject_disconnect(rpcordma_client *client)

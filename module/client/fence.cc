@@ -46,7 +46,7 @@ int rpcordma_client::post_invalidations(Connection &c, Call *call)
 	last->next = nullptr;
 	last->cqe = &call->invalidate_cqe.cqe;
 	last->send_flags = RPCORDMA_SEND_SIGNALED;
-	stats.local_inv_needed += count;
+	tally(stats.local_inv_needed, count);
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
 	trace::post(peer, "invalidate", call->xid, count, true, rc);
 	if (rc) {
@@ -192,7 +192,7 @@ void rpcordma_client::park(Connection &c, Call *call)
 	last->cqe = &marker->cqe;
 	last->send_flags = RPCORDMA_SEND_SIGNALED;
 	call->parked = true;
-	stats.scratch_count += count;
+	tally(stats.scratch_count, count);
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
 	trace::post(peer, "scratch", call->xid, count, true, rc);
 	if (rc)

@@ -19,7 +19,7 @@ void rpcordma_client::grant(Connection &c, Credits granted)
 	u32 wanted = c.credits.accept(granted);
 
 	if (!granted.get()) {
-		stats.bad_reply_count++;
+		tally(stats.bad_reply_count, 1);
 		trace::error(peer, "the peer granted no credit", 0, 0);
 	}
 	/* C4: first the Receives, then the credits; as many credits as there are Receives for. */
@@ -41,7 +41,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	Result<v1::Header> decoded = v1::decode(message);
 
 	if (!decoded.ok()) {
-		stats.bad_reply_count++;
+		tally(stats.bad_reply_count, 1);
 		trace::error(peer, "message not decodable", 0, to_errno(decoded.error()));
 		c.receive_queue.recycle(receive);
 		return;
@@ -49,7 +49,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	const v1::Header &header = decoded.value();
 	Result<v1::Direction> direction = v1::direction(header, message);
 	if (!direction.ok()) {
-		stats.bad_reply_count++;
+		tally(stats.bad_reply_count, 1);
 		trace::error(peer, "message neither call nor reply", header.xid.get(),
 			     to_errno(direction.error()));
 		c.receive_queue.recycle(receive);
@@ -62,7 +62,8 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 
 	const u32 xid = header.xid.get();
 	rpcordma_xprt_conversed(xprt);
-	back_off = false;
+	if (back_off.load(std::memory_order_relaxed))
+		back_off.store(false, std::memory_order_relaxed);
 	grant(c, header.credits);
 	rpc_rqst *rqst = rpcordma_rqst_find_pin(xprt, xid);
 	if (!rqst) {
@@ -97,7 +98,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 		}
 	}
 	/* A second reply, or one to a call that was not sent on this connection. */
-	stats.bad_reply_count++;
+	tally(stats.bad_reply_count, 1);
 	trace::error(peer, "reply to a call that owes none", xid, static_cast<int>(expected));
 	rpcordma_rqst_unpin(rqst);
 	c.receive_queue.recycle(receive);
@@ -199,8 +200,8 @@ struct Lengths {
 	if (at.tail_pad)
 		__builtin_memset(tail, 0, at.tail_pad);
 	rpcordma_rqst_set_reply(call->rqst, at.head_length, at.page_length, at.buflen_reduction);
-	client.stats.fixup_copy_count += at.page_copy;
-	client.stats.total_rdma_reply += at.written + at.replied;
+	tally(client.stats.fixup_copy_count, at.page_copy);
+	tally(client.stats.total_rdma_reply, at.written + at.replied);
 	return at.length;
 }
 
@@ -235,7 +236,7 @@ void rpcordma_client::finish(Connection &c, Call *call, Receive *receive, const 
 			     static_cast<int>(header->error.vers_low));
 	}
 	if (result < 0) {
-		stats.bad_reply_count++;
+		tally(stats.bad_reply_count, 1);
 		call->failure = result;
 		call->failed_xid = xid;
 	}

@@ -144,7 +144,7 @@ int rpcordma_client::drop_connection(const char *why, u32 xid, int value)
 {
 	trace::error(peer, why, xid, value);
 	/* Whatever it is: it may be there on the next connection too. */
-	back_off = true;
+	back_off.store(true, std::memory_order_relaxed);
 	close();
 	rpcordma_xprt_closed(xprt);
 	return status::kNotConnected;
@@ -230,7 +230,7 @@ int rpcordma_client::send_request(Call *call)
 	thresholds.send = min(thresholds.send, call->wire_capacity);
 	chunk::Plan &plan = call->plan;
 	if (Status status = chunk::reduce(call->shape, c->limits, thresholds, plan); !status.ok()) {
-		stats.failed_marshal_count++;
+		tally(stats.failed_marshal_count, 1);
 		trace::error(peer, "reduction failed", call->xid, to_errno(status.error()));
 		return final(request, status::kMessageSize);
 	}
@@ -280,7 +280,7 @@ int rpcordma_client::send_request(Call *call)
 	if (mapped.ok())
 		header = encode_header(*c, *call);
 	if (!mapped.ok() || !header.ok()) {
-		stats.failed_marshal_count++;
+		tally(stats.failed_marshal_count, 1);
 		trace::error(peer, "marshaling failed", call->xid,
 			     to_errno(mapped.ok() ? header.error() : mapped.error()));
 		/* Nothing was posted: the peer knows none of it. */
@@ -295,16 +295,16 @@ int rpcordma_client::send_request(Call *call)
 	u32 pulled = copy_inline(*request.send, *call, call->wire + header.value());
 
 	auto count = [&](unsigned long &chunks, const chunk::SegmentList &segments) {
-		chunks += segments.size();
+		tally(chunks, segments.size());
 		for (chunk::ByteRange range : segments)
-			stats.total_rdma_request += range.length;
+			tally(stats.total_rdma_request, range.length);
 	};
 	count(stats.read_chunk_count, plan.position_zero);
 	count(stats.read_chunk_count, plan.read_chunk);
 	count(stats.write_chunk_count, plan.write_chunk);
 	count(stats.reply_chunk_count, plan.reply_chunk);
-	stats.pullup_copy_count += pulled;
-	stats.nomsg_call_count += plan.nomsg();
+	tally(stats.pullup_copy_count, pulled);
+	tally(stats.nomsg_call_count, plan.nomsg());
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))
 		rpcordma_trace_marshal(
 			peer, call->xid, c->credits.requested().get(),

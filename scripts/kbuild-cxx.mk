@@ -68,8 +68,8 @@ cxx_flags = -Wp,-MMD,$(depfile) -nostdinc \
 # at the file that made them; scripts/check-objects looks again at the finished module.
 #
 # With KASAN each object, C too, has one constructor that registers its globals, and the kernel runs
-# it; a second entry of 8 bytes is a constructor of ours.
-cxx-arrays := $(if $(CONFIG_KASAN),(init|fini)_array +0+[1-9a-f][0-9a-f]+ ,init_array|fini_array)
+# it; with KCSAN one that does nothing. A second entry of 8 bytes is a constructor of ours.
+cxx-arrays := $(if $(CONFIG_KASAN)$(CONFIG_KCSAN),(init|fini)_array +0+[1-9a-f][0-9a-f]+ ,init_array|fini_array)
 cxx-banned := \.($(cxx-arrays)|preinit_array|ctors|dtors|eh_frame|gcc_except_table)
 quiet_cmd_cxx_o_cc = CXX $(quiet_modtag) $@
       cmd_cxx_o_cc = $(KCXX) $(cxx_flags) -c -o $@ $< \

@@ -26,10 +26,6 @@ class LabError(Exception):
     """The lab cannot be set up, or what it was used for left something behind."""
 
 
-# Machines that have booted, with modules that neither side's transport depends on.
-BOOTED = os.path.join(image.BUILD, "booted")
-WARM = "modprobe -a nfsv3 nfsv4 nfsd lockd rdma_cm rdma_ucm ib_uverbs"
-
 XPRTS = ("rpcordma", "rpcrdma")
 
 
@@ -133,7 +129,7 @@ class Lab:
             self.stop()
             raise
 
-    def _boot(self, role, kernel, initramfs, nets, memory, cmdline="", cpus=2, booted=BOOTED):
+    def _boot(self, role, kernel, initramfs, nets, memory, cmdline="", cpus=2):
         capture = None
         # A machine that boots again keeps the logs of its earlier lives.
         life = sum(vm.name == role for vm in self.vms) + 1
@@ -142,8 +138,7 @@ class Lab:
             os.makedirs(self.logs, exist_ok=True)
             capture = f"{log}.pcap"
         vm = machine.VM(role, kernel, initramfs, f"{log}.log", nets, memory=memory,
-                        capture=capture, cmdline=cmdline, cpus=cpus, share=self._share,
-                        booted=booted, warm=WARM)
+                        capture=capture, cmdline=cmdline, cpus=cpus, share=self._share)
         self.vms.append(vm)
         return vm
 
@@ -151,7 +146,7 @@ class Lab:
         """Takes the power from the client, without a word to anybody, and boots it again."""
         self.client.stop()
         self.client = self._boot("client", *self._client_image, [self._cable],
-                                 *self._client_options, booted=None)
+                                 *self._client_options)
         self.client.wait_boot(90)
 
     def __enter__(self):

@@ -2,17 +2,10 @@
 """One running test VM: QEMU under TCG, its console log, and scripts run in it from the host.
 
 Every wait has a limit and says what it waited for. What the scripts do is the callers' affair.
-
-A machine that has booted is kept in a file, and the next one of its kind goes on from there: a boot
-takes ten seconds, reading the file one.
 """
 
-import hashlib
-import json
 import os
 import select
-import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,8 +14,6 @@ import time
 
 from . import kernlog
 
-
-QEMU = "qemu-system-x86_64"
 
 # All limits are multiplied by it: more than 1 where the host has other things to do.
 PATIENCE = float(os.environ.get("VM_PATIENCE", 1))
@@ -85,60 +76,6 @@ class Job:
         return "".join(f"\n    | {line}" for line in lines)
 
 
-def _hardware(name, kernel, initramfs, nets, memory, cpus, cmdline, share):
-    """QEMU's options for what the guest sees."""
-    args = ["-name", name, "-M", "q35", "-accel", "tcg,thread=multi",
-            "-cpu", "max", "-smp", str(cpus), "-m", str(memory), "-nodefaults",
-            "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
-            "-device", "virtio-rng-pci",
-            # Tells the guest that it is another one now, so that it does not repeat random numbers.
-            "-device", "vmgenid,guid=auto",
-            "-device", "virtio-serial-pci",
-            "-device", "virtserialport,chardev=agent,name=agent",
-            "-kernel", kernel.vmlinuz, "-initrd", initramfs, "-append",
-            # tsc=reliable: on a busy host the clock watchdog finds fault with the emulated TSC
-            # and makes the kernel patch its text, which TCG's vCPUs do not always survive.
-            f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on tsc=reliable "
-            f"ipv6.autoconf=0 role={name} {cmdline}"]
-    for i in range(nets):
-        mac = f"52:54:00:00:{i:02x}:{sum(name.encode()) & 0xff:02x}"
-        args += ["-device", f"virtio-net-pci,netdev=n{i},mac={mac},romfile="]
-    if share:
-        args += ["-virtfs", f"local,path={share},mount_tag=host,security_model=none,"
-                            f"readonly=on,multidevs=remap"]
-    return args
-
-
-def _keep(folder, hardware, name, kernel, initramfs, warm):
-    """The file that a machine of this kind goes on from, made if there is none that is up to date."""
-    kind = json.dumps([hardware, warm])
-    path = os.path.join(folder, f"{name}-{hashlib.sha256(kind.encode()).hexdigest()[:12]}")
-    files = [os.stat(f) for f in (kernel.vmlinuz, initramfs, __file__, shutil.which(QEMU) or "/")]
-    stamp = json.dumps([kind, [(f.st_ino, f.st_mtime_ns, f.st_size) for f in files]])
-    try:
-        with open(path + ".stamp") as f:
-            if f.read() == stamp and os.path.exists(path):
-                return path
-    except FileNotFoundError:
-        pass
-    os.makedirs(folder, exist_ok=True)
-    new = f"{path}.{os.getpid()}"
-    first = _First(name, hardware, path + ".log")
-    try:
-        first.wait_boot(90)
-        if warm:
-            first.run(warm, 60, "what every machine needs")
-        first.keep(new)
-    finally:
-        first.stop()
-    if first.complaints:
-        raise VmError(f"{name}: {first.complaints[0]} (log: {first.log_path})")
-    os.rename(new, path)
-    with open(path + ".stamp", "w") as f:
-        f.write(stamp)
-    return path
-
-
 class VM:
     """A virtual machine.
 
@@ -150,27 +87,11 @@ class VM:
     @memory     MiB
     @capture    None, or the path of a pcap file that gets the traffic of eth0
     @share      None, or a directory that the guest may mount for reading: 9p, tag "host"
-    @booted     None, or a folder for machines that have booted: this one goes on from there, and the
-                first of its kind is made and kept
-    @warm       script that runs in a machine before it is kept
-
-    "Its kind" is all of this but @log, @capture and where the cables lead.
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None, booted=None, warm=""):
+                 cmdline="", share=None):
         self.name = name
-        same = _hardware(name, kernel, initramfs, len(nets), memory, cpus, cmdline, share)
-        self._kept = booted and _keep(booted, same, name, kernel, initramfs, warm)
-        own = ["-incoming", f"exec:cat {shlex.quote(self._kept)}"] if self._kept else []
-        for i, net in enumerate(nets):
-            own += ["-netdev", f"stream,id=n{i},{net.plug()}"]
-        if capture and nets:
-            own += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
-        self.capture = capture
-        self._start(same + own, log)
-
-    def _start(self, args, log, ends=()):
         self.scanner = kernlog.Scanner()
         self.started = time.monotonic()
         self._jobs = {}
@@ -182,20 +103,39 @@ class VM:
         os.makedirs(os.path.dirname(log), exist_ok=True)
         self._log = open(log, "w", buffering=1, errors="replace")
         self.log_path = log
+        self.capture = capture
 
         self._agent, theirs = socket.socketpair()
-        ends = [theirs, *ends]
-        args = [QEMU, "-chardev", f"socket,id=agent,fd={theirs.fileno()}", *args]
+        pass_fds = [theirs.fileno()]
+        args = ["qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=multi",
+                "-cpu", "max", "-smp", str(cpus), "-m", str(memory), "-nodefaults",
+                "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
+                "-device", "virtio-rng-pci",
+                "-device", "virtio-serial-pci",
+                "-chardev", f"socket,id=agent,fd={theirs.fileno()}",
+                "-device", "virtserialport,chardev=agent,name=agent",
+                "-kernel", kernel.vmlinuz, "-initrd", initramfs, "-append",
+                # tsc=reliable: on a busy host the clock watchdog finds fault with the emulated TSC
+                # and makes the kernel patch its text, which TCG's vCPUs do not always survive.
+                f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on tsc=reliable "
+                f"ipv6.autoconf=0 role={name} {cmdline}"]
+        for i, net in enumerate(nets):
+            mac = f"52:54:00:00:{i:02x}:{sum(name.encode()) & 0xff:02x}"
+            args += ["-netdev", f"stream,id=n{i},{net.plug()}",
+                     "-device", f"virtio-net-pci,netdev=n{i},mac={mac},romfile="]
+        if share:
+            args += ["-virtfs", f"local,path={share},mount_tag=host,security_model=none,"
+                                f"readonly=on,multidevs=remap"]
+        if capture and nets:
+            args += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
         self._log.write(f"# {' '.join(args)}\n")
         try:
             self._qemu = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                          stderr=subprocess.STDOUT,
-                                          pass_fds=[end.fileno() for end in ends])
+                                          stderr=subprocess.STDOUT, pass_fds=pass_fds)
         except FileNotFoundError:
             raise VmError("qemu-system-x86_64 is not installed: run scripts/setup vm "
                           "(or apt-get install qemu-system-x86)") from None
-        for end in ends:
-            end.close()
+        theirs.close()
         self._threads = [threading.Thread(target=self._read_console, daemon=True),
                          threading.Thread(target=self._read_agent, daemon=True)]
         for thread in self._threads:
@@ -280,13 +220,10 @@ class VM:
         """Waits until the machine takes scripts."""
         timeout *= PATIENCE
         deadline = time.monotonic() + timeout
-        while not self._kept and not self._ready.wait(0.2):
+        while not self._ready.wait(0.2):
             self.must_live("boot")
             if time.monotonic() > deadline:
                 raise Timeout(f"{self.name}: did not boot in {timeout} s (log: {self.log_path})")
-        if self._kept:
-            # Its clock stood still meanwhile.
-            self.run(f"date -s @{time.time():.0f}", 60, "boot")
         if self._wrong_clock:
             raise VmError(f"{self.name}: its clock runs at a wrong speed: this host is too busy (log: "
                           f"{self.log_path})")
@@ -376,51 +313,6 @@ class VM:
                 sys.stdout.flush()
         finally:
             termios.tcsetattr(0, termios.TCSADRAIN, saved)
-
-
-class _First(VM):
-    """The first machine of its kind: it leads nowhere, and is kept once it has booted."""
-
-    def __init__(self, name, hardware, log):
-        self.name, self.capture, self._kept = name, None, None
-        self._monitor, theirs = socket.socketpair()
-        nets = sum("virtio-net-pci" in word for word in hardware)
-        hubs = [word for i in range(nets) for word in ("-netdev", f"hubport,id=n{i},hubid={i}")]
-        self._start([*hardware, *hubs, "-chardev", f"socket,id=monitor,fd={theirs.fileno()}",
-                     "-qmp", "chardev:monitor"], log, [theirs])
-
-    def _ask(self, command, **arguments):
-        """Has QEMU's monitor do something; returns its answer."""
-        question = {"execute": command, "arguments": arguments}
-        self._monitor.sendall(json.dumps(question).encode())
-        while True:
-            line = self._answers.readline()
-            if not line:
-                self.must_live(command)
-                raise VmError(f"{self.name}: QEMU does not answer {command}")
-            answer = json.loads(line)
-            if "error" in answer:
-                raise VmError(f"{self.name}: QEMU: {command}: {answer['error']['desc']}")
-            if "return" in answer:
-                return answer["return"]
-
-    def keep(self, path):
-        """Puts all of the machine's state into a file, and ends it."""
-        self._answers = self._monitor.makefile("r")
-        self._ask("qmp_capabilities")
-        self._ask("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
-        self._ask("migrate", uri=f"exec:cat > {shlex.quote(path)}")
-        deadline = time.monotonic() + 60 * PATIENCE
-        while True:
-            state = self._ask("query-migrate")
-            if state.get("status") == "completed":
-                break
-            if state.get("status") == "failed" or time.monotonic() > deadline:
-                raise VmError(f"{self.name}: its state was not kept: {state}")
-            time.sleep(0.05)
-        # The file is whole when QEMU has waited for its writer.
-        self._ask("quit")
-        self._qemu.wait(30)
 
 
 class Cable:

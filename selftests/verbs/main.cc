@@ -124,8 +124,8 @@ std::vector<OddTest> chosen_odd(char **names)
 {
 	std::vector<OddTest> tests;
 
-	for (auto *group :
-	     {&odd_reply_tests, &odd_connection_tests, &odd_memory_tests, &odd_backward_tests})
+	for (auto *group : {&odd_reply_tests, &odd_item_tests, &odd_connection_tests,
+			    &odd_memory_tests, &odd_backward_tests})
 		for (const OddTest &test : *group)
 			if (is_chosen(test.name, names))
 				tests.push_back(test);

@@ -34,12 +34,13 @@ def odd_server(t):
     pair, addresses = bring_up(t)
     names = os.environ.get("ODD", "").split() or \
         [line.split()[0] for line in pair.server.run("verbspeer --list-odd").splitlines()]
+    pair.server.run("mkdir /tmp/claims")
     # A client gets to know one NFSv4.1 server at a time: these would wait for each other.
     alone = [name for name in names if name.startswith(ALONE)]
     others = [name for name in names if not name.startswith(ALONE)]
-    shares = [alone] + [others[i::SERVERS - 1] for i in range(SERVERS - 1)]
-    jobs = [pair.server.spawn(f"verbspeer {address} serve 10.0.0.2 " + " ".join(f"{n}=" for n in share),
-                              f"odd server at {address}")
+    shares = [alone] + [others] * (SERVERS - 1)
+    jobs = [pair.server.spawn(f"VERBS_CLAIMS=/tmp/claims verbspeer {address} serve 10.0.0.2 " +
+                              " ".join(f"{name}=" for name in share), f"odd server at {address}")
             for address, share in zip(addresses, shares) if share]
     out = "".join(job.wait(PATIENCE, check=False) for job in jobs)
     verdicts = {name: (word == "ok", line) for line, word, name in

@@ -332,6 +332,30 @@ void cancel_reads(Server &s)
 	s.finish(*stay, 30000);
 }
 
+/*
+ * With scratch_remap=Y, which the harness sets for this one: what is written for a killed call, and its reply,
+ * goes nowhere, and the connection stays. After the reply the memory is gone.
+ */
+void scratch_write(Server &s)
+{
+	Call call = cancelled(s);
+	Segment chunk = call.reply_chunk()[0];
+	/* An access in the moment of the change would cost the connection. */
+	s.serve(500);
+	ibv_wc_status status = call.on.connection->rdma_write(chunk, pattern(4096, 16));
+	check(status == IBV_WC_SUCCESS,
+	      text("a late RDMA Write ended with \"%s\"", ibv_wc_status_str(status)));
+	Reply reply = s.prepare(call);
+	reply.invalidate.reset();
+	s.reply(call.on, reply);
+	s.read(0, large);
+	s.list();
+	connections(s, 1);
+	refused(call.on, Way::write, chunk);
+	s.list();
+	connections(s, 2);
+}
+
 } // namespace
 
 const std::vector<OddTest> odd_memory_tests = {
@@ -362,6 +386,8 @@ const std::vector<OddTest> odd_memory_tests = {
 	{"odd-cancel-credit", "a killed call has its credit until the reply", cancel_credit},
 	{"odd-cancel-reads", "late replies and RDMA Writes to READs that were given up",
 	 cancel_reads},
+	{"odd-scratch-write",
+	 "scratch_remap=Y: an RDMA Write and a reply for a killed call go nowhere", scratch_write},
 };
 
 } // namespace verbs

@@ -6,7 +6,7 @@ load."""
 from vmlib import disturb, idle, lab, load, trace
 from vmlib.testing import Skip, test
 
-CALLS = 20
+CALLS = 10
 # Of a 1 MiB READ, at most; as many as an rxe queue pair of 32 SGEs needs, and one.
 MOST_WRITES = 10
 EVENTS = ("sunrpc/svc_xprt_enqueue", "sunrpc/svc_xprt_dequeue", "sunrpc/svc_process", "sched/sched_wakeup")
@@ -88,7 +88,7 @@ def server_memory(t):
             pair = t.lab(server_xprt=xprt, server_memory=2048)
             needs_server(pair.server, xprt)
             disturb.up(pair, serve=False)
-            table.add(xprt, idle.measure(pair, 64))
+            table.add(xprt, idle.measure(pair, 32))
             pair.stop()
     finally:
         table.tell()

@@ -13,6 +13,9 @@ from . import image, machine
 
 LOGS = os.environ.get("VM_LOGS", os.path.join(image.TOP, "build", "log", "vm"))
 
+# Machines after boot (snapshot.py).
+SNAPSHOTS = None if os.environ.get("VM_SNAPSHOTS") == "0" else os.path.join(image.BUILD, "snapshots")
+
 # Columns of the "xprt: rdma" line of mountstats, in their order.
 XPRT_FIELDS = """
     port bind_count connect_count connect_time idle_time sends recvs bad_xids req_u bklog_u
@@ -138,7 +141,8 @@ class Lab:
             os.makedirs(self.logs, exist_ok=True)
             capture = f"{log}.pcap"
         vm = machine.VM(role, kernel, initramfs, f"{log}.log", nets, memory=memory,
-                        capture=capture, cmdline=cmdline, cpus=cpus, share=self._share)
+                        capture=capture, cmdline=cmdline, cpus=cpus, share=self._share,
+                        snapshots=SNAPSHOTS if life == 1 else None)
         self.vms.append(vm)
         return vm
 

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from . import kernlog
+from . import kernlog, snapshot
 
 
 # All limits are multiplied by it: more than 1 where the host has other things to do.
@@ -87,10 +87,11 @@ class VM:
     @memory     MiB
     @capture    None, or the path of a pcap file that gets the traffic of eth0
     @share      None, or a directory that the guest may mount for reading: 9p, tag "host"
+    @snapshots  None, or the directory of snapshots that save it the boot
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None):
+                 cmdline="", share=None, snapshots=None):
         self.name = name
         self.scanner = kernlog.Scanner()
         self.started = time.monotonic()
@@ -105,37 +106,45 @@ class VM:
         self.log_path = log
         self.capture = capture
 
-        self._agent, theirs = socket.socketpair()
-        pass_fds = [theirs.fileno()]
+        self._agent, agent = socket.socketpair()
+        self._monitor, monitor = socket.socketpair()
         args = ["qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=multi",
                 "-cpu", "max", "-smp", str(cpus), "-m", str(memory), "-nodefaults",
                 "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
-                "-device", "virtio-rng-pci",
-                "-device", "virtio-serial-pci",
-                "-chardev", f"socket,id=agent,fd={theirs.fileno()}",
-                "-device", "virtserialport,chardev=agent,name=agent",
+                "-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto",
+                "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=agent",
                 "-kernel", kernel.vmlinuz, "-initrd", initramfs, "-append",
                 # tsc=reliable: on a busy host the clock watchdog finds fault with the emulated TSC
                 # and makes the kernel patch its text, which TCG's vCPUs do not always survive.
                 f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on tsc=reliable "
                 f"ipv6.autoconf=0 role={name} {cmdline}"]
+        # What the guest does not see.
+        wires = ["-chardev", f"socket,id=agent,fd={agent.fileno()}",
+                 "-chardev", f"socket,id=monitor,fd={monitor.fileno()}",
+                 "-mon", "chardev=monitor,mode=control"]
         for i, net in enumerate(nets):
             mac = f"52:54:00:00:{i:02x}:{sum(name.encode()) & 0xff:02x}"
-            args += ["-netdev", f"stream,id=n{i},{net.plug()}",
-                     "-device", f"virtio-net-pci,netdev=n{i},mac={mac},romfile="]
+            wires += ["-netdev", f"stream,id=n{i},{net.plug()}"]
+            args += ["-device", f"virtio-net-pci,netdev=n{i},mac={mac},romfile="]
         if share:
             args += ["-virtfs", f"local,path={share},mount_tag=host,security_model=none,"
                                 f"readonly=on,multidevs=remap"]
         if capture and nets:
-            args += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
-        self._log.write(f"# {' '.join(args)}\n")
+            wires += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
+        self._snapshot = snapshots and snapshot.Snapshot(snapshots, args, (kernel.vmlinuz, initramfs))
+        self._resumed = bool(self._snapshot) and self._snapshot.exists()
+        if self._resumed:
+            wires += ["-incoming", f"exec:cat '{self._snapshot.path}'"]
+        self._log.write(f"# {' '.join(args + wires)}\n")
         try:
-            self._qemu = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                          stderr=subprocess.STDOUT, pass_fds=pass_fds)
+            self._qemu = subprocess.Popen(args + wires, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                          stderr=subprocess.STDOUT,
+                                          pass_fds=[agent.fileno(), monitor.fileno()])
         except FileNotFoundError:
             raise VmError("qemu-system-x86_64 is not installed: run scripts/setup vm "
                           "(or apt-get install qemu-system-x86)") from None
-        theirs.close()
+        agent.close()
+        monitor.close()
         self._threads = [threading.Thread(target=self._read_console, daemon=True),
                          threading.Thread(target=self._read_agent, daemon=True)]
         for thread in self._threads:
@@ -218,6 +227,13 @@ class VM:
 
     def wait_boot(self, timeout=60):
         """Waits until the machine takes scripts."""
+        if self._resumed:
+            try:
+                self.run(f"date -s @{time.time():.0f} > /dev/null", timeout, "go on from its snapshot")
+            except VmError:
+                self._snapshot.forget()
+                raise
+            return
         timeout *= PATIENCE
         deadline = time.monotonic() + timeout
         while not self._ready.wait(0.2):
@@ -227,6 +243,12 @@ class VM:
         if self._wrong_clock:
             raise VmError(f"{self.name}: its clock runs at a wrong speed: this host is too busy (log: "
                           f"{self.log_path})")
+        if self._snapshot and not self.complaints:
+            try:
+                self._snapshot.save(snapshot.Monitor(self._monitor))
+            except OSError as error:
+                raise VmError(f"{self.name}: does not go on after its snapshot: {error} (log: "
+                              f"{self.log_path})") from None
 
     def spawn(self, script, what=None):
         """Starts a shell script (with lib.sh at hand) and returns its Job."""
@@ -285,6 +307,7 @@ class VM:
         self._qemu.wait()
         self._threads[0].join(5)
         self._agent.close()
+        self._monitor.close()
         self._log.close()
 
     def console(self):

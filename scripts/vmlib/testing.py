@@ -69,10 +69,11 @@ class Test:
 
     def within(self, seconds, began, what):
         """Fails when more than @seconds (times machine.PATIENCE) have passed since @began
-        (time.monotonic())."""
+        (time.monotonic()). @what is a text, or a function that makes one."""
         took = time.monotonic() - began
         if took > seconds * machine.PATIENCE:
-            raise Wrong(f"{what}: took {took:.1f} s, limit {seconds * machine.PATIENCE:g} s")
+            raise Wrong(f"{what() if callable(what) else what}: took {took:.1f} s, "
+                        f"limit {seconds * machine.PATIENCE:g} s")
 
     def skip(self, why):
         raise Skip(why)

@@ -12,13 +12,12 @@ import subprocess
 
 from . import lab
 
-FIELDS = ("frame.number", "ip.src", "rpcordma.xid", "rpcordma.version", "rpcordma.flow_control",
-          "rpcordma.msg_type", "rpcordma.rdma_handle", "rpcordma.rdma_length", "rpcordma.rdma_offset",
-          "rpcordma.position", "rpcordma.errcode", "infiniband.bth.psn", "_ws.col.Info")
+FIELDS = ("ip.src", "rpcordma.xid", "rpcordma.version", "rpcordma.flow_control", "rpcordma.msg_type",
+          "rpcordma.rdma_handle", "rpcordma.rdma_length", "rpcordma.rdma_offset", "rpcordma.position",
+          "infiniband.bth.psn")
 
 # What the wire and the trace points both say of a message.
-Message = collections.namedtuple("Message", "source xid version credits proc segments positions error "
-                                            "info")
+Message = collections.namedtuple("Message", "source xid version credits proc segments positions")
 
 
 def numbers(text):
@@ -52,8 +51,7 @@ def messages(capture):
         found.append(Message(row["ip.src"], numbers(row["rpcordma.xid"])[0],
                              numbers(row["rpcordma.version"])[0], numbers(row["rpcordma.flow_control"])[0],
                              numbers(row["rpcordma.msg_type"])[0], segments,
-                             tuple(numbers(row["rpcordma.position"])), row["rpcordma.errcode"],
-                             row["_ws.col.Info"]))
+                             tuple(numbers(row["rpcordma.position"]))))
     return found
 
 

@@ -53,12 +53,24 @@ Call write_from(Test &t, const Segment &segment)
 	return {{xid}, Chunks().read(compound.positions()[0], segment), compound.payload()};
 }
 
-Call read_into(Test &t, const Segment &segment)
+/* A READ of @length bytes, which the file has from now on. */
+Call read_into(Test &t, const Segment &segment, u32 length = page)
 {
+	Connection &c = t.connect();
+	for (u64 offset = 0; offset < length; offset += 2000)
+		t.put(c, offset, pattern(2000, 5));
 	u32 xid = t.xid();
 	Compound compound(xid);
-	compound.lookup(file_name).read(0, page);
+	compound.lookup(file_name).read(0, length);
 	return {{xid}, Chunks().write({segment}), compound.payload()};
+}
+
+/* The same with a Reply chunk in its place: it has to be used. */
+Call reply_into(Test &t, const Segment &segment)
+{
+	Call call = read_into(t, segment, 6000);
+	call.chunks = Chunks().reply_chunk({segment});
+	return call;
 }
 
 Segment nowhere(Test &t)
@@ -104,21 +116,60 @@ void call_bad_key(Test &t)
 
 void write_bad_key(Test &t)
 {
-	t.put(t.connect(), 0, pattern(1000, 5));
 	touches_nothing(t, read_into(t, nowhere(t)));
+}
+
+void write_stale_key(Test &t)
+{
+	Memory memory(t.peer(), page);
+	memory.withdraw();
+	touches_nothing(t, read_into(t, memory.segment()));
+}
+
+/* The chunk claims two pages of a memory of one, and that much is written. */
+void write_past_end(Test &t)
+{
+	Memory memory(t.peer(), page);
+	touches_nothing(t, read_into(t, memory.segment(0, 2 * page), 2 * page));
 }
 
 void reply_bad_key(Test &t)
 {
-	Connection &c = t.connect();
-	for (u64 offset = 0; offset < 2 * page; offset += 2000)
-		t.put(c, offset, pattern(2000, 6));
-	u32 xid = t.xid();
-	Compound compound(xid);
-	compound.lookup(file_name).read(0, 6000);
 	Segment segment = nowhere(t);
 	segment.length = 2 * page;
-	touches_nothing(t, {{xid}, Chunks().reply_chunk({segment}), compound.payload()});
+	touches_nothing(t, reply_into(t, segment));
+}
+
+void reply_stale_key(Test &t)
+{
+	Memory memory(t.peer(), 2 * page);
+	memory.withdraw();
+	touches_nothing(t, reply_into(t, memory.segment()));
+}
+
+void reply_past_end(Test &t)
+{
+	Memory memory(t.peer(), page);
+	touches_nothing(t, reply_into(t, memory.segment(0, 2 * page)));
+}
+
+void call_past_end(Test &t)
+{
+	Memory memory(t.peer(), page);
+	Header header = {t.xid(), u32(Proc::nomsg)};
+	touches_nothing(t, {header, Chunks().read(0, memory.segment(0, 2 * page)), {}});
+}
+
+/* Memory that was good for one call, and is offered again after it was taken back. */
+void write_reused_key(Test &t)
+{
+	Memory memory(t.peer(), page);
+	Call call = read_into(t, memory.segment());
+	Connection &c = t.connect();
+	Answer answer = t.call(c, call.header, call.chunks, call.payload);
+	t.returned(answer, call.chunks, {page});
+	memory.withdraw();
+	touches_nothing(t, read_into(t, memory.segment()));
 }
 
 /* The same xid again, repaired: that is another call, and must not be taken for the first. */
@@ -297,8 +348,15 @@ const std::vector<TestCase> chunk_tests = {
 	{"chunk-read-past-end", "longer than the memory: the same", read_past_end},
 	{"chunk-read-bad-address", "elsewhere than the memory: the same", read_bad_address},
 	{"chunk-call-bad-key", "a Position Zero Read chunk of no memory: the same", call_bad_key},
+	{"chunk-call-past-end", "one that is longer than its memory: the same", call_past_end},
 	{"chunk-write-bad-key", "a Write chunk of no memory: the same", write_bad_key},
+	{"chunk-write-stale-key", "of memory that was deregistered: the same", write_stale_key},
+	{"chunk-write-reused-key", "of memory that was right in the call before: the same",
+	 write_reused_key},
+	{"chunk-write-past-end", "longer than the memory: the same", write_past_end},
 	{"chunk-reply-bad-key", "a Reply chunk of no memory: the same", reply_bad_key},
+	{"chunk-reply-stale-key", "of memory that was deregistered: the same", reply_stale_key},
+	{"chunk-reply-past-end", "longer than the memory: the same", reply_past_end},
 	{"chunk-repaired", "the same xid with its memory in place: executed", repaired},
 	{"chunk-read-too-long", "Reads longer than any message: ERR_CHUNK, nothing read",
 	 read_too_long},

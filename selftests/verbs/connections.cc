@@ -164,6 +164,30 @@ void withdraw(Test &t)
 	t.note(answered ? "answered before" : c.describe());
 }
 
+/* The same while the server writes to it. */
+void withdraw_written(Test &t)
+{
+	Connection &c = t.connect();
+	Memory memory(t.peer(), 1 << 20);
+	u32 xid = t.xid();
+	Compound write(xid);
+	write.lookup(file_name).write_reduced(0, 1 << 20);
+	Results(t.plain_reply(t.call(c, {xid}, Chunks().read(write.positions()[0], memory.segment()),
+				     write.payload()),
+			      xid),
+		xid)
+		.compound(3);
+	xid = t.xid();
+	Compound read(xid);
+	read.lookup(file_name).read(0, 1 << 20);
+	t.send(c, message({xid}, Chunks().write({memory.segment()}), read.payload()));
+	memory.withdraw();
+	Received received;
+	bool answered = c.receive(received, 15000);
+	check(answered || c.state() != Connection::State::connected, "neither answered nor lost");
+	t.note(answered ? "answered before" : c.describe());
+}
+
 } // namespace
 
 const std::vector<TestCase> connection_tests = {
@@ -175,6 +199,7 @@ const std::vector<TestCase> connection_tests = {
 	{"connect-silence", "silent for 2 s, then served", silence},
 	{"connect-leave", "left at every point: survived", leave},
 	{"connect-withdraw", "memory deregistered while it is read: answered or lost", withdraw},
+	{"connect-withdraw-written", "the same while it is written to", withdraw_written},
 };
 
 } // namespace verbs

@@ -7,6 +7,9 @@
  *	read SERVER FILE OFFSET COUNT TIMES	O_DIRECT; TIMES reads at once, one behind the other in the file
  *	write SERVER FILE OFFSET COUNT SEED	O_DIRECT; the bytes of pattern()
  *	list SERVER			the names in the root
+ *	symlink SERVER NAME TARGET
+ *	readlink SERVER NAME
+ *	acl SERVER FILE USERS		so many named users, each with permissions of its own
  *	stay SERVER			a process with its working directory there
  *	kill PID
  *
@@ -29,6 +32,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "message.hh"
@@ -161,6 +165,27 @@ int do_list(const std::string &server, Octets &bytes)
 	return errno;
 }
 
+int do_readlink(const std::string &path, Octets &bytes)
+{
+	bytes.resize(2 * 4096);
+	ssize_t n = ::readlink(path.c_str(), reinterpret_cast<char *>(bytes.data()), bytes.size());
+	bytes.resize(n < 0 ? 0 : size_t(n));
+	return n < 0 ? errno : 0;
+}
+
+/* As the kernel has it: a version, then entries of tag, permissions (16 bits each) and user, in order. */
+int do_acl(const std::string &path, u32 users)
+{
+	constexpr u32 nobody = ~0u;
+	std::vector<u32> all = {2, 1 | 7 << 16, nobody};
+	for (u32 i = 0; i < users; i++)
+		all.insert(all.end(), {2 | i % 8 << 16, 1000 + i});
+	all.insert(all.end(), {4 | 7 << 16, nobody, 0x10 | 7 << 16, nobody, 0x20 | 7 << 16, nobody});
+	return setxattr(path.c_str(), "system.posix_acl_access", all.data(), 4 * all.size(), 0) ?
+		       errno :
+		       0;
+}
+
 int obey(const std::string &order, Octets &bytes)
 {
 	std::istringstream words(order);
@@ -188,6 +213,21 @@ int obey(const std::string &order, Octets &bytes)
 		return do_write(words, server);
 	if (what == "list")
 		return do_list(server, bytes);
+	if (what == "symlink") {
+		std::string target;
+		words >> more >> target;
+		return ::symlink(target.c_str(), (directory(server) + "/" + more).c_str()) ? errno :
+											     0;
+	}
+	if (what == "readlink") {
+		words >> more;
+		return do_readlink(directory(server) + "/" + more, bytes);
+	}
+	if (what == "acl") {
+		u32 users;
+		words >> more >> users;
+		return do_acl(directory(server) + "/" + more, users);
+	}
 	if (what == "stay") {
 		if (chdir(directory(server).c_str()))
 			return errno;

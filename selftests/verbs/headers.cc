@@ -268,6 +268,76 @@ void credits(Test &t)
 	t.note("granted " + grants + " for 0/1/4294967295");
 }
 
+/* Replies of a client that nobody has called back; their credits count for nothing either. */
+void replies(Test &t)
+{
+	Connection &c = t.connect();
+	u32 before = t.served(c);
+	Memory memory(t.peer(), 64);
+	u32 xid = t.xid();
+	Octets reply = Words().words({xid, 1, 0, 0, 0, 0}).get();
+	Header wild = {xid};
+	wild.credits = 0xffffffff;
+	Header none = {xid};
+	none.credits = 0;
+	for (const Octets &bytes :
+	     {message({xid}, {}, reply), message({xid}, {}, reply), message(wild, {}, reply),
+	      message(none, {}, reply), message({xid}, Chunks().write({memory.segment()}), reply),
+	      message({xid}, Chunks().write({}), reply),
+	      message({xid}, Chunks().reply_chunk({memory.segment()}), reply),
+	      message({xid}, {}, Words().words({xid, 1}).get()),
+	      message({xid}, {}, Words().words({xid, 1, 1, 0, 2, 2}).get())})
+		t.send(c, bytes);
+	t.dropped(c);
+	u32 after = t.served(c);
+	check(after >= before, text("a grant of %u after one of %u", after, before));
+	same(memory.bytes(), Octets(64), "memory that a reply offered");
+}
+
+/* A call that ends early, after each of its words: RPC's to refuse, or to end the connection over. */
+void cut_calls(Test &t)
+{
+	u32 refused = 0, errors = 0, lost = 0;
+	auto whole = [](u32 xid) { return Compound(xid).lookup(file_name).getattr().payload(); };
+	u32 end = u32(whole(0).size());
+	Connection *c = &t.connect();
+	for (u32 length = 8; length < end; length += 4) {
+		Header header = {t.xid()};
+		Octets call = whole(header.xid);
+		call.resize(length);
+		t.send(*c, message(header, {}, call));
+		Received received;
+		if (!c->receive(received)) {
+			check(c->state() != Connection::State::connected,
+			      text("a call cut to %u bytes is neither answered nor ends the "
+				   "connection",
+				   length));
+			lost++;
+			c = &t.connect();
+			continue;
+		}
+		Answer answer(std::move(received));
+		check(answer.valid() && answer.header().xid.get() == header.xid,
+		      text("a call cut to %u bytes: ", length) + answer.describe());
+		if (answer.is_error(rpcordma::v1::ErrorCode::chunk)) {
+			errors++;
+			continue;
+		}
+		Results results(t.plain_reply(answer, header.xid), header.xid);
+		bool executed = false;
+		if (!results.reply_stat()) {
+			results.word(); /* the verifier */
+			results.opaque();
+			executed = !results.word() && !results.word();
+		}
+		check(!executed, text("a call cut to %u bytes of %u was executed", length, end));
+		refused++;
+	}
+	t.note(text("%u refused by RPC, %u by ERR_CHUNK, %u lost connections", refused, errors,
+		    lost));
+	t.served(*c);
+}
+
 /* Nobody has to survive this, but for the server. */
 void oversized(Test &t)
 {
@@ -281,12 +351,13 @@ void oversized(Test &t)
 	}
 }
 
-void overrun(Test &t)
+void overrun_by(Test &t, bool granted)
 {
 	Setup setup;
 	setup.sends = setup.receives = 600;
 	Connection &c = t.connect(setup);
-	u32 grant = t.served(c), sent = 0, answers = 0;
+	/* Before the first reply it is one (RFC 8166 3.3.3). */
+	u32 grant = granted ? t.served(c) : 1, sent = 0, answers = 0;
 	for (u32 want = 4 * grant + 20; sent < want && sent < setup.sends - 1; sent++)
 		if (!c.send(null_message(t.xid())))
 			break;
@@ -303,6 +374,16 @@ void overrun(Test &t)
 		   sent, grant, answers));
 	t.note(text("%u calls at once, granted %u: %u answered, then %s", sent, grant, answers,
 		    c.describe().c_str()));
+}
+
+void overrun(Test &t)
+{
+	overrun_by(t, true);
+}
+
+void overrun_first(Test &t)
+{
+	overrun_by(t, false);
 }
 
 } // namespace
@@ -327,6 +408,10 @@ const std::vector<TestCase> header_tests = {
 	{"header-credits", "requests of 0 and of 2^32-1 credits: served, a sane grant", credits},
 	{"header-oversized", "Sends longer than the server's buffers: connection lost", oversized},
 	{"header-overrun", "more calls than granted: each answered, or connection lost", overrun},
+	{"header-overrun-first", "24 calls before any grant: the same", overrun_first},
+	{"header-reply", "replies to calls that nobody made, with and without chunks: dropped",
+	 replies},
+	{"rpc-cut", "a call that ends early: refused, or connection lost", cut_calls},
 	{"rpc-refused", "calls that RPC refuses: RPC's own answers", rpc_refusals},
 	{"rpc-noise", "noise behind the xid of a call: survived", rpc_noise},
 };

@@ -14,16 +14,20 @@
  *
  *	verbspeer --list-odd
  *	verbspeer ADDRESS serve CLIENT [NAME...]	all conversations of an odd server, or some, at ADDRESS
+ *						Several of these, each at an ADDRESS of its own, divide the
+ *						conversations among them by a folder, VERBS_CLAIMS
  *	verbspeer hands				at the CLIENT: does what the conversations need
  *
  * One line for each test, as TAP has it; the last line counts. Exit status 0 when all was well.
  */
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "odd.hh"
@@ -113,7 +117,9 @@ std::vector<TestCase> chosen(char **names)
 {
 	std::vector<TestCase> tests;
 
-	for (auto *group : {&header_tests, &connection_tests, &nfs_tests, &chunk_tests})
+	/* NFS as it should be comes last: what was done to the server before must not show in it. */
+	for (auto *group :
+	     {&header_tests, &connection_tests, &chunk_tests, &backward_tests, &nfs_tests})
 		for (const TestCase &test : *group)
 			if (is_chosen(test.name, names))
 				tests.push_back(test);
@@ -124,8 +130,9 @@ std::vector<OddTest> chosen_odd(char **names)
 {
 	std::vector<OddTest> tests;
 
-	for (auto *group :
-	     {&odd_reply_tests, &odd_connection_tests, &odd_memory_tests, &odd_backward_tests})
+	/* Those that wait come first. */
+	for (auto *group : {&odd_connection_tests, &odd_reply_tests, &odd_item_tests,
+			    &odd_memory_tests, &odd_backward_tests})
 		for (const OddTest &test : *group)
 			if (is_chosen(test.name, names))
 				tests.push_back(test);
@@ -176,16 +183,32 @@ bool run_odd(Peer &peer, const std::string &address, const std::string &client, 
 	return wrong.empty();
 }
 
+/* The first who makes its folder has the conversation. */
+bool claim(const char *name)
+{
+	const char *claims = getenv("VERBS_CLAIMS");
+
+	if (!claims || !mkdir((std::string(claims) + "/" + name).c_str(), 0755))
+		return true;
+	if (errno != EEXIST)
+		throw Failure{text("VERBS_CLAIMS=%s: %s", claims, strerror(errno))};
+	return false;
+}
+
 int serve(const std::string &address, const std::string &client, char **names)
 {
 	Peer peer(address, port);
-	u32 passed = 0;
+	u32 passed = 0, all = 0;
 	auto tests = chosen_odd(names);
 
-	for (const OddTest &test : tests)
+	for (const OddTest &test : tests) {
+		if (!claim(test.name))
+			continue;
+		all++;
 		passed += run_odd(peer, address, client, test);
-	printf("%u passed, %zu failed\n", passed, tests.size() - passed);
-	return passed && passed == tests.size() ? 0 : 1;
+	}
+	printf("%u passed, %u failed\n", passed, all - passed);
+	return !tests.empty() && passed == all ? 0 : 1;
 }
 
 int usage()

@@ -168,12 +168,41 @@ Compound &Compound::write(u64 offset, const Octets &data)
 	return *this;
 }
 
-Compound &Compound::write_reduced(u64 offset, u32 length)
+void Compound::leave_out_(u32 length)
 {
-	write_head_(offset, length);
 	/* The number of operations stands before them. */
 	positions_.push_back(head_.size() + 4 + operations_.size() + left_out_);
 	left_out_ += length + xdr_pad(length);
+}
+
+Compound &Compound::write_reduced(u64 offset, u32 length)
+{
+	write_head_(offset, length);
+	leave_out_(length);
+	return *this;
+}
+
+Compound &Compound::getfh()
+{
+	operations_.word(op_getfh);
+	count_++;
+	return *this;
+}
+
+Compound &Compound::symlink_reduced(const std::string &name, u32 length)
+{
+	operations_.words({op_create, 5 /* NF4LNK */, length});
+	leave_out_(length);
+	/* No attributes. */
+	operations_.opaque(name).words({0, 0});
+	count_++;
+	return *this;
+}
+
+Compound &Compound::readlink()
+{
+	operations_.word(op_readlink);
+	count_++;
 	return *this;
 }
 

@@ -91,6 +91,11 @@ public:
 	 * positions()[n] has them, the n-th such WRITE's.
 	 */
 	Compound &write_reduced(u64 offset, u32 length);
+	/** The current file's handle. */
+	Compound &getfh();
+	/** A symbolic link; the @length bytes of its text are left out, as those of a WRITE. */
+	Compound &symlink_reduced(const std::string &name, u32 length);
+	Compound &readlink();
 
 	/** The Payload stream, without what was left out. */
 	[[nodiscard]] Octets payload() const;
@@ -102,6 +107,7 @@ public:
 
 private:
 	Compound &write_head_(u64 offset, u32 length);
+	void leave_out_(u32 length);
 	Words head_, operations_;
 	u32 count_ = 0;
 	u32 left_out_ = 0;
@@ -198,10 +204,13 @@ public:
 
 /** Numbers of NFSv4.0's operations (RFC 7530 16). */
 enum Operation : u32 {
+	op_create = 6,
 	op_getattr = 9,
+	op_getfh = 10,
 	op_lookup = 15,
 	op_putrootfh = 24,
 	op_read = 25,
+	op_readlink = 27,
 	op_write = 38
 };
 

@@ -480,6 +480,154 @@ void at_once(Test &t)
 		     text("what WRITE %u wrote", i).c_str());
 }
 
+/* Longest of them: as much as a path may have. */
+constexpr u32 path_lengths[] = {1, 2, 7, 60, 1023, 3000, 4095};
+
+/* Characters that a path may have. */
+Octets path(u32 length)
+{
+	Octets path(length);
+	for (u32 i = 0; i < length; i++)
+		path[i] = u8(i % 97 == 96 ? '/' : 'a' + (i + length) % 26);
+	return path;
+}
+
+/* The root's handle: NFSv3 takes those of NFSv4. */
+Octets root(Test &t, Connection &c)
+{
+	u32 xid = t.xid();
+	Compound compound(xid);
+	compound.getfh();
+	Results results(t.plain_reply(t.call(c, {xid}, {}, compound.payload()), xid), xid);
+	results.compound(2);
+	results.operation(op_putrootfh);
+	results.operation(op_getfh);
+	return results.opaque();
+}
+
+Words nfs3_call(u32 xid, u32 procedure)
+{
+	return rpc_call(xid, 100003, 3, procedure, true);
+}
+
+/* NFSv3 SYMLINK, its path in a Read chunk with or without pad, or inline; returns the link's handle. */
+Octets make_link(Test &t, Connection &c, const Octets &where, const Octets &target, bool reduced,
+		 bool pad)
+{
+	u32 xid = t.xid(), length = u32(target.size());
+	Octets padded = target;
+	padded.resize(length + rpcordma::xdr_pad(length));
+	Memory memory(t.peer(), padded);
+	Words call = nfs3_call(xid, 10);
+	/* No attributes. */
+	call.opaque(where).opaque(text("link-%u", xid)).words({0, 0, 0, 0, 0, 0}).word(length);
+	Chunks chunks;
+	if (reduced)
+		chunks.read(call.size(), memory.segment(0, pad ? u32(padded.size()) : length));
+	else
+		call.octets(padded);
+	Results results(t.plain_reply(t.call(c, {xid}, chunks, call.get()), xid), xid);
+	results.success();
+	u32 status = results.word();
+	check(!status && results.word(), text("SYMLINK ended with %u", status));
+	return results.opaque();
+}
+
+void symlink(Test &t)
+{
+	Connection &c = t.connect();
+	Octets where = root(t, c);
+	for (u32 length : path_lengths) {
+		Octets target = path(length);
+		for (u32 way = 0; way < 3; way++) {
+			bool reduced = way, pad = way == 2;
+			if ((!reduced && length > 3000) || (pad && !rpcordma::xdr_pad(length)))
+				continue;
+			Octets link = make_link(t, c, where, target, reduced, pad);
+			u32 xid = t.xid();
+			Memory room(t.peer(), 2 * 4096);
+			Chunks chunks;
+			chunks.reply_chunk({room.segment()});
+			Words call = nfs3_call(xid, 5);
+			call.opaque(link);
+			Answer answer = t.call(c, {xid}, chunks, call.get());
+			u32 written = u32(answer.header().reply.length());
+			t.returned(answer, chunks, {}, written);
+			Results results(written ? front(room, written) : answer.payload(), xid);
+			results.success();
+			check(!results.word() && results.word(), "READLINK failed");
+			results.octets(84); /* attributes */
+			same(results.opaque(), target, text("a path of %u bytes", length).c_str());
+			results.end();
+		}
+	}
+}
+
+void readlink(Test &t)
+{
+	Connection &c = t.connect();
+	Octets where = root(t, c);
+	for (u32 length : path_lengths) {
+		Octets target = path(length), link = make_link(t, c, where, target, true, false);
+		Memory memory(t.peer(), 2 * 4096, 0xee);
+		u32 xid = t.xid();
+		Words call = nfs3_call(xid, 5);
+		call.opaque(link);
+		Chunks chunks;
+		chunks.write(pieces(memory, {5, 2000, 6187}));
+		Answer answer = t.call(c, {xid}, chunks, call.get());
+		t.returned(answer, chunks, {length});
+		Results results(answer.payload(), xid);
+		results.success();
+		check(!results.word() && results.word(), "READLINK failed");
+		results.octets(84); /* attributes */
+		u32 got = results.word();
+		check(got == length, text("READLINK of %u bytes, expected %u", got, length));
+		/* With the path its pad leaves the stream. */
+		results.end();
+		same(front(memory, length), target, "the path");
+		Octets behind(memory.bytes().begin() + length, memory.bytes().end());
+		same(behind, Octets(behind.size(), 0xee), "memory behind the path");
+	}
+}
+
+/*
+ * NFSv4: CREATE's link text. READLINK has no Write chunk here: nfsd of 6.12 tells the transport of a path
+ * that begins four bytes before it does (nfsd4_encode_readlink()), over any transport.
+ */
+void symlink_4(Test &t)
+{
+	Connection &c = t.connect();
+	for (u32 length : path_lengths) {
+		Octets target = path(length);
+		Memory memory(t.peer(), target), room(t.peer(), 3 * 4096);
+		u32 xid = t.xid();
+		std::string name = text("link-%u", xid);
+		Compound create(xid);
+		create.symlink_reduced(name, length).getattr();
+		Chunks chunks;
+		chunks.read(create.positions()[0], memory.segment());
+		Results(t.plain_reply(t.call(c, {xid}, chunks, create.payload()), xid), xid)
+			.compound(3);
+
+		xid = t.xid();
+		Compound read(xid);
+		read.lookup(name).readlink();
+		chunks = {};
+		chunks.reply_chunk({room.segment()});
+		Answer answer = t.call(c, {xid}, chunks, read.payload());
+		u32 written = u32(answer.header().reply.length());
+		t.returned(answer, chunks, {}, written);
+		Results results(written ? front(room, written) : answer.payload(), xid);
+		results.compound(3);
+		results.operation(op_putrootfh);
+		results.operation(op_lookup);
+		results.operation(op_readlink);
+		same(results.opaque(), target, text("a path of %u bytes", length).c_str());
+		results.end();
+	}
+}
+
 } // namespace
 
 const std::vector<TestCase> nfs_tests = {
@@ -505,6 +653,9 @@ const std::vector<TestCase> nfs_tests = {
 	{"nfs-write-chunk-unused", "Write chunks that nothing is for: returned with zero lengths",
 	 write_chunk_unused},
 	{"nfs-read-reply-chunk", "a Write list and a Reply chunk", read_and_reply_chunk},
+	{"nfs-symlink", "NFSv3 SYMLINKs, their paths in Read chunks, with and without pad", symlink},
+	{"nfs-readlink", "NFSv3 READLINKs, their paths in Write chunks; no pad is written", readlink},
+	{"nfs-symlink-4", "NFSv4 CREATEs of links, their text in Read chunks", symlink_4},
 	{"nfs-large", "1 MiB, and 3 bytes less, there and back", large},
 	{"nfs-at-once", "16 WRITEs at once", at_once},
 };

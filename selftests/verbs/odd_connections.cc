@@ -20,19 +20,31 @@ void read_again(Server &s)
 	s.read(0, 65536);
 }
 
-void reject(Server &s)
+/* More than one in a row would take the client's back-off: 5 s, 10 s, 20 s. */
+void rejected(Server &s, const Octets &private_data)
 {
 	s.mount(hard);
 	u32 refused = 0;
 	s.asked = [&](Connection &c) {
-		if (refused == 2)
+		if (refused)
 			return false;
-		c.reject(refused++ ? pattern(100, 9) : Octets());
+		refused++;
+		c.reject(private_data);
 		return true;
 	};
 	read_again(s);
-	check(refused == 2, text("%u attempts were refused, expected 2", refused));
+	check(refused == 1, "the client did not ask again");
 	connections(s, 2);
+}
+
+void reject(Server &s)
+{
+	rejected(s, {});
+}
+
+void reject_data(Server &s)
+{
+	rejected(s, pattern(100, 9));
 }
 
 void reject_mount(Server &s)
@@ -63,42 +75,54 @@ void no_answer(Server &s)
 	};
 	auto job = s.start_mount(hard);
 	check(s.run(30000, [&] { return asked != 0; }), "nobody asks for a connection");
-	s.serve(2000);
+	s.serve(1000);
 	check(!job->ended(), text("the mount did not wait: %s", strerror(job->error())));
 	job->kill();
 	s.finish(*job, 60000);
 	connections(s, 0);
 }
 
-void leave_accepted(Server &s)
+/* @known: when the client knows that it is connected. */
+void leave_new(Server &s, bool known)
 {
 	s.mount(hard);
 	u32 left = 0;
 	s.asked = [&](Connection &c) {
-		if (left == 2)
+		if (left)
 			return false;
+		left++;
 		c.accept(s.setup);
-		/* Once before, once after the client knows. */
-		bool known = left++ && c.established();
-		s.peer().run(known ? 50 : 0, [] { return false; });
+		if (known && c.established())
+			s.peer().run(50, [] { return false; });
 		c.disconnect();
 		return true;
 	};
 	read_again(s);
-	check(left == 2, text("%u connections were left, expected 2", left));
+	check(left == 1, "the client did not ask again");
 	connections(s, 2);
+}
+
+void leave_accepted(Server &s)
+{
+	leave_new(s, false);
+}
+
+void leave_established(Server &s)
+{
+	leave_new(s, true);
 }
 
 void leave_call(Server &s)
 {
 	s.mount(hard);
-	u32 left = 0, xid = 0;
+	u32 calls = 0, xid = 0;
 	s.odd = [&](Call &call) {
-		if (call.procedure != proc_read || left == 2)
+		if (call.procedure != proc_read)
 			return false;
-		check(!xid || call.xid == xid, "the call was sent again with another xid");
+		check(!calls || call.xid == xid, "the call was sent again with another xid");
 		xid = call.xid;
-		left++;
+		if (++calls == 3)
+			return false;
 		call.on.connection->disconnect();
 		return true;
 	};
@@ -236,10 +260,13 @@ void private_data_sizes(Server &s)
 } // namespace
 
 const std::vector<OddTest> odd_connection_tests = {
-	{"odd-reject", "two attempts rejected, with and without private data: it asks again", reject},
+	{"odd-reject", "an attempt rejected: it asks again", reject},
+	{"odd-reject-data", "the same with private data", reject_data},
 	{"odd-reject-mount", "every attempt rejected: the mount fails", reject_mount},
 	{"odd-no-answer", "attempts get no answer: the mount waits, and can be killed", no_answer},
-	{"odd-leave-accepted", "accepted, and left before any call", leave_accepted},
+	{"odd-leave-accepted", "accepted, and left at once", leave_accepted},
+	{"odd-leave-established", "left when both know of the connection, before any call",
+	 leave_established},
 	{"odd-leave-call", "left with the call: sent again with its xid", leave_call},
 	{"odd-leave-writes", "left in the middle of RDMA Writes and Reads", leave_writes},
 	{"odd-leave-reply", "left with the reply sent: it counts", leave_reply},

@@ -13,17 +13,58 @@ namespace verbs {
 
 using rpcordma::v1::ErrorCode;
 
-void once(Server &server, u32 procedure, const std::function<void(Call &)> &deal)
+void once(Server &server, u32 procedure, const std::function<void(Call &)> &deal, u32 program)
 {
 	auto done = std::make_shared<bool>(false);
 
 	server.odd = [=](Call &call) {
-		if (*done || call.program != nfs_program || call.procedure != procedure)
+		if (*done || call.program != program || call.procedure != procedure)
 			return false;
 		*done = true;
 		deal(call);
 		return true;
 	};
+}
+
+Held::Held(Server &server, u32 procedure, size_t limit) : s_(server)
+{
+	s_.odd = [=](Call &call) {
+		if (call.program != nfs_program || call.procedure != procedure || taken_ == limit)
+			return false;
+		taken_++;
+		calls.push_back(std::move(call));
+		return true;
+	};
+}
+
+Held::~Held()
+{
+	s_.odd = nullptr;
+}
+
+void Held::await(size_t count)
+{
+	if (!s_.run(30000, [&] { return calls.size() >= count; }))
+		throw Failure{text("%zu calls came, expected %zu", calls.size(), count)};
+}
+
+void Held::settle(size_t count)
+{
+	await(count);
+	/* What is sent at all is sent at once. */
+	s_.serve(400);
+	check(calls.size() == count,
+	      text("%zu calls came that are not answered, expected %zu", calls.size(), count));
+}
+
+void Held::answer_all(u32 grant)
+{
+	s_.grant = grant;
+	for (size_t n = calls.size(); n; n--) {
+		Call call = std::move(calls.front());
+		calls.pop_front();
+		s_.answer(call);
+	}
 }
 
 void connections(Server &server, u32 connections)
@@ -375,40 +416,6 @@ void silence(Server &s)
 	connections(s, 2);
 }
 
-/* Calls that are not answered yet. */
-struct Held {
-	explicit Held(Server &server, u32 procedure = proc_read) : s(server)
-	{
-		s.odd = [this, procedure](Call &call) {
-			if (call.program != nfs_program || call.procedure != procedure)
-				return false;
-			calls.push_back(std::move(call));
-			return true;
-		};
-	}
-	/* @count calls have come, and no more than that come. */
-	void settle(size_t count)
-	{
-		s.run(20000, [&] { return calls.size() >= count; });
-		s.serve(700);
-		check(calls.size() == count,
-		      text("%zu calls came that are not answered, expected %zu", calls.size(),
-			   count));
-	}
-	void answer_all(u32 grant)
-	{
-		s.grant = grant;
-		for (size_t n = calls.size(); n; n--) {
-			Call call = std::move(calls.front());
-			calls.pop_front();
-			s.answer(call);
-		}
-	}
-
-	Server &s;
-	std::deque<Call> calls;
-};
-
 void grant_zero(Server &s)
 {
 	s.grant = 0;
@@ -430,8 +437,7 @@ void grant_huge(Server &s)
 	s.mount("hard,timeo=600");
 	Held held(s);
 	auto job = s.start_read(0, 4096, 64);
-	s.run(30000, [&] { return held.calls.size() == 64; });
-	check(held.calls.size() == 64, text("%zu of 64 calls came at once", held.calls.size()));
+	held.await(64);
 	u32 asked = held.calls[0].message.header().credits.get();
 	check(s.current().most_outstanding <= asked,
 	      text("%u calls outstanding, %u asked for", s.current().most_outstanding, asked));

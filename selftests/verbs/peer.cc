@@ -388,80 +388,62 @@ void Connection::end_(State state, const std::string &why)
 	why_ = why;
 }
 
-bool Connection::take_slot_(u32 &slot)
+/* Post @wr, which is about @bytes; returns the slot that has them. None: there is no connection, or no room. */
+std::optional<u32> Connection::post_(ibv_send_wr wr, const Octets &bytes)
 {
-	if (!peer_.run(10000, [&] { return !free_sends_.empty() || state_ != State::connected; }) ||
-	    state_ != State::connected)
-		return false;
-	slot = free_sends_.back();
+	peer_.run(10000, [&] { return !free_sends_.empty() || state_ != State::connected; });
+	if (free_sends_.empty() || state_ != State::connected)
+		return {};
+	u32 slot = free_sends_.back();
 	free_sends_.pop_back();
 	ends_[slot].reset();
-	return true;
-}
+	/* A Memory cannot be empty; a Send can, with no piece of memory at all. */
+	send_buffers_[slot] = std::make_unique<Memory>(peer_, bytes.empty() ? Octets(1) : bytes);
 
-/* The first @length bytes of the slot's buffer are what @wr is about. */
-void Connection::post_(u32 slot, ibv_send_wr &wr, u32 length)
-{
-	ibv_sge sge = {send_buffers_[slot]->segment().offset, length, send_buffers_[slot]->lkey()};
+	Segment all = send_buffers_[slot]->segment();
+	ibv_sge sge = {all.offset, u32(bytes.size()), send_buffers_[slot]->lkey()};
 	ibv_send_wr *bad;
-
 	wr.wr_id = wr_id_(true, slot);
 	wr.sg_list = &sge;
-	/* A Memory cannot be empty; a Send can, with no piece of memory at all. */
-	wr.num_sge = length ? 1 : 0;
+	wr.num_sge = bytes.empty() ? 0 : 1;
 	wr.send_flags = IBV_SEND_SIGNALED;
 	must(ibv_post_send(id_->qp, &wr, &bad), "post a work request");
-}
-
-ibv_wc_status Connection::wait_for_(u32 slot)
-{
-	/* A connection that is lost flushes its queue. */
-	peer_.run(10000, [&] { return ends_[slot].has_value(); });
-	return ends_[slot].value_or(IBV_WC_RESP_TIMEOUT_ERR);
+	return slot;
 }
 
 bool Connection::send(const Octets &message, std::optional<u32> invalidate)
 {
-	u32 slot;
-	if (!take_slot_(slot))
-		return false;
-	send_buffers_[slot] = std::make_unique<Memory>(peer_, message.empty() ? Octets(1) : message);
 	ibv_send_wr wr = {};
 	wr.opcode = invalidate ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND;
 	if (invalidate)
 		wr.invalidate_rkey = *invalidate;
-	post_(slot, wr, u32(message.size()));
-	return true;
+	return post_(wr, message).has_value();
 }
 
-ibv_wc_status Connection::rdma_write(const Segment &to, const Octets &bytes)
+/* Between @bytes and what is @there; returns how it ended. */
+ibv_wc_status Connection::transfer_(ibv_wr_opcode opcode, const Segment &there, Octets &bytes)
 {
-	u32 slot;
-	if (!take_slot_(slot))
-		return IBV_WC_WR_FLUSH_ERR;
-	send_buffers_[slot] = std::make_unique<Memory>(peer_, bytes);
 	ibv_send_wr wr = {};
-	wr.opcode = IBV_WR_RDMA_WRITE;
-	wr.wr.rdma.remote_addr = to.offset;
-	wr.wr.rdma.rkey = to.handle.get();
-	post_(slot, wr, u32(bytes.size()));
-	return wait_for_(slot);
+	wr.opcode = opcode;
+	wr.wr.rdma.remote_addr = there.offset;
+	wr.wr.rdma.rkey = there.handle.get();
+	auto slot = post_(wr, bytes);
+	if (!slot)
+		return IBV_WC_WR_FLUSH_ERR;
+	/* A connection that is lost flushes its queue. */
+	peer_.run(10000, [&] { return ends_[*slot].has_value(); });
+	bytes = send_buffers_[*slot]->bytes();
+	return ends_[*slot].value_or(IBV_WC_RESP_TIMEOUT_ERR);
+}
+
+ibv_wc_status Connection::rdma_write(const Segment &to, Octets bytes)
+{
+	return transfer_(IBV_WR_RDMA_WRITE, to, bytes);
 }
 
 ibv_wc_status Connection::rdma_read(const Segment &from, Octets &bytes)
 {
-	u32 slot;
-	if (!take_slot_(slot))
-		return IBV_WC_WR_FLUSH_ERR;
-	send_buffers_[slot] = std::make_unique<Memory>(peer_, bytes);
-	ibv_send_wr wr = {};
-	wr.opcode = IBV_WR_RDMA_READ;
-	wr.wr.rdma.remote_addr = from.offset;
-	wr.wr.rdma.rkey = from.handle.get();
-	post_(slot, wr, u32(bytes.size()));
-	ibv_wc_status status = wait_for_(slot);
-	bytes = send_buffers_[slot]->bytes();
-	return status;
+	return transfer_(IBV_WR_RDMA_READ, from, bytes);
 }
 
 bool Connection::sent(u64 limit_ms)

@@ -181,7 +181,7 @@ public:
 	 */
 	bool send(const Octets &message, std::optional<u32> invalidate = {});
 	/** RDMA Write @bytes to the other end's memory. Returns how that ended. */
-	ibv_wc_status rdma_write(const Segment &to, const Octets &bytes);
+	ibv_wc_status rdma_write(const Segment &to, Octets bytes);
 	/** RDMA Read the other end's memory into @bytes, as many as these are. */
 	ibv_wc_status rdma_read(const Segment &from, Octets &bytes);
 	/** Sends have ended as they should, so far; waits for those under way. */
@@ -208,9 +208,8 @@ private:
 	}
 	void say_private_data_();
 	void make_queue_pair_();
-	[[nodiscard]] bool take_slot_(u32 &slot);
-	void post_(u32 slot, ibv_send_wr &wr, u32 length);
-	ibv_wc_status wait_for_(u32 slot);
+	std::optional<u32> post_(ibv_send_wr wr, const Octets &bytes);
+	ibv_wc_status transfer_(ibv_wr_opcode opcode, const Segment &there, Octets &bytes);
 	void post_receive_(u32 slot);
 	void event_(const rdma_cm_event &event);
 	void completion_(const ibv_wc &wc);

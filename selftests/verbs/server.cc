@@ -19,10 +19,11 @@ namespace {
 constexpr u16 mount_port = 20048;
 constexpr u32 mount_program = 100005;
 /* Status of NFSv3. */
-constexpr u32 nfs_ok = 0, nfs_noent = 2, nfs_badhandle = 10001;
+constexpr u32 nfs_ok = 0, nfs_noent = 2, nfs_inval = 22, nfs_badhandle = 10001;
 /* accept_stat (RFC 5531). */
 constexpr u32 rpc_success = 0, rpc_program_unavailable = 1, rpc_procedure_unavailable = 3;
-constexpr u32 root_id = 1, file_id = 2;
+/* Links follow. */
+constexpr u32 root_id = 1, file_id = 2, first_link_id = 3;
 constexpr u32 most_data = 1 << 20, directory_bytes = 32768;
 
 Octets handle(u32 id)
@@ -35,29 +36,6 @@ u32 id_of(const Octets &handle)
 {
 	Reader reader(handle);
 	return handle.size() == 8 && reader.word() == 0x6f646421 ? reader.word() : 0;
-}
-
-void attributes(Words &to, u32 id)
-{
-	u32 size = id == root_id ? 4096 : file_size;
-
-	to.words({u32(id == root_id ? 2 : 1), u32(id == root_id ? 0777 : 0666), 1, 0, 0, 0, size, 0,
-		  size, 0, 0, 0, 77, 0, id});
-	for (int time = 0; time < 3; time++)
-		to.words({1000000000, 0});
-}
-
-void post_op_attributes(Words &to, u32 id)
-{
-	to.word(1);
-	attributes(to, id);
-}
-
-/* wcc_data */
-void changed(Words &to, u32 id)
-{
-	to.word(0);
-	post_op_attributes(to, id);
 }
 
 std::vector<Segment> segments_of(const rpcordma::v1::WriteChunk &chunk)
@@ -90,13 +68,27 @@ std::vector<Segment> Call::reply_chunk() const
 	return header.reply.present() ? segments_of(header.reply) : std::vector<Segment>();
 }
 
-std::vector<Segment> Call::read_chunk() const
+namespace {
+
+std::vector<Segment> reads(const Call &call, bool position_zero)
 {
 	std::vector<Segment> segments;
-	for (auto read : message.header().reads)
-		if (read.position.get())
+	for (auto read : call.message.header().reads)
+		if (!read.position.get() == position_zero)
 			segments.push_back(read.target);
 	return segments;
+}
+
+} // namespace
+
+std::vector<Segment> Call::read_chunk() const
+{
+	return reads(*this, false);
+}
+
+std::vector<Segment> Call::call_chunk() const
+{
+	return reads(*this, true);
 }
 
 Server::Server(Peer &peer, const std::string &address, const std::string &client)
@@ -249,12 +241,16 @@ bool Server::handle_message_(Conversation &on)
 	if (!on.xids.insert(call.xid).second)
 		accuse_(on, text("sends xid %u twice", call.xid));
 	call.payload = call.message.payload();
-	std::vector<Segment> zero;
-	for (auto read : call.message.header().reads)
-		if (!read.position.get())
-			zero.push_back(read.target);
-	if (!zero.empty())
-		call.payload = fetch_(call, zero);
+	if (auto whole = call.call_chunk(); !whole.empty()) {
+		try {
+			call.payload = fetch_(call, whole);
+		} catch (Failure &) {
+			/* As above. */
+			if (on.connection->state() != Connection::State::connected)
+				return true;
+			throw;
+		}
+	}
 	Reader reader(call.payload);
 	u32 xid = reader.word(), type = reader.word(), rpc = reader.word();
 	if (xid != call.xid || type != 0 || rpc != 2) {
@@ -296,8 +292,76 @@ Octets Server::fetch_(Call &call, const std::vector<Segment> &segments)
 	return all;
 }
 
-/* @results without @data, which stand at the end of a READ's. */
-void Server::nfs_(Call &call, Words &results, Octets &data, bool &reduced)
+/* The opaque that comes next and may be reduced: if it was, the Read chunk is just it, at its place. */
+Octets Server::item_(Call &call, Reader &in)
+{
+	u32 length = in.word(), position = call.arguments + in.at();
+	auto chunk = call.read_chunk();
+
+	if (chunk.empty()) {
+		Octets bytes = in.octets(length);
+		in.octets(xdr_pad(length));
+		in.end();
+		return bytes;
+	}
+	for (auto read : call.message.header().reads)
+		if (read.position.get() && read.position.get() != position)
+			accuse_(call.on, text("a Read chunk at Position %u, its item at %u",
+					      read.position.get(), position));
+	Octets bytes = fetch_(call, chunk);
+	if (bytes.size() != length)
+		accuse_(call.on,
+			text("a Read chunk of %zu bytes for an item of %u", bytes.size(), length));
+	/* The pad went with the item. */
+	in.end();
+	bytes.resize(length);
+	return bytes;
+}
+
+void Server::attributes_(Words &to, u32 id) const
+{
+	u32 type = 5, mode = 0777, size = 4096;
+
+	if (id == root_id) {
+		type = 2;
+	} else if (id == file_id) {
+		type = 1;
+		mode = 0666;
+		size = file_size;
+	} else {
+		size = u32(links[id - first_link_id].target.size());
+	}
+	to.words({type, mode, 1, 0, 0, 0, size, 0, size, 0, 0, 0, 77, 0, id});
+	for (int time = 0; time < 3; time++)
+		to.words({1000000000, 0});
+}
+
+void Server::post_op_attributes_(Words &to, u32 id) const
+{
+	to.word(1);
+	attributes_(to, id);
+}
+
+/* wcc_data */
+void Server::changed_(Words &to, u32 id) const
+{
+	to.word(0);
+	post_op_attributes_(to, id);
+}
+
+/* 0: no such name. */
+u32 Server::find_(const std::string &name) const
+{
+	if (name == odd_file)
+		return file_id;
+	for (u32 i = 0; i < links.size(); i++)
+		if (links[i].name == name)
+			return first_link_id + i;
+	return 0;
+}
+
+/* @results without @data, which stand at the end of a READ's or READLINK's. */
+void Server::nfs_(Call &call, Words &results, Octets &data)
 {
 	Octets arguments(call.payload.begin() + call.arguments, call.payload.end());
 	Reader in(arguments);
@@ -305,32 +369,33 @@ void Server::nfs_(Call &call, Words &results, Octets &data, bool &reduced)
 	if (call.procedure == proc_null)
 		return;
 	u32 id = id_of(in.opaque());
-	if (!id) {
+	if (!id || id >= first_link_id + links.size()) {
 		results.words({nfs_badhandle, 0, 0});
 		return;
 	}
 	results.word(nfs_ok);
 	switch (call.procedure) {
 	case proc_getattr:
-		attributes(results, id);
+		attributes_(results, id);
 		return;
 	case proc_setattr:
-		changed(results, id);
+		changed_(results, id);
 		return;
 	case proc_lookup: {
 		Octets name = in.opaque();
-		if (std::string(name.begin(), name.end()) != odd_file) {
+		u32 found = find_(std::string(name.begin(), name.end()));
+		if (!found) {
 			results = Words().word(nfs_noent);
-			post_op_attributes(results, id);
+			post_op_attributes_(results, id);
 			return;
 		}
-		results.opaque(handle(file_id));
-		post_op_attributes(results, file_id);
-		post_op_attributes(results, root_id);
+		results.opaque(handle(found));
+		post_op_attributes_(results, found);
+		post_op_attributes_(results, root_id);
 		return;
 	}
 	case proc_access:
-		post_op_attributes(results, id);
+		post_op_attributes_(results, id);
 		results.word(in.word());
 		return;
 	case proc_read: {
@@ -338,25 +403,51 @@ void Server::nfs_(Call &call, Words &results, Octets &data, bool &reduced)
 		u32 count = std::min(in.word(), file_size - u32(offset));
 		data.assign(file_.begin() + ssize_t(offset),
 			    file_.begin() + ssize_t(offset + count));
-		reduced = true;
-		post_op_attributes(results, id);
+		post_op_attributes_(results, id);
 		results.words({count, offset + count == file_size, count});
+		return;
+	}
+	case proc_readlink: {
+		if (id < first_link_id)
+			break;
+		const std::string &target = links[id - first_link_id].target;
+		data.assign(target.begin(), target.end());
+		post_op_attributes_(results, id);
+		results.word(u32(data.size()));
+		return;
+	}
+	case proc_symlink: {
+		Octets name = in.opaque();
+		/* sattr3: mode, owner, group; size; times, of which the server's are 1 */
+		for (int i = 0; i < 3; i++)
+			if (in.word())
+				in.word();
+		if (in.word())
+			in.two_words();
+		for (int i = 0; i < 2; i++)
+			if (in.word() == 2)
+				in.two_words();
+		Octets target = item_(call, in);
+		links.push_back({std::string(name.begin(), name.end()),
+				 std::string(target.begin(), target.end())});
+		u32 made = first_link_id + u32(links.size()) - 1;
+		results.word(1).opaque(handle(made));
+		post_op_attributes_(results, made);
+		changed_(results, id);
 		return;
 	}
 	case proc_write: {
 		u64 offset = in.two_words();
 		u32 count = in.word();
 		in.word(); /* stable */
-		u32 length = in.word();
-		auto chunk = call.read_chunk();
-		Octets bytes = chunk.empty() ? in.octets(length) : fetch_(call, chunk);
-		if (count != length || bytes.size() < length || offset + length > file_size) {
+		Octets bytes = item_(call, in);
+		if (count != bytes.size() || offset + count > file_size) {
 			accuse_(call.on, text("a WRITE of %u bytes at %llu with %zu bytes of data",
-					      length, (unsigned long long)offset, bytes.size()));
+					      count, (unsigned long long)offset, bytes.size()));
 			return;
 		}
-		std::copy(bytes.begin(), bytes.begin() + length, file_.begin() + ssize_t(offset));
-		changed(results, id);
+		std::copy(bytes.begin(), bytes.end(), file_.begin() + ssize_t(offset));
+		changed_(results, id);
 		results.words({count, 2 /* FILE_SYNC */, 0, 0});
 		return;
 	}
@@ -365,7 +456,7 @@ void Server::nfs_(Call &call, Words &results, Octets &data, bool &reduced)
 		in.two_words();
 		u32 room = std::min(in.word(), directory_bytes) - 200, used = 0;
 		auto all = names_in_root();
-		post_op_attributes(results, id);
+		post_op_attributes_(results, id);
 		results.words({0, 0});
 		for (; cookie < all.size() && used < room; cookie++) {
 			Words entry;
@@ -378,23 +469,43 @@ void Server::nfs_(Call &call, Words &results, Octets &data, bool &reduced)
 		return;
 	}
 	case proc_fsstat:
-		post_op_attributes(results, id);
+		post_op_attributes_(results, id);
 		results.words({0, 1 << 30, 0, 1 << 30, 0, 1 << 30, 0, 1000, 0, 1000, 0, 1000, 0});
 		return;
 	case proc_fsinfo:
-		post_op_attributes(results, id);
+		post_op_attributes_(results, id);
 		results.words({most_data, most_data, 1, most_data, most_data, 1, directory_bytes, 0,
 			       1 << 30, 0, 1, 0x1b});
 		return;
 	case proc_pathconf:
-		post_op_attributes(results, id);
+		post_op_attributes_(results, id);
 		results.words({32, 255, 1, 1, 0, 1});
 		return;
 	case proc_commit:
-		changed(results, id);
+		changed_(results, id);
 		results.words({0, 0});
 		return;
 	}
+	results = Words().words({nfs_inval, 0, 0});
+}
+
+/* NFSACL: SETACL of the file. The entries are kept as they came. */
+void Server::acl_(Call &call, Words &results)
+{
+	if (call.procedure == proc_null)
+		return;
+	Reader in(Octets(call.payload.begin() + call.arguments, call.payload.end()));
+	u32 id = id_of(in.opaque());
+	in.word(); /* which of the two lists are there */
+	u32 count = in.word();
+	if (count != in.word())
+		accuse_(call.on, "the two lengths of an ACL differ");
+	file_acl_ = in.octets(12 * count);
+	if (in.word() || in.word())
+		accuse_(call.on, "a default ACL of a file");
+	in.end();
+	results.word(nfs_ok);
+	post_op_attributes_(results, id);
 }
 
 Reply Server::prepare(Call &call)
@@ -415,14 +526,17 @@ Reply Server::prepare_(Call &call, bool dry)
 
 	Words results;
 	Octets data;
-	bool reduced = false;
 	u32 accept = rpc_success;
-	if (call.program != nfs_program || (call.version != 3 && call.procedure != proc_null))
+	bool nfs = call.program == nfs_program, acl = call.program == acl_program;
+	if ((!nfs && !acl) || (call.version != 3 && call.procedure != proc_null))
 		accept = rpc_program_unavailable;
-	else if (call.procedure > proc_commit)
+	else if (nfs ? call.procedure > proc_commit :
+		       call.procedure != proc_null && call.procedure != acl_proc_set)
 		accept = rpc_procedure_unavailable;
+	else if (nfs)
+		nfs_(call, results, data);
 	else
-		nfs_(call, results, data, reduced);
+		acl_(call, results);
 	Words payload;
 	payload.words({call.xid, 1, 0, 0, 0, accept}).octets(results.get());
 
@@ -616,6 +730,44 @@ void Server::list()
 			want += name + "\n";
 	if (std::string(job->bytes().begin(), job->bytes().end()) != want)
 		throw Failure{"listing the directory: other names came"};
+}
+
+void Server::symlink(const Link &link)
+{
+	if (int error = order("symlink " + address_ + " " + link.name + " " + link.target))
+		throw Failure{text("making a link to a path of %zu bytes: %s", link.target.size(),
+				   strerror(error))};
+	u32 id = find_(link.name);
+	if (!id || links[id - first_link_id].target != link.target)
+		throw Failure{text("making a link to a path of %zu bytes: another came",
+				   link.target.size())};
+}
+
+void Server::readlink(const Link &link)
+{
+	auto job = start("readlink " + address_ + " " + link.name);
+	finish(*job);
+	if (job->error())
+		throw Failure{text("reading a link of %zu bytes: %s", link.target.size(),
+				   strerror(job->error()))};
+	if (std::string(job->bytes().begin(), job->bytes().end()) != link.target)
+		throw Failure{text("reading a link of %zu bytes: another path came, of %zu",
+				   link.target.size(), job->bytes().size())};
+}
+
+void Server::set_acl(u32 users)
+{
+	if (int error = order("acl " + address_ + " " + odd_file + text(" %u", users)))
+		throw Failure{text("an ACL of %u users: %s", users, strerror(error))};
+	/* Tag, user, permissions (hands.cc); around the users are owner, group, mask, others. */
+	Words want;
+	want.words({1, 0, 7});
+	for (u32 i = 0; i < users; i++)
+		want.words({2, 1000 + i, i % 8});
+	want.words({4, 0, 7, 0x10, 0, 7, 0x20, 0, 7});
+	if (file_acl_ != want.get())
+		throw Failure{text("an ACL of %u users: %zu bytes came, not what was set", users,
+				   file_acl_.size())};
 }
 
 } // namespace verbs

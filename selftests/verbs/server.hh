@@ -21,6 +21,7 @@ enum Procedure : u32 {
 	proc_setattr = 2,
 	proc_lookup = 3,
 	proc_access = 4,
+	proc_readlink = 5,
 	proc_read = 6,
 	proc_write = 7,
 	proc_symlink = 10,
@@ -31,11 +32,19 @@ enum Procedure : u32 {
 	proc_commit = 21
 };
 
-constexpr u32 nfs_program = 100003;
+/** Those of NFSACL (version 3) that there are here. */
+constexpr u32 acl_proc_set = 2;
+
+constexpr u32 nfs_program = 100003, acl_program = 100227;
 /** What the file has; and how many more names the directory has. */
 constexpr u32 file_size = 1 << 20, file_seed = 7, names = 300;
 /** The file's name. */
 constexpr const char *odd_file = "file";
+
+/** A symbolic link. */
+struct Link {
+	std::string name, target;
+};
 
 /** A connection from a client, and what the client may do on it. */
 struct Conversation {
@@ -66,6 +75,8 @@ struct Call {
 	[[nodiscard]] std::vector<Segment> write_chunk() const;
 	[[nodiscard]] std::vector<Segment> reply_chunk() const;
 	[[nodiscard]] std::vector<Segment> read_chunk() const;
+	/** The same of the Position Zero Read chunk. */
+	[[nodiscard]] std::vector<Segment> call_chunk() const;
 };
 
 /** A reply, for a test to change. */
@@ -96,6 +107,8 @@ public:
 	/** How connections are accepted, and how many credits each reply grants. */
 	Setup setup;
 	u32 grant = 32;
+	/** Links that are there, or that the client made. */
+	std::vector<Link> links;
 
 	/** Serve until @done, at most for @limit_ms; returns done(). */
 	bool run(u64 limit_ms, const std::function<bool()> &done);
@@ -125,6 +138,11 @@ public:
 	void write(u32 offset, u32 count, u32 seed);
 	/** List the directory, and compare. */
 	void list();
+	/** Make a link, and look at what came; read one, and compare. */
+	void symlink(const Link &link);
+	void readlink(const Link &link);
+	/** Give the file so many named users, and look at what came; a mount with "acl" can do it. */
+	void set_acl(u32 users);
 
 	/* What a test does instead of the server. */
 
@@ -176,8 +194,14 @@ private:
 	bool handle_message_(Conversation &on);
 	void handle_mount_call_();
 	void accuse_(const Conversation &on, const std::string &what);
+	void attributes_(Words &to, u32 id) const;
+	void post_op_attributes_(Words &to, u32 id) const;
+	void changed_(Words &to, u32 id) const;
+	[[nodiscard]] u32 find_(const std::string &name) const;
 	Octets fetch_(Call &call, const std::vector<Segment> &segments);
-	void nfs_(Call &call, Words &results, Octets &data, bool &reduced);
+	Octets item_(Call &call, Reader &in);
+	void nfs_(Call &call, Words &results, Octets &data);
+	void acl_(Call &call, Words &results);
 	Reply prepare_(Call &call, bool dry);
 
 	Peer &peer_;
@@ -186,7 +210,7 @@ private:
 	int mountd_ = -1;
 	std::vector<std::unique_ptr<Conversation>> conversations_;
 	u32 accepted_ = 0, requests_ = 0;
-	Octets file_;
+	Octets file_, file_acl_;
 	std::string wrong_;
 };
 

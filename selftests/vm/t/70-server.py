@@ -3,42 +3,19 @@
 that does nothing. In-tree and ours side by side; only ours is held to anything. And a short run of the
 load."""
 
-from vmlib import disturb, idle, lab, load
+from vmlib import disturb, idle, lab, load, trace
 from vmlib.testing import Skip, test
 
-CALLS = 20
+CALLS = 10
 # Of a 1 MiB READ, at most; as many as an rxe queue pair of 32 SGEs needs, and one.
 MOST_WRITES = 10
-TRACING = "/sys/kernel/tracing"
-EVENTS = {"svc_xprt_enqueue": "sunrpc", "svc_xprt_dequeue": "sunrpc", "svc_process": "sunrpc",
-          "sched_wakeup": "sched"}
+EVENTS = ("sunrpc/svc_xprt_enqueue", "sunrpc/svc_xprt_dequeue", "sunrpc/svc_process", "sched/sched_wakeup")
 
 
 def needs_server(vm, xprt):
     """Skips the test when our module was built without a server."""
     if xprt == "rpcordma" and not vm.ok(f"modprobe {xprt} && test -d /proc/sys/sunrpc/svc_rdma"):
         raise Skip("this rpcordma.ko has no server (no /proc/sys/sunrpc/svc_rdma)")
-
-
-def trace(vm, script):
-    """Counts EVENTS on @vm while @script() runs; wake-ups are those of nfsd's threads."""
-    enable = "".join(f"echo 1 > {TRACING}/events/{system}/{event}/enable || exit 1; "
-                     for event, system in EVENTS.items())
-    vm.run(f"echo 0 > {TRACING}/tracing_on; echo > {TRACING}/trace; echo 8192 > "
-           f"{TRACING}/buffer_size_kb; echo 'comm == \"nfsd\"' > {TRACING}/events/sched/sched_wakeup/filter; "
-           f"{enable} echo 1 > {TRACING}/tracing_on", 20, "trace on")
-    script()
-    text = vm.run(f"echo 0 > {TRACING}/tracing_on; echo 0 > {TRACING}/events/enable; "
-                  + "".join(f"echo {event} $(grep -c ' {event}: ' {TRACING}/trace); " for event in EVENTS)
-                  + f"cat {TRACING}/per_cpu/cpu*/stats | sed -n 's/^overrun: /overrun /p'", 60,
-                  "read the trace")
-    counts = {}
-    for line in text.splitlines():
-        name, number = line.split()
-        counts[name] = counts.get(name, 0) + int(number)
-    if counts.pop("overrun"):
-        raise lab.LabError("the trace buffer was too small: its counts are worth nothing")
-    return counts
 
 
 def cost(pair, direction):
@@ -58,8 +35,11 @@ def once(pair, direction):
     # The first one asks for what the client keeps from then on (ACCESS), and is not counted.
     for blocks in (1, 1, 1 + CALLS):
         pair.reset_verbs(pair.server)
-        traced = trace(pair.server, lambda n=blocks: pair.client.run(f"dd {args} bs=1M count={n} 2>&1", 60))
-        counts.append({**pair.verbs(pair.server), **traced})
+        # Of wake-ups, those of nfsd's threads.
+        traced = trace.Trace(pair.server, EVENTS, filters={"sched/sched_wakeup": 'comm == "nfsd"'})
+        pair.client.run(f"dd {args} bs=1M count={blocks} 2>&1", 60)
+        traced.stop()
+        counts.append({**pair.verbs(pair.server), **traced.counts()})
     return {name: (counts[2][name] - counts[1][name]) / CALLS for name in counts[0]}
 
 
@@ -108,7 +88,7 @@ def server_memory(t):
             pair = t.lab(server_xprt=xprt, server_memory=2048)
             needs_server(pair.server, xprt)
             disturb.up(pair, serve=False)
-            table.add(xprt, idle.measure(pair, 64))
+            table.add(xprt, idle.measure(pair, 32))
             pair.stop()
     finally:
         table.tell()

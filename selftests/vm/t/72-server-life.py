@@ -10,7 +10,7 @@ report calls as longer than their head, which are never put off; leak a listener
 import re
 import time
 
-from vmlib import disturb, lab
+from vmlib import disturb, lab, trace
 from vmlib.testing import test
 
 # Of one listener of ours.
@@ -45,25 +45,18 @@ def listeners(vm):
 
 
 def until(t, seconds, what, condition):
-    """Waits until condition() is true; returns its value."""
+    """Waits until condition() is true; returns its value. @what as in t.within()."""
     began = time.monotonic()
-    while True:
-        value = condition()
-        if value:
-            return value
+    while not (value := condition()):
         t.within(seconds, began, what)
         time.sleep(0.3)
+    return value
 
 
 def until_objects(t, vm, want, what):
     """Waits until @vm has just these RDMA objects."""
-    began = time.monotonic()
-    while True:
-        got = disturb.objects(vm)
-        if got == want:
-            return
-        t.within(30, began, f"{what}: RDMA objects {got}, expected {want}")
-        time.sleep(0.3)
+    until(t, 30, lambda: f"{what}: RDMA objects {disturb.objects(vm)}, expected {want}",
+          lambda: disturb.objects(vm) == want)
 
 
 class Work:
@@ -300,21 +293,15 @@ def server_queue_full(t):
     pair.unload()
 
 
-TRACING = "/sys/kernel/tracing"
-DEFERRALS = ("svc_defer", "svc_defer_queue", "svc_defer_recv", "svc_defer_drop")
+DEFERRALS = [f"sunrpc/svc_defer{what}" for what in ("", "_queue", "_recv", "_drop")]
 
 
-def deferrals(vm):
-    """{event: number} of what sunrpc did with calls that it put off, since the last forget()."""
-    text = vm.run("".join(f"echo {name} $(grep -c ' {name}: ' {TRACING}/trace); " for name in DEFERRALS), 20)
-    return {name: int(number) for name, number in (line.split() for line in text.splitlines())}
-
-
-def forget(vm):
-    """What nfsd knows of exports it has to ask mountd for, who does not answer."""
+def forget(vm, traced):
+    """What nfsd knows of exports it has to ask mountd for, who does not answer; nothing is traced yet."""
     vm.run("kill -STOP $(pidof rpc.mountd) || die 'no mountd'; "
-           "for cache in nfsd.export nfsd.fh; do date +%s > /proc/net/rpc/$cache/flush; done; "
-           f"echo > {TRACING}/trace", 20, "mountd stops, caches are flushed")
+           "for cache in nfsd.export nfsd.fh; do date +%s > /proc/net/rpc/$cache/flush; done", 20,
+           "mountd stops, caches are flushed")
+    traced.clear()
 
 
 @test("server-deferred")
@@ -325,8 +312,8 @@ def server_deferred(t):
     listening = disturb.objects(pair.server)
     # vers=3: of NFSv4 nothing is put off. Each call of the jobs' last steps goes over the wire.
     pair.mount("3", "actimeo=600")
-    pair.server.run("for event in " + " ".join(DEFERRALS) + "; do "
-                    f"echo 1 > {TRACING}/events/sunrpc/$event/enable || exit 1; done", 20, "trace on")
+    # What sunrpc does with calls that it puts off.
+    traced = trace.Trace(pair.server, DEFERRALS)
     pair.server.run("cd /export && dd if=/dev/urandom of=big bs=64k count=1 2>/dev/null && "
                     "dd if=/dev/urandom of=small bs=500 count=1 2>/dev/null && mkdir dir && cd dir && "
                     "for i in $(seq 60); do > a-name-that-takes-some-room-in-a-listing-$i; done", 20)
@@ -342,11 +329,11 @@ def server_deferred(t):
         jobs.append(pair.client.spawn(f"cd /mnt/dir; echo open; {wait}; ls | sort > /tmp/ls", "READDIRPLUS"))
         jobs.append(pair.client.spawn(f"echo open; {wait}; [ ! -e /mnt/$$ ]", "LOOKUP"))
         until(t, 20, "all to be ready", lambda: all("open" in job.out for job in jobs))
-        forget(pair.server)
+        forget(pair.server, traced)
         pair.client.run("> /tmp/go")
         # Threads wait some seconds for mountd before they put a call off.
         until(t, 60, f"{len(jobs)} calls to be put off",
-              lambda: deferrals(pair.server)["svc_defer"] >= len(jobs))
+              lambda: traced.counts()["svc_defer"] >= len(jobs))
         t.check(all(job.running() for job in jobs), "a call was answered without mountd")
         after()
         pair.server.run(resume, 10, "mountd goes on")
@@ -360,7 +347,7 @@ def server_deferred(t):
                 "the listing")
         counts = until(t, 30, "all that was put off to be done with", lambda: (
             lambda n: n if n["svc_defer"] == n["svc_defer_recv"] + n["svc_defer_drop"] else None)(
-                deferrals(pair.server)))
+                traced.counts()))
         return counts
 
     counts = put_off(lambda: None)
@@ -378,11 +365,11 @@ def server_deferred(t):
     job = pair.client.spawn("exec > /mnt/new; echo open >&2; until [ -e /tmp/go2 ]; do usleep 20000; done; "
                             "cat /tmp/new", "WRITE")
     until(t, 20, "the writer to be ready", lambda: "open" in job.out)
-    forget(pair.server)
+    forget(pair.server, traced)
     pair.client.run("> /tmp/go2")
     until(t, 60, "a WRITE to be sent away",
           lambda: disturb.op_counts(pair.client)["WRITE"][2] > errors)
-    t.equal(deferrals(pair.server)["svc_defer"], 0, "calls put off while there was only a WRITE")
+    t.equal(traced.counts()["svc_defer"], 0, "calls put off while there was only a WRITE")
     t.check(job.running(), "the WRITE was done without mountd")
     pair.server.run(resume, 10, "mountd goes on")
     job.wait(120)

@@ -76,8 +76,6 @@ def hostile(t):
               f"{', '.join(IN_TREE_WARNS)}", flush=True)
         return
     judge(t, pair, names, ())
-    # What has been done to the server must not show in what it does for others.
-    judge(t, pair, [name for name in names if name.startswith("nfs-")], ())
     print(f"    {len(names)} conversations as specified", flush=True)
 
 

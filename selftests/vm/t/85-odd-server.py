@@ -10,6 +10,8 @@ from vmlib.testing import test
 SERVERS = 8
 # Conversations with NFSv4.1.
 ALONE = "odd-backward-"
+# One with the client's scratch_remap, which is for all of its mounts.
+SCRATCH = "odd-scratch-"
 # Longest that all of them may take, in seconds.
 PATIENCE = 400
 
@@ -34,14 +36,24 @@ def odd_server(t):
     pair, addresses = bring_up(t)
     names = os.environ.get("ODD", "").split() or \
         [line.split()[0] for line in pair.server.run("verbspeer --list-odd").splitlines()]
+    pair.server.run("mkdir /tmp/claims")
     # A client gets to know one NFSv4.1 server at a time: these would wait for each other.
     alone = [name for name in names if name.startswith(ALONE)]
-    others = [name for name in names if not name.startswith(ALONE)]
-    shares = [alone] + [others[i::SERVERS - 1] for i in range(SERVERS - 1)]
-    jobs = [pair.server.spawn(f"verbspeer {address} serve 10.0.0.2 " + " ".join(f"{n}=" for n in share),
-                              f"odd server at {address}")
-            for address, share in zip(addresses, shares) if share]
+    scratch = [name for name in names if name.startswith(SCRATCH)]
+    others = [name for name in names if name not in alone + scratch]
+    shares = [alone] + [others] * (SERVERS - 1)
+
+    def serve(address, share):
+        return pair.server.spawn(f"VERBS_CLAIMS=/tmp/claims verbspeer {address} serve 10.0.0.2 " +
+                                 " ".join(f"{name}=" for name in share), f"odd server at {address}")
+
+    jobs = [serve(address, share) for address, share in zip(addresses, shares) if share]
     out = "".join(job.wait(PATIENCE, check=False) for job in jobs)
+    if t.xprt == "rpcrdma":
+        names = [name for name in names if name not in scratch]
+    elif scratch:
+        pair.client.run("echo Y > /sys/module/rpcordma/parameters/scratch_remap")
+        out += serve(addresses[0], scratch).wait(PATIENCE, check=False)
     verdicts = {name: (word == "ok", line) for line, word, name in
                 re.findall(r"^(((?:not )?ok) - ([a-z0-9-]+): .*)$", out, re.M)}
     missing = [name for name in names if name not in verdicts]

@@ -5,10 +5,9 @@ points on it."""
 import collections
 import os
 
-from vmlib import wire
+from vmlib import trace, wire
 from vmlib.testing import test
 
-TRACING = "/sys/kernel/tracing"
 VERSIONS = ("3", "4.0", "4.1")
 CLIENT, SERVER = "10.0.0.2", "10.0.0.1"
 MSG, NOMSG, ERROR = 0, 1, 4
@@ -34,20 +33,15 @@ def capture(t, xprt, traced):
     """(capture's path, the client's and the server's trace) of work() with @xprt at both ends."""
     pair = t.lab(xprt=xprt, server_xprt=xprt, capture=True)
     pair.up()
-    for vm in (pair.client, pair.server) if traced else ():
-        vm.run(f"echo 20000 > {TRACING}/buffer_size_kb; echo 1 > {TRACING}/events/rpcordma/enable", 20,
-               "trace on")
+    traces = [trace.Trace(vm, ("rpcordma",), 20000) for vm in (pair.client, pair.server) if traced]
     work(pair)
-    traces = []
-    for vm in (pair.client, pair.server) if traced else ():
-        vm.run(f"echo 0 > {TRACING}/tracing_on")
-        lost = vm.run(f"cat {TRACING}/per_cpu/cpu*/stats | sed -n 's/^overrun: //p'", 20)
-        t.equal(sum(map(int, lost.split())), 0, f"trace events lost on the {vm.name}")
-        traces.append(wire.events(vm.run(f"cat {TRACING}/trace", 120, "read the trace")))
+    for one in traces:
+        one.stop()
+    events = [wire.events(one.text()) for one in traces]
     pcap = pair.client.capture
     # The capture is whole once the machine has ended.
     pair.stop()
-    return (pcap, *traces)
+    return (pcap, *events)
 
 
 def agree(t, what, got, expected):

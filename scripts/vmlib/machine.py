@@ -229,10 +229,11 @@ class VM:
         """Waits until the machine takes scripts."""
         if self._resumed:
             try:
+                self._snapshot.resume(snapshot.Monitor(self._monitor))
                 self.run(f"date -s @{time.time():.0f} > /dev/null", timeout, "go on from its snapshot")
-            except VmError:
+            except (VmError, OSError) as error:
                 self._snapshot.forget()
-                raise
+                raise VmError(f"{self.name}: {error}") from None
             return
         timeout *= PATIENCE
         deadline = time.monotonic() + timeout

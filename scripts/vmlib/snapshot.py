@@ -65,6 +65,15 @@ class Snapshot:
         """It was of no use."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def resume(self, monitor):
+        """The machine behind @monitor, which begins with it, goes on: it was saved while it stood still."""
+        deadline = time.monotonic() + LIMIT
+        while monitor.command("query-status")["status"] == "inmigrate":
+            if time.monotonic() > deadline:
+                raise OSError(f"not read in {LIMIT} s")
+            time.sleep(0.02)
+        monitor.command("cont")
+
     def save(self, monitor):
         """Of the machine behind @monitor, which goes on afterwards. That it cannot be had is no error."""
         self.forget()

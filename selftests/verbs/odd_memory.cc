@@ -339,19 +339,22 @@ void cancel_reads(Server &s)
 void scratch_write(Server &s)
 {
 	Call call = cancelled(s);
-	Segment chunk = call.reply_chunk()[0];
 	/* An access in the moment of the change would cost the connection. */
 	s.serve(500);
-	ibv_wc_status status = call.on.connection->rdma_write(chunk, pattern(4096, 16));
-	check(status == IBV_WC_SUCCESS,
-	      text("a late RDMA Write ended with \"%s\"", ibv_wc_status_str(status)));
+	for (const Segment &segment : call.reply_chunk()) {
+		ibv_wc_status status =
+			call.on.connection->rdma_write(segment, pattern(segment.length, 16));
+		check(status == IBV_WC_SUCCESS,
+		      text("a late RDMA Write of %u bytes ended with \"%s\"", segment.length,
+			   ibv_wc_status_str(status)));
+	}
 	Reply reply = s.prepare(call);
 	reply.invalidate.reset();
 	s.reply(call.on, reply);
 	s.read(0, large);
 	s.list();
 	connections(s, 1);
-	refused(call.on, Way::write, chunk);
+	refused(call.on, Way::write, call.reply_chunk()[0]);
 	s.list();
 	connections(s, 2);
 }

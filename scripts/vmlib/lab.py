@@ -16,6 +16,9 @@ LOGS = os.environ.get("VM_LOGS", os.path.join(image.TOP, "build", "log", "vm"))
 # Machines after boot (snapshot.py).
 SNAPSHOTS = None if os.environ.get("VM_SNAPSHOTS") == "0" else os.path.join(image.BUILD, "snapshots")
 
+# Modules of the distribution that take a while to load, and on which neither transport depends.
+WARM = "modprobe -a nfsv3 nfsv4 nfsd lockd rdma_cm"
+
 # Columns of the "xprt: rdma" line of mountstats, in their order.
 XPRT_FIELDS = """
     port bind_count connect_count connect_time idle_time sends recvs bad_xids req_u bklog_u
@@ -142,7 +145,7 @@ class Lab:
             capture = f"{log}.pcap"
         vm = machine.VM(role, kernel, initramfs, f"{log}.log", nets, memory=memory,
                         capture=capture, cmdline=cmdline, cpus=cpus, share=self._share,
-                        snapshots=SNAPSHOTS if life == 1 else None)
+                        snapshots=SNAPSHOTS if life == 1 else None, warm=WARM)
         self.vms.append(vm)
         return vm
 

@@ -88,10 +88,11 @@ class VM:
     @capture    None, or the path of a pcap file that gets the traffic of eth0
     @share      None, or a directory that the guest may mount for reading: 9p, tag "host"
     @snapshots  None, or the directory of snapshots that save it the boot
+    @warm       script of things that every machine needs; its effect is in the snapshot
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None, snapshots=None):
+                 cmdline="", share=None, snapshots=None, warm=""):
         self.name = name
         self.scanner = kernlog.Scanner()
         self.started = time.monotonic()
@@ -131,7 +132,9 @@ class VM:
                                 f"readonly=on,multidevs=remap"]
         if capture and nets:
             wires += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
-        self._snapshot = snapshots and snapshot.Snapshot(snapshots, args, (kernel.vmlinuz, initramfs))
+        self._snapshot = snapshots and snapshot.Snapshot(snapshots, [*args, warm],
+                                                             (kernel.vmlinuz, initramfs))
+        self._warm = warm
         self._resumed = bool(self._snapshot) and self._snapshot.exists()
         if self._resumed:
             wires += ["-incoming", f"exec:cat '{self._snapshot.path}'"]
@@ -245,6 +248,8 @@ class VM:
             raise VmError(f"{self.name}: its clock runs at a wrong speed: this host is too busy (log: "
                           f"{self.log_path})")
         if self._snapshot and not self.complaints:
+            if self._warm:
+                self.run(self._warm, timeout, "what every machine needs")
             try:
                 self._snapshot.save(snapshot.Monitor(self._monitor))
             except OSError as error:

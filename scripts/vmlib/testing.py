@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a VM test is: a named function, machines that are always stopped, and a verdict.
 
-The tests themselves are in selftests/vm/t/, scripts/vm-check runs them.
+The tests themselves are in selftests/vm/t/ and selftests/wire/, in files that begin with a number;
+scripts/vm-check runs them.
 """
 
+import glob
 import importlib.util
 import os
+import sys
 import time
 import traceback
 
 from . import image, lab, machine
 
-TESTS = os.path.join(image.TOP, "selftests", "vm", "t")
+TESTS = [os.path.join(image.TOP, "selftests", *where) for where in (("vm", "t"), ("wire",))]
 
 _registry = {}
 
@@ -36,10 +39,12 @@ def test(name):
 
 def load():
     """{name: function} of all tests, in the order of their files."""
-    for name in sorted(os.listdir(TESTS)):
-        if name.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(name[:-3], os.path.join(TESTS, name))
-            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    for path in sorted((path for where in TESTS for path in glob.glob(os.path.join(where, "[0-9]*.py"))),
+                       key=os.path.basename):
+        # What a test has beside it.
+        sys.path.append(os.path.dirname(path))
+        spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
     return dict(_registry)
 
 

@@ -5,7 +5,8 @@ points on it."""
 import collections
 import os
 
-from vmlib import trace, wire
+import dissect
+from vmlib import trace
 from vmlib.testing import test
 
 VERSIONS = ("3", "4.0", "4.1")
@@ -37,7 +38,7 @@ def capture(t, xprt, traced):
     work(pair)
     for one in traces:
         one.stop()
-    events = [wire.events(one.text()) for one in traces]
+    events = [dissect.events(one.text()) for one in traces]
     pcap = pair.client.capture
     # The capture is whole once the machine has ended.
     pair.stop()
@@ -66,12 +67,12 @@ def wire_test(t):
     """every message decodes, and tshark reads in it what our trace points logged"""
     t.only_rpcordma("about our trace points")
     theirs, = capture(t, "rpcrdma", False)
-    accepted = wire.complaints(theirs)
-    in_tree = wire.messages(theirs)
+    accepted = dissect.complaints(theirs)
+    in_tree = dissect.messages(theirs)
     t.check(len(in_tree) > 1000, f"only {len(in_tree)} messages in the in-tree transport's capture")
     ours, client, server = capture(t, "rpcordma", True)
-    messages = wire.messages(ours)
-    found = wire.complaints(ours)
+    messages = dissect.messages(ours)
+    found = dissect.complaints(ours)
     # The same work, give or take a retransmission.
     new = {what: f"{n}, in-tree {accepted[what]}" for what, n in found.items()
            if n > 1.1 * accepted[what] + (2 if accepted[what] else 0)}

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 
-from . import lab
+from vmlib import lab
 
 FIELDS = ("ip.src", "rpcordma.xid", "rpcordma.version", "rpcordma.flow_control", "rpcordma.msg_type",
           "rpcordma.rdma_handle", "rpcordma.rdma_length", "rpcordma.rdma_offset", "rpcordma.position",

@@ -103,6 +103,11 @@ kunit: ## the same unit tests in a user mode Linux kernel with KASAN and lockdep
 	@scripts/setup uml
 	@scripts/uml-kunit $(if $(FILTER),'$(FILTER)')
 
+.PHONY: kunit-vng
+kunit-vng: ## the same under virtme-ng, on an x86 kernel with lockdep, and NFS over rxe there; FILTER=glob
+	@scripts/setup build uml vng
+	@scripts/vng-kunit $(if $(FILTER),'$(FILTER)')
+
 .PHONY: vm-check
 vm-check: ## the tests between virtual machines
 	@scripts/setup build vm interop wire

@@ -25,7 +25,8 @@ GUEST = os.path.join(TOP, "selftests", "vm", "guest")
 # Programs of the guest and the Debian package that each comes from.
 PROGRAMS = {
     "ip": "iproute2", "rdma": "iproute2", "ss": "iproute2", "tc": "iproute2",
-    "mount.nfs": "nfs-common", "rpc.statd": "nfs-common", "showmount": "nfs-common",
+    "mount.nfs": "nfs-common", "rpc.statd": "nfs-common", "sm-notify": "nfs-common",
+    "showmount": "nfs-common",
     "exportfs": "nfs-kernel-server", "rpc.mountd": "nfs-kernel-server",
     "rpcbind": "rpcbind", "rpcinfo": "rpcbind",
     "kmod": "kmod", "rping": "rdmacm-utils", "strace": "strace",

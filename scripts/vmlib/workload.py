@@ -66,17 +66,20 @@ def names_and_attributes(pair, version, _count):
         client.run("fsops xattr /mnt/xattr", 30, f"{version}: extended attributes")
 
 
-def copy_over_restart(pair, version, count):
-    """nfsd goes and comes back in the middle of a copy, which must end complete and correct."""
+def copy_over_restart(pair, version, count, before="", after=""):
+    """nfsd goes and comes back in the middle of a copy, which must end complete and correct.
+
+    @before, @after  what the server's shell does before nfsd stops, and once it has started again
+    """
     client, server = pair.client, pair.server
     job = client.spawn("mkdir /mnt/again && fsops copy /src/d08 /mnt/again/d08 2 && "
                        "fsops copy /src/d07 /mnt/again/d07 2", f"{version}: copy while nfsd restarts")
     server.until("[ $(du -sm /export/again | cut -f1) -ge 3 ]", 60,
                  f"{version}: 3 MB of the copy to arrive")
-    server.run("nfsd_stop", 40, f"{version}: stop nfsd")
+    server.run(f"{before}\nnfsd_stop", 40, f"{version}: stop nfsd")
     if not job.running():
         raise lab.LabError(f"{version}: the copy ended before nfsd was stopped")
-    server.run("sleep 1; nfsd_start 8 grace", 40, f"{version}: start nfsd again")
+    server.run(f"sleep 1; nfsd_start 8 grace\n{after}", 40, f"{version}: start nfsd again")
     count.add(job.wait(150))
     client.run("drop_caches", 60, f"{version}: sync")
     server.run("fsops compare /src/d08 /export/again/d08 && "

@@ -54,6 +54,37 @@ rpc_daemons_up() {
 	grep -q rpc_pipefs /proc/mounts || mount -t rpc_pipefs pipes /var/lib/nfs/rpc_pipefs
 }
 
+# NFSv3's locks live in lockd, and only a reboot has statd tell the peers that they are gone. These two
+# make a restart of nfsd look like one: statd goes without being told to forget its peers, and
+# comes back after them.
+statd_killed() {
+	killall -9 rpc.statd || die "rpc.statd was not running"
+}
+
+statd_rebooted() {
+	rpc.statd --no-notify || die "rpc.statd failed"
+	statd_notify
+}
+
+# Tells every peer that statd watched before the machine went down that it is back.
+statd_notify() {
+	ls /var/lib/nfs/sm
+	[ "$(ls /var/lib/nfs/sm)" ] || die "statd watched nobody: there is no one to tell"
+	sm-notify -d -f -m 1 || die "sm-notify failed"
+	[ ! "$(ls /var/lib/nfs/sm.bak)" ] || die "sm-notify did not reach $(ls /var/lib/nfs/sm.bak)"
+}
+
+# statd_save prints what statd has on disk, which a real machine would keep over a power cycle;
+# statd_restore TEXT puts it there, before client_up.
+statd_save() {
+	tar -c -C /var/lib/nfs sm state | base64 | tr -d '\n'
+}
+
+statd_restore() {
+	mkdir -p /var/lib/nfs
+	echo "$1" | base64 -d | tar -x -C /var/lib/nfs || die "statd's files cannot be unpacked"
+}
+
 # export_up SIZE [FLAVOURS]: the tmpfs that is served, with sec=FLAVOURS (sys).
 export_up() {
 	mkdir -p /export

@@ -120,6 +120,11 @@ interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CE
 	@scripts/setup build vm interop
 	@scripts/interop
 
+.PHONY: bench-codec
+bench-codec: ## our header codec beside rpcgen's: time and instructions of each header
+	@scripts/setup bench
+	@scripts/bench-codec
+
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy
 	@scripts/setup style

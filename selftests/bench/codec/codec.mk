@@ -7,7 +7,9 @@ CXX := $(if $(filter default,$(origin CXX)),g++-12,$(CXX))
 CC := $(if $(filter default,$(origin CC)),gcc-12,$(CC))
 BUILD ?= build/bench
 here := selftests/bench/codec
-made := $(BUILD)/codec.d
+# One name for each file, however it is asked for: the dependency files have it.
+program := $(abspath $(BUILD)/codec)
+made := $(program).d
 
 # Ours: as scripts/kbuild-cxx.mk has it from Debian's 6.12 kernel on x86-64, by name, as a user-space
 # program has no kbuild. Not taken: the kernel's code model, which does not link here; -pg, whose calls are
@@ -25,9 +27,9 @@ tirpc := -I/usr/include/tirpc
 
 .DELETE_ON_ERROR:
 .PHONY: all
-all: $(BUILD)/codec
+all: $(program)
 
-$(BUILD)/codec: $(made)/main.o $(made)/ours.o $(made)/rpcgen.o $(made)/rpcrdma_v1.o
+$(program): $(made)/main.o $(made)/ours.o $(made)/rpcgen.o $(made)/rpcrdma_v1.o
 	@$(CXX) -no-pie -Wl,-z,now -o $@ $^ -lbenchmark -ltirpc -lpthread
 
 $(made)/ours.o: $(here)/ours.cc

@@ -86,9 +86,9 @@ def select(xprt, pair):
 
 
 def run(rounds=1, only=""):
-    """[{case, xprt, calls, cost by role}], of @rounds times both transports in turn; cases that begin with
-    @only."""
-    rows = []
+    """([{case, xprt, calls, cost by role}], what went wrong), of @rounds times both transports in turn; cases
+    that begin with @only."""
+    rows, wrong = [], []
     chosen = [case for case in cases() if case.name.startswith(only)]
     with lab.Lab("bench-counts", xprt=XPRTS[0], server_xprt=XPRTS[0]) as pair:
         disturb.up(pair, lease=600)
@@ -103,12 +103,18 @@ def run(rounds=1, only=""):
                 for number, case in enumerate(chosen):
                     report.progress(f"counts: {NAMES[xprt]}, round {turn + 1} of {rounds}: {case.name} "
                                     f"({number + 1} of {len(chosen)})")
-                    each, calls = case.measure(pair)
+                    try:
+                        each, calls = case.measure(pair)
+                    except cost.Disturbed as error:
+                        wrong.append(f"{NAMES[xprt]}: {case.name}: {error}")
+                        continue
                     rows.append({"case": case.name, "xprt": xprt, "round": turn, "calls": calls, **each})
-                rows[-1]["objects"] = {vm.name: pair.rdma_resources(vm) for vm in (pair.client, pair.server)}
+                if rows:
+                    rows[-1]["objects"] = {vm.name: pair.rdma_resources(vm)
+                                           for vm in (pair.client, pair.server)}
         report.progress("")
-        complaints = pair.complaints()
-    return rows, complaints
+        wrong += [f"the kernel complained: {line}" for line in pair.complaints()]
+    return rows, wrong
 
 
 # Heads of a role's table, and the counters that are added up.

@@ -138,7 +138,10 @@ def value(row, role, names):
 
 
 def text(number):
-    return f"{number:.0f}" if abs(number) >= 100 else f"{number:.2f}".rstrip("0").rstrip(".").replace("-0", "0")
+    if abs(number) >= 100:
+        return f"{number:.0f}"
+    # Adding 0.0 makes a zero of what rounds to a negative one.
+    return f"{round(number, 2) + 0.0:g}"
 
 
 def tell(rows):

@@ -81,7 +81,7 @@ static void list(unsigned int n)
 		must(errno == 0);
 	}
 	closedir(dir);
-	printf("list entries=%lu\n", entries);
+	printf("repeat entries=%lu\n", entries);
 }
 
 struct entry {

@@ -163,35 +163,38 @@ def goals(rows):
     """The issue's goals that are about counts; of several rounds the worst of ours, the best of in-tree."""
     table = report.Goals("in-tree")
 
-    def figures(case, measure):
-        found = {xprt: [measure(row) for row in rows if row["case"] == case and row["xprt"] == xprt]
-                 for xprt in XPRTS}
-        return min(found["rpcrdma"], default=None), max(found["rpcordma"], default=None)
-
-    def add(goal, case, measure, most):
-        theirs, ours = figures(case, measure)
-        if ours is None or theirs is None:
+    def add(goal, case, measure, most, least=0):
+        found = {xprt: [row for row in rows if row["case"] == case and row["xprt"] == xprt] for xprt in XPRTS}
+        if not all(found.values()):
             table.add(goal, "-", "-", f"{case} was not measured")
-        else:
-            # A renewal or a stray packet in twenty calls is none of theirs.
-            table.add(goal, text(theirs), text(ours), ours <= most)
+            return
+        # An RPC takes a work request: where none was seen the means are broken, and a zero says nothing.
+        broken = [xprt for xprt in XPRTS for row in found[xprt] if row["client"]["wr_send"] < 1]
+        if broken:
+            table.add(goal, "-", f"no Send of {', '.join(broken)} was counted", False)
+            return
+        theirs = min(measure(row) for row in found["rpcrdma"])
+        ours = [measure(row) for row in found["rpcordma"]]
+        table.add(goal, text(theirs), text(max(ours)), max(ours) <= most and min(ours) >= least)
 
     def of(role, *names):
         return lambda row: value(row, role, names)
 
-    add("1 MiB READ, client: 2 WRs (in-tree 17)", "READ 1 MiB", of("client", "send_wrs"), 2)
-    add("1 MiB READ, client: 1 post (2)", "READ 1 MiB", of("client", "send_posts"), 1)
+    add("1 MiB READ, client: 2 WRs (in-tree 17)", "READ 1 MiB", of("client", "send_wrs"), 2, 2)
+    add("1 MiB READ, client: 1 post (2)", "READ 1 MiB", of("client", "send_posts"), 1, 1)
     add("1 MiB READ, client: no LOCAL_INV (8)", "READ 1 MiB", of("client", "wr_local_inv"), 0)
-    add("1 MiB READ, server: about 9 RDMA Writes (56)", "READ 1 MiB", of("server", "wr_rdma_write"), 10)
+    add("1 MiB READ, server: about 9 RDMA Writes (56)", "READ 1 MiB", of("server", "wr_rdma_write"), 10, 1)
     for case in ("READ 4 KiB odd", "READ 64 KiB odd", "READ 1 MiB odd", "WRITE 4 KiB odd", "WRITE 64 KiB odd",
                  "WRITE 1 MiB odd"):
         add(f"{case}: no LOCAL_INV", case, of("client", "wr_local_inv"), 0)
     for case in ("NULL", "GETATTR"):
-        add(f"{case}, client: 1 WR", case, of("client", "send_wrs"), 1)
-        add(f"{case}, client: 1 post", case, of("client", "send_posts"), 1)
+        add(f"{case}, client: 1 WR", case, of("client", "send_wrs"), 1, 1)
+        add(f"{case}, client: 1 post", case, of("client", "send_posts"), 1, 1)
     add("GETATTR, client: under a tenth of Sends signaled", "GETATTR",
         lambda row: row["client"]["send_signaled"] / row["client"]["wr_send"], 0.0999)
     for size in ("64 KiB", "1 MiB"):
-        add(f"{size} WRITE, server: 1 wake-up of nfsd (2 to 4)", f"WRITE {size}", of("server", "nfsd_wakeups"), 1.1)
-        add(f"{size} WRITE, server: nfsd turns to it once", f"WRITE {size}", of("server", "dequeues"), 1.1)
+        # A thread that is just about to sleep is woken once more.
+        add(f"{size} WRITE, server: 1 wake-up of nfsd (2 to 4)", f"WRITE {size}", of("server", "nfsd_wakeups"),
+            1.1, 0.5)
+        add(f"{size} WRITE, server: nfsd turns to it once", f"WRITE {size}", of("server", "dequeues"), 1.1, 0.9)
     return table

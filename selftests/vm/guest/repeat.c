@@ -7,13 +7,12 @@
  *	write FILE N SIZE OFFSET SKEW	memory that begins SKEW bytes behind a page; or writes
  *	stat FILE N			fstat of the open file
  *	list DIR N			listings from the first entry to the last, none from the cache
- *	setacl FILE N ENTRIES		set an access control list with so many users
+ *	setxattr FILE N SIZE		set a user attribute of SIZE bytes
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,28 +83,14 @@ static void list(unsigned int n)
 	printf("repeat entries=%lu\n", entries);
 }
 
-struct entry {
-	uint16_t tag, perm;
-	uint32_t id;
-};
-
-/* acl(5): version 2; user::rw-, the users, group::r--, mask::r--, other::--- */
-static void setacl(unsigned int n, unsigned int users)
+static void setxattr_again(unsigned int n, size_t size)
 {
-	size_t size = sizeof(uint32_t) + (users + 4) * sizeof(struct entry);
-	char *value = calloc(1, size);
-	struct entry *to = (struct entry *)(value + sizeof(uint32_t));
+	char *value = malloc(size);
 
 	must(value != NULL);
-	*(uint32_t *)value = 2;
-	*to++ = (struct entry){ 1, 6, -1 };
-	for (unsigned int i = 0; i < users; i++)
-		*to++ = (struct entry){ 2, 4, 1000 + i };
-	*to++ = (struct entry){ 4, 4, -1 };
-	*to++ = (struct entry){ 0x10, 4, -1 };
-	*to++ = (struct entry){ 0x20, 0, -1 };
+	memset(value, 'x', size);
 	while (n--)
-		must(setxattr(name, "system.posix_acl_access", value, size, 0) == 0);
+		must(setxattr(name, "user.repeat", value, size, 0) == 0);
 }
 
 int main(int argc, char **argv)
@@ -126,8 +111,8 @@ int main(int argc, char **argv)
 		stat_again(n);
 	} else if (!strcmp(what, "list") && argc == 4) {
 		list(n);
-	} else if (!strcmp(what, "setacl") && argc == 5) {
-		setacl(n, strtoul(argv[4], NULL, 0));
+	} else if (!strcmp(what, "setxattr") && argc == 5) {
+		setxattr_again(n, strtoul(argv[4], NULL, 0));
 	} else {
 		fprintf(stderr, "repeat: operation \"%s\" with %d operands is not known\n", what, argc - 2);
 		return 1;

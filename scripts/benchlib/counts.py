@@ -99,10 +99,9 @@ def select(xprt, pair):
     pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
 
 
-def run(rounds=1, only=""):
-    """([{case, xprt, calls, cost by role}], what went wrong), of @rounds times both transports in turn; cases
-    that begin with @only."""
-    rows, wrong = [], []
+def run(rows, wrong, rounds=1, only=""):
+    """Appends to @rows {case, xprt, calls, cost by role}, of @rounds times both transports in turn, cases that
+    begin with @only; and to @wrong what went wrong."""
     chosen = [case for case in cases() if case.name.startswith(only)]
     with lab.Lab("bench-counts", xprt=XPRTS[0], server_xprt=XPRTS[0]) as pair:
         disturb.up(pair, lease=600)
@@ -128,7 +127,6 @@ def run(rounds=1, only=""):
                                            for vm in (pair.client, pair.server)}
         report.progress("")
         wrong += [f"the kernel complained: {line}" for line in pair.complaints()]
-    return rows, wrong
 
 
 # Heads of a role's table, and the counters that are added up.

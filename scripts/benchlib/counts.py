@@ -99,34 +99,39 @@ def select(xprt, pair):
     pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
 
 
+def _prepare(pair):
+    disturb.up(pair, lease=600)
+    for vm in (pair.client, pair.server):
+        cost.watch(vm)
+    pair.server.run(f"dd if=/dev/zero of=/export/file bs=1M count=24 2>&1; chmod 666 /export/file; "
+                    f"fsops dirmake /export/dir {ENTRIES}", 60, "make what is read")
+
+
 def run(rows, wrong, rounds=1, only=""):
     """Appends to @rows {case, xprt, calls, cost by role}, of @rounds times both transports in turn, cases that
     begin with @only; and to @wrong what went wrong."""
     chosen = [case for case in cases() if case.name.startswith(only)]
     with lab.Lab("bench-counts", xprt=XPRTS[0], server_xprt=XPRTS[0]) as pair:
-        disturb.up(pair, lease=600)
-        for vm in (pair.client, pair.server):
-            cost.watch(vm)
-        pair.server.run(f"dd if=/dev/zero of=/export/file bs=1M count=24 2>&1; "
-                        f"chmod 666 /export/file; fsops dirmake /export/dir {ENTRIES}", 60,
-                        "make what is read")
-        for turn in range(rounds):
-            for xprt in XPRTS:
-                select(xprt, pair)
-                for number, case in enumerate(chosen):
-                    report.progress(f"counts: {NAMES[xprt]}, round {turn + 1} of {rounds}: {case.name} "
-                                    f"({number + 1} of {len(chosen)})")
-                    try:
-                        each, calls = case.measure(pair)
-                    except (cost.Disturbed, machine.Failed) as error:
-                        wrong.append(f"{NAMES[xprt]}: {case.name}: {error}")
-                        continue
-                    rows.append({"case": case.name, "xprt": xprt, "round": turn, "calls": calls, **each})
-                if rows:
-                    rows[-1]["objects"] = {vm.name: pair.rdma_resources(vm)
-                                           for vm in (pair.client, pair.server)}
-        report.progress("")
-        wrong += [f"the kernel complained: {line}" for line in pair.complaints()]
+        try:
+            _prepare(pair)
+            for turn in range(rounds):
+                for xprt in XPRTS:
+                    select(xprt, pair)
+                    for number, case in enumerate(chosen):
+                        report.progress(f"counts: {NAMES[xprt]}, round {turn + 1} of {rounds}: {case.name} "
+                                        f"({number + 1} of {len(chosen)})")
+                        try:
+                            each, calls = case.measure(pair)
+                        except (cost.Disturbed, machine.Failed) as error:
+                            wrong.append(f"{NAMES[xprt]}: {case.name}: {error}")
+                            continue
+                        rows.append({"case": case.name, "xprt": xprt, "round": turn, "calls": calls, **each})
+                    if rows:
+                        rows[-1]["objects"] = {vm.name: pair.rdma_resources(vm)
+                                               for vm in (pair.client, pair.server)}
+        finally:
+            report.progress("")
+            wrong += [f"the kernel complained: {line}" for line in pair.complaints()]
 
 
 # Heads of a role's table, and the counters that are added up.

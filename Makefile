@@ -125,6 +125,16 @@ interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CE
 	@scripts/setup build vm interop
 	@scripts/interop
 
+.PHONY: bench-codec
+bench-codec: ## our header codec beside rpcgen's: time and instructions of each header
+	@scripts/setup bench
+	@scripts/bench-codec
+
+.PHONY: bench-counts
+bench-counts: ## what each RPC costs in work requests, wake-ups, packets: the in-tree transport and ours in turn
+	@scripts/setup build vm
+	@scripts/bench counts
+
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy
 	@scripts/setup style

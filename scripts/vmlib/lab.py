@@ -183,7 +183,7 @@ class Lab:
         self.client_net(verbsmeter)
         self.client_transport(params)
         server.wait(60)
-        self._only(self.server, self.server_xprt)
+        self.only(self.server, self.server_xprt)
         self.client.until("ping -c 1 -W 1 10.0.0.1 > /dev/null", 10, "the server answers ping")
         if self.client2:
             self.client2.run(f"net_up 2 1; rdma_up {self.device}; client_up rpcrdma", 30,
@@ -198,10 +198,10 @@ class Lab:
 
     def client_transport(self, params=""):
         self.client.run(f"client_up {self.xprt} {params}", 30, f"client loads {self.xprt}")
-        self._only(self.client, self.xprt)
+        self.only(self.client, self.xprt)
 
     @staticmethod
-    def _only(vm, xprt):
+    def only(vm, xprt):
         """A module alias could have loaded the other transport; nothing would be shown then."""
         loaded = [name for name in XPRTS if vm.ok(f"lsmod | grep -q '^{name} '")]
         if loaded != [xprt]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a READ and a WRITE cost in work requests, posts and completions, by verbsmeter."""
 
+from vmlib import cost, disturb
 from vmlib.testing import test
 
 READS = 20
@@ -14,17 +15,12 @@ EXPECTED = {
 COMPLETIONS = {"rpcrdma": 9, "rpcordma": 1}
 
 
-def cost(pair, direction, n):
-    """Counters of a dd of @n blocks of 1 MiB less those of one block, so that OPEN, CLOSE and
-    all else that dd does once drops out."""
-    args = {"read": "if=/mnt/file of=/dev/null iflag=direct",
-            "write": "if=/dev/zero of=/mnt/file oflag=direct conv=notrunc"}[direction]
-    counts = []
-    for blocks in (1, 1 + n):
-        pair.reset_verbs()
-        pair.client.run(f"dd {args} bs=1M count={blocks} 2>&1", 60)
-        counts.append(pair.verbs())
-    return {name: counts[1][name] - counts[0][name] for name in counts[0]}
+def each(pair, what):
+    """The client's counters of one of READS calls of 1 MiB."""
+    def work(count):
+        pair.client.run(f"repeat {what} /mnt/file {count} 1048576 0 0", 60, f"{count} times {what}")
+
+    return cost.per_call(pair, lambda: work(1), lambda: work(1 + READS), READS)[0]["client"]
 
 
 @test("counts")
@@ -32,19 +28,19 @@ def counts(t):
     """1 MiB READs: work requests, posts, completions, LOCAL_INVs"""
     pair = t.lab()
     # A lease that is renewed in between would count.
-    pair.up(verbsmeter=True, lease=300)
+    disturb.up(pair, lease=300)
+    for vm in (pair.client, pair.server):
+        cost.watch(vm)
     pair.mount("4.2", "rsize=1048576,wsize=1048576")
     pair.client.run(f"dd if=/dev/zero of=/mnt/file bs=1M count={READS + 1} 2>&1", 60)
-    read = cost(pair, "read", READS)
-    for name, each in EXPECTED[t.xprt].items():
-        t.equal(read[name], each * READS, f"{name} of {READS} READs of 1 MiB (all: {read})")
-    t.equal(read["completions"] - read["wc_send"], COMPLETIONS[t.xprt] * READS,
-            f"completions of {READS} READs, without Sends (all: {read})")
-    t.check(read["wc_send"] <= READS, f"more than one signaled Send per READ: {read}")
-    write = cost(pair, "write", READS)
-    t.check(write["wr_reg_mr"] >= READS, f"{READS} WRITEs of 1 MiB registered nothing: {write}")
-    print(f"    per 1 MiB READ: {read['send_wrs'] / READS:g} WRs, {read['send_posts'] / READS:g} "
-          f"posts, {read['completions'] / READS:g} completions, "
-          f"{read['wr_local_inv'] / READS:g} LOCAL_INV; WRITE: {write['send_wrs'] / READS:g}, "
-          f"{write['send_posts'] / READS:g}, {write['completions'] / READS:g}, "
-          f"{write['wr_local_inv'] / READS:g}", flush=True)
+    read = each(pair, "read")
+    for name, want in EXPECTED[t.xprt].items():
+        t.equal(read[name], want, f"{name} of a READ of 1 MiB (all: {read})")
+    t.equal(read["completions"] - read["wc_send"], COMPLETIONS[t.xprt],
+            f"completions of a READ, without Sends (all: {read})")
+    t.check(read["wc_send"] <= 1, f"more than one signaled Send per READ: {read}")
+    write = each(pair, "write")
+    t.check(write["wr_reg_mr"] >= 1, f"a WRITE of 1 MiB registered nothing: {write}")
+    for what, one in (("READ", read), ("WRITE", write)):
+        print(f"    1 MiB {what}: {one['send_wrs']:g} WRs, {one['send_posts']:g} posts, "
+              f"{one['completions']:g} completions, {one['wr_local_inv']:g} LOCAL_INV", flush=True)

@@ -25,6 +25,7 @@
  *	       wr_<opcode>		  send work requests by opcode: send, send_with_inv, rdma_write,
  *					  rdma_read, local_inv, reg_mr, other
  *	       reg_pages		  pages registered by reg_mr, in all
+ *	       polls			  calls of poll_cq, those that found nothing included
  *	       completions		  entries that poll_cq returned
  *	       wc_<opcode>		  successful ones by opcode: send, rdma_write, rdma_read,
  *					  local_inv, reg_mr, recv, other
@@ -92,7 +93,7 @@ enum counter {
 	POST_ERRORS,
 	WR_SEND, WR_SEND_WITH_INV, WR_RDMA_WRITE, WR_RDMA_READ, WR_LOCAL_INV, WR_REG_MR, WR_OTHER,
 	REG_PAGES,
-	COMPLETIONS, WC_SEND, WC_RDMA_WRITE, WC_RDMA_READ, WC_LOCAL_INV, WC_REG_MR, WC_RECV,
+	POLLS, COMPLETIONS, WC_SEND, WC_RDMA_WRITE, WC_RDMA_READ, WC_LOCAL_INV, WC_REG_MR, WC_RECV,
 	WC_OTHER, WC_WITH_INV, WC_FLUSHED, WC_ERRORS, INJECTED, QPS_CREATED, QPS_BROKEN,
 	COUNTERS
 };
@@ -102,7 +103,7 @@ static const char *const counter_names[COUNTERS] = {
 	"recv_wrs", "post_errors",
 	"wr_send", "wr_send_with_inv", "wr_rdma_write", "wr_rdma_read", "wr_local_inv",
 	"wr_reg_mr", "wr_other", "reg_pages",
-	"completions", "wc_send", "wc_rdma_write", "wc_rdma_read", "wc_local_inv", "wc_reg_mr",
+	"polls", "completions", "wc_send", "wc_rdma_write", "wc_rdma_read", "wc_local_inv", "wc_reg_mr",
 	"wc_recv", "wc_other", "wc_with_inv", "wc_flushed", "wc_errors", "injected",
 	"qps_created", "qps_broken",
 };
@@ -410,10 +411,12 @@ static int meter_poll_cq(struct ib_cq *cq, int num_entries, struct ib_wc *wc)
 	int i, kept = 0, n;
 
 	n = meter->poll_cq(cq, num_entries, wc);
-	if (n <= 0 || cq->uobject)
+	if (cq->uobject)
 		return n;
 
 	spin_lock_irqsave(&meter->lock, flags);
+	/* A queue that is empty has no queue pair to count it for. */
+	add(meter, NULL, POLLS, 1);
 	for (i = 0; i < n; i++) {
 		bool keep = true;
 
@@ -428,6 +431,8 @@ static int meter_poll_cq(struct ib_cq *cq, int num_entries, struct ib_wc *wc)
 	}
 	spin_unlock_irqrestore(&meter->lock, flags);
 
+	if (n <= 0)
+		return n;
 	/* Fewer than asked for means "empty" to the CQ layer, which would then stop polling. */
 	if (kept < n && n == num_entries) {
 		int more = meter_poll_cq(cq, n - kept, wc + kept);

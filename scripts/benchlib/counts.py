@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What an RPC costs, in numbers that do not depend on how busy the host is: two transports in turn, at both
+ends of one pair of machines, by the same means (vmlib/cost.py)."""
+
+from vmlib import cost, disturb, lab, machine
+
+from . import report
+
+KIB, MIB = 1024, 1024 * 1024
+# In the order of measuring.
+XPRTS = ("rpcrdma", "rpcordma")
+NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours"}
+MOUNT = "rsize=1048576,wsize=1048576,actimeo=600"
+# What makes a transfer odd: offset in the file, offset in a page of memory, bytes less.
+ODD = (1001, 617, 3)
+# Of a call: more than any inline threshold here takes.
+LONG = 20000
+ENTRIES = 5000
+
+
+class Case:
+    """@n RPCs of one kind: @script(count) does @count of them in the client. @calls False: the client decides
+    how many calls one takes."""
+
+    def __init__(self, name, n, script, calls=True):
+        self.name, self.n, self.script, self.calls = name, n, script, calls
+
+    def measure(self, pair):
+        def work(count):
+            pair.client.run(self.script(count), 120, f"{self.name}: {count} times")
+
+        return cost.per_call(pair, lambda: work(1), lambda: work(1 + self.n),
+                             self.n if self.calls else None)
+
+
+class Null(Case):
+    """NULL: what a mount whose client asks whether the server knows the ACL protocol costs more than one whose
+    client does not. The transport is that of another mount, which stays."""
+
+    def __init__(self, n):
+        super().__init__("NULL", n, None)
+
+    def measure(self, pair):
+        def mounts(option):
+            pair.client.run(f"for i in $(seq {self.n}); do nfs_mount 3 {MOUNT},nolock,nosharecache,{option} /null"
+                            " && umount /null || exit 1; done", 120, f"{self.n} mounts, {option}")
+
+        return cost.per_call(pair, lambda: mounts("noacl"), lambda: mounts("acl"), self.n)
+
+
+class LongCall(Case):
+    """An extended attribute, which is not eligible for direct placement: NFSv4.2, so a mount of its own."""
+
+    def __init__(self, n):
+        super().__init__("long call", n, lambda count: f"repeat setxattr /v4/file {count} {LONG}")
+
+    def measure(self, pair):
+        pair.mount("4.2", "actimeo=600", where="/v4")
+        try:
+            return super().measure(pair)
+        finally:
+            pair.umount("/v4")
+
+
+def _transfer(what, size, odd):
+    at, skew, less = ODD if odd else (0, 0, 0)
+    amount = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+    return Case(f"{what.upper()} {amount}{' odd' if odd else ''}", 20,
+                lambda count: f"repeat {what} /mnt/file {count} {size - less} {at} {skew}")
+
+
+def cases():
+    """All that is measured, in this order."""
+    yield Null(4)
+    # Enough of them for how often a Send is signaled.
+    yield Case("GETATTR", 128, lambda count: f"repeat stat /fresh/file {count}")
+    for what in ("read", "write"):
+        for size in (4 * KIB, 64 * KIB, MIB):
+            for odd in (False, True):
+                yield _transfer(what, size, odd)
+    yield Case("READDIR large", 4, lambda count: f"repeat list /mnt/dir {count}", calls=False)
+    yield LongCall(10)
+
+
+def select(xprt, pair):
+    """Mounts over @xprt at both ends. What ran there before goes; verbsmeter and rxe stay."""
+    if pair.client.ok("grep -q ' /mnt nfs' /proc/mounts"):
+        pair.client.run("umount /fresh && umount /mnt", 60, "umount")
+        pair.server.run("nfsd_stop", 60, "stop nfsd")
+        pair.client.until(f"rmmod {pair.xprt}", 30, f"rmmod {pair.xprt}")
+        pair.server.until(f"rmmod {pair.server_xprt}", 30, f"rmmod {pair.server_xprt}")
+        pair.client.run(f"modprobe {xprt}", 30)
+        pair.server.run(f"modprobe {xprt} && nfsd_start 8", 60, f"nfsd over {xprt}")
+        pair.xprt = pair.server_xprt = xprt
+    for vm in (pair.client, pair.server):
+        pair.only(vm, xprt)
+    pair.mount("3", f"{MOUNT},nordirplus")
+    # Its attributes are never fresh enough.
+    pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
+
+
+def _prepare(pair):
+    disturb.up(pair, lease=600)
+    for vm in (pair.client, pair.server):
+        cost.watch(vm)
+    pair.server.run(f"dd if=/dev/zero of=/export/file bs=1M count=24 2>&1; chmod 666 /export/file; "
+                    f"fsops dirmake /export/dir {ENTRIES}", 60, "make what is read")
+
+
+def run(rows, wrong, rounds=1, only=""):
+    """Appends to @rows {case, xprt, calls, cost by role}, of @rounds times both transports in turn, cases that
+    begin with @only; and to @wrong what went wrong."""
+    chosen = [case for case in cases() if case.name.startswith(only)]
+    with lab.Lab("bench-counts", xprt=XPRTS[0], server_xprt=XPRTS[0]) as pair:
+        try:
+            _prepare(pair)
+            for turn in range(rounds):
+                for xprt in XPRTS:
+                    select(xprt, pair)
+                    for number, case in enumerate(chosen):
+                        report.progress(f"counts: {NAMES[xprt]}, round {turn + 1} of {rounds}: {case.name} "
+                                        f"({number + 1} of {len(chosen)})")
+                        try:
+                            each, calls = case.measure(pair)
+                        except (cost.Disturbed, machine.Failed) as error:
+                            wrong.append(f"{NAMES[xprt]}: {case.name}: {error}")
+                            continue
+                        rows.append({"case": case.name, "xprt": xprt, "round": turn, "calls": calls, **each})
+                    if rows:
+                        rows[-1]["objects"] = {vm.name: pair.rdma_resources(vm)
+                                               for vm in (pair.client, pair.server)}
+        finally:
+            report.progress("")
+            wrong += [f"the kernel complained: {line}" for line in pair.complaints()]
+
+
+# Heads of a role's table, and the counters that are added up.
+COLUMNS = {
+    "client": (("WRs", "send_wrs"), ("posts", "send_posts"), ("Send", "wr_send"), ("REG_MR", "wr_reg_mr"),
+               ("LOC_INV", "wr_local_inv"), ("signaled", "send_signaled"), ("recv posts", "recv_posts"),
+               ("compl.", "completions"), ("polls", "polls"), ("MRs made", "mrs_made"), ("wakes", "wakeups"),
+               ("switches", "ctxt"), ("kmalloc", "kmalloc"), ("pkts out", "rxe_sent_pkts"),
+               ("in", "rxe_rcvd_pkts"), ("bytes out", "net_tx_bytes"), ("in", "net_rx_bytes")),
+    "server": (("WRs", "send_wrs"), ("posts", "send_posts"), ("Send", ("wr_send", "wr_send_with_inv")),
+               ("RDMA W", "wr_rdma_write"), ("RDMA R", "wr_rdma_read"), ("SGEs", "send_sges"),
+               ("signaled", "send_signaled"), ("recv posts", "recv_posts"), ("compl.", "completions"),
+               ("polls", "polls"), ("nfsd wakes", "nfsd_wakeups"), ("dequeues", "dequeues"),
+               ("wakes", "wakeups"), ("switches", "ctxt"), ("kmalloc", "kmalloc"),
+               ("pkts out", "rxe_sent_pkts"), ("in", "rxe_rcvd_pkts")),
+}
+
+
+def value(row, role, names):
+    return sum(row[role][name] for name in ((names,) if isinstance(names, str) else names))
+
+
+def text(number):
+    if abs(number) >= 100:
+        return f"{number:.0f}"
+    # Adding 0.0 makes a zero of what rounds to a negative one.
+    return f"{round(number, 2) + 0.0:g}"
+
+
+def tell(rows):
+    for role, columns in COLUMNS.items():
+        print(f"\n{role}, for each RPC")
+        # A case's rows stand side by side.
+        report.table(("RPC", "transport", *(head for head, _ in columns)),
+                     [(row["case"], NAMES[row["xprt"]], *(text(value(row, role, names)) for _, names in columns))
+                      for case in dict.fromkeys(row["case"] for row in rows)
+                      for row in rows if row["case"] == case])
+    print()
+    for row in rows:
+        for role, objects in row.get("objects", {}).items():
+            print(f"  {NAMES[row['xprt']]} {role}, RDMA objects at the end: "
+                  + ", ".join(f"{number} {kind}" for kind, number in objects.items() if number))
+
+
+def goals(rows):
+    """The issue's goals that are about counts; of several rounds the worst of ours, the best of in-tree."""
+    table = report.Goals("in-tree")
+
+    def add(goal, case, measure, most, least=0):
+        found = {xprt: [row for row in rows if row["case"] == case and row["xprt"] == xprt] for xprt in XPRTS}
+        if not all(found.values()):
+            table.add(goal, "-", "-", f"{case} was not measured")
+            return
+        # An RPC takes a work request: where none was seen the means are broken, and a zero says nothing.
+        broken = [xprt for xprt in XPRTS for row in found[xprt] if row["client"]["wr_send"] < 1]
+        if broken:
+            table.add(goal, "-", f"no Send of {', '.join(broken)} was counted", False)
+            return
+        theirs = min(measure(row) for row in found["rpcrdma"])
+        ours = [measure(row) for row in found["rpcordma"]]
+        table.add(goal, text(theirs), text(max(ours)), max(ours) <= most and min(ours) >= least)
+
+    def of(role, *names):
+        return lambda row: value(row, role, names)
+
+    add("1 MiB READ, client: 2 WRs (in-tree 17)", "READ 1 MiB", of("client", "send_wrs"), 2, 2)
+    add("1 MiB READ, client: 1 post (2)", "READ 1 MiB", of("client", "send_posts"), 1, 1)
+    add("1 MiB READ, client: no LOCAL_INV (8)", "READ 1 MiB", of("client", "wr_local_inv"), 0)
+    add("1 MiB READ, server: about 9 RDMA Writes (56)", "READ 1 MiB", of("server", "wr_rdma_write"), 10, 1)
+    for case in ("READ 4 KiB odd", "READ 64 KiB odd", "READ 1 MiB odd", "WRITE 4 KiB odd", "WRITE 64 KiB odd",
+                 "WRITE 1 MiB odd"):
+        add(f"{case}: no LOCAL_INV", case, of("client", "wr_local_inv"), 0)
+    for case in ("NULL", "GETATTR"):
+        add(f"{case}, client: 1 WR", case, of("client", "send_wrs"), 1, 1)
+        add(f"{case}, client: 1 post", case, of("client", "send_posts"), 1, 1)
+    add("GETATTR, client: under a tenth of Sends signaled", "GETATTR",
+        lambda row: row["client"]["send_signaled"] / row["client"]["wr_send"], 0.0999)
+    for size in ("64 KiB", "1 MiB"):
+        # A thread that is just about to sleep is woken once more.
+        add(f"{size} WRITE, server: 1 wake-up of nfsd (2 to 4)", f"WRITE {size}", of("server", "nfsd_wakeups"),
+            1.1, 0.5)
+        add(f"{size} WRITE, server: nfsd turns to it once", f"WRITE {size}", of("server", "dequeues"), 1.1, 0.9)
+    return table

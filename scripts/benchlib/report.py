@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a benchmark tells: a line while it runs, tables, goals, and a JSON file of each run."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("BENCH_BUILD", os.path.join(TOP, "build", "bench"))
+
+
+def progress(text):
+    """Says @text in place of what was said before; on a terminal only, or line by line."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+    elif text:
+        print(f"    {text}", file=sys.stderr, flush=True)
+
+
+def table(heads, rows):
+    """Prints @rows under @heads: the first column to the left, numbers to the right."""
+    cells = [[str(cell) for cell in row] for row in [heads, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+    for number, row in enumerate(cells):
+        print("  " + "  ".join(cell.rjust(width) if i else cell.ljust(width)
+                               for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
+        if not number:
+            print("  " + "  ".join("-" * width for width in widths))
+    sys.stdout.flush()
+
+
+class Goals:
+    """What is to be reached, the other's figure, and ours. Each is a check that passes, fails or is skipped."""
+
+    def __init__(self, other):
+        self.other = other
+        self.rows = []
+
+    def add(self, goal, other, ours, met):
+        """@met: True, False, or a text that says why it could not be measured."""
+        self.rows.append({"goal": goal, "other": other, "ours": ours,
+                          "verdict": met if isinstance(met, str) else "met" if met else "NOT MET",
+                          "met": None if isinstance(met, str) else bool(met)})
+
+    def tell(self):
+        table(("goal", self.other, "ours", ""),
+              [(row["goal"], row["other"], row["ours"],
+                row["verdict"] if row["met"] is not None else f"skipped: {row['verdict']}")
+               for row in self.rows])
+
+    def counts(self):
+        """(passed, failed, skipped)."""
+        return tuple(sum(row["met"] is want for row in self.rows) for want in (True, False, None))
+
+
+def _output(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=TOP)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def machine():
+    """What a figure's reader has to know of this machine."""
+    with open("/proc/cpuinfo") as f:
+        models = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
+    return {"cpu": models[0] if models else platform.machine(), "cpus": os.cpu_count(),
+            "kernel": platform.release(), "load": os.getloadavg()[0]}
+
+
+def commit():
+    """The commit that is measured, and whether something differs from it."""
+    return _output("git", "describe", "--always", "--dirty")
+
+
+def save(what, content):
+    """Writes build/bench/WHAT-TIME.json, and the same as WHAT.json; returns the first's path."""
+    os.makedirs(BUILD, exist_ok=True)
+    content = {"what": what, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "commit": commit(),
+               "machine": machine(), **content}
+    text = json.dumps(content, indent=1) + "\n"
+    path = os.path.join(BUILD, f"{what}-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    for name in (path, os.path.join(BUILD, f"{what}.json")):
+        with open(name, "w") as f:
+            f.write(text)
+    return os.path.relpath(path, os.getcwd()) if path.startswith(TOP) else path

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Our codec, reduction and answer planning behind codec.h. One unit, as the module is one, compiled
+ * with the module's flags as far as a program can be (codec.mk).
+ */
+#include "selftests/bench/codec/codec.h"
+
+#include "module/chunk/answer.cc"
+#include "module/chunk/reduce.cc"
+#include "module/chunk/segments.cc"
+#include "xdr/lists.cc"
+#include "xdr/v1.cc"
+
+using namespace rpcordma;
+
+namespace {
+
+/** An inline threshold as the module announces it. */
+constexpr u32 kInline = 4096;
+
+xdr::Segment ours(const segment &from)
+{
+	return {Rkey(from.handle), from.length, from.offset};
+}
+
+/** Calls @see for each field of the header in @message. Returns false when it is refused. Part of its caller. */
+template <typename See> [[gnu::always_inline]] inline bool decode(Bytes message, See &&see)
+{
+	auto result = v1::decode(message);
+	if (!result)
+		return false;
+	const v1::Header &header = result.value();
+	auto segment = [&](const xdr::Segment &it) {
+		see(it.handle.get());
+		see(it.length);
+		see(it.offset);
+	};
+
+	see(header.xid.get());
+	see(header.credits.get());
+	see(static_cast<u32>(header.proc));
+	if (header.proc == v1::Proc::error) {
+		see(static_cast<u32>(header.error.code));
+		if (header.error.code == v1::ErrorCode::vers) {
+			see(header.error.vers_low);
+			see(header.error.vers_high);
+		}
+		return true;
+	}
+	for (xdr::ReadSegment it : header.reads) {
+		see(it.position.get());
+		segment(it.target);
+	}
+	for (xdr::WriteChunk chunk : header.writes) {
+		see(chunk.count());
+		for (xdr::Segment it : chunk)
+			segment(it);
+	}
+	if (header.reply.present()) {
+		see(header.reply.count());
+		for (xdr::Segment it : header.reply)
+			segment(it);
+	}
+	return true;
+}
+
+} // namespace
+
+size_t ours_encode(const header *header, uint8_t *room)
+{
+	MutableBytes bytes(room, ROOM);
+
+	if (header->proc == static_cast<u32>(v1::Proc::error)) {
+		auto length = header->error == static_cast<u32>(v1::ErrorCode::vers) ?
+				      v1::encode_error_vers(bytes, Xid(header->xid), v1::version,
+							    Credits(header->credits), header->low,
+							    header->high) :
+				      v1::encode_error_chunk(bytes, Xid(header->xid), v1::version,
+							     Credits(header->credits));
+		return length ? length.value() : 0;
+	}
+
+	v1::Encoder encoder(bytes, Xid(header->xid), Credits(header->credits),
+			    static_cast<v1::Proc>(header->proc));
+	for (u32 i = 0; i < header->nr_reads; i++)
+		encoder.read_segment(Position(header->reads[i].position),
+				     ours(header->reads[i].target));
+	for (u32 i = 0; i < header->nr_writes; i++) {
+		encoder.write_chunk(header->writes[i].count);
+		for (u32 j = 0; j < header->writes[i].count; j++)
+			encoder.segment(ours(header->writes[i].segments[j]));
+	}
+	if (header->reply) {
+		encoder.reply_chunk(header->reply->count);
+		for (u32 j = 0; j < header->reply->count; j++)
+			encoder.segment(ours(header->reply->segments[j]));
+	}
+	auto length = encoder.finish();
+	return length ? length.value() : 0;
+}
+
+uint64_t ours_decode(const uint8_t *bytes, size_t length)
+{
+	u64 sum = 0;
+
+	return decode({bytes, length}, [&](u64 field) { sum += field; }) ? sum : 0;
+}
+
+size_t ours_fields(const uint8_t *bytes, size_t length, uint64_t *fields)
+{
+	size_t n = 0;
+
+	return decode({bytes, length},
+		      [&](u64 field) {
+			      if (n < MAX_FIELDS)
+				      fields[n++] = field;
+		      }) ?
+		       n :
+		       0;
+}
+
+uint32_t ours_reduce(const rpc_shape *shape)
+{
+	chunk::CallShape call;
+	chunk::Limits limits;
+	chunk::Plan plan;
+
+	call.send = {0x1000,
+		     shape->send_head,
+		     shape->send_base,
+		     shape->send_pages,
+		     u64(0x1000) + shape->send_head,
+		     shape->send_tail};
+	call.receive = {0x9000,
+			shape->receive_head,
+			shape->receive_base,
+			shape->receive_pages,
+			u64(0x9000) + shape->receive_head,
+			shape->receive_tail};
+	call.send_ddp = shape->send_ddp;
+	call.receive_ddp = shape->receive_ddp;
+	limits.mr_pages = shape->mr_pages;
+	return chunk::reduce(call, limits, {kInline, kInline}, plan).ok() ? plan.header_length : 0;
+}
+
+void *ours_prepare_answer(const answer_shape *, const uint8_t *call, size_t length)
+{
+	static v1::Header headers[16];
+	static u32 used;
+	auto result = v1::decode({call, length});
+
+	if (!result || used == sizeof(headers) / sizeof(headers[0]))
+		return nullptr;
+	headers[used] = result.value();
+	return &headers[used++];
+}
+
+uint32_t ours_plan_answer(const answer_shape *shape, void *prepared)
+{
+	const chunk::ReplyRange result{shape->result_offset, shape->result_length};
+	auto answer = chunk::plan_answer(*static_cast<const v1::Header *>(prepared),
+					 {&result, shape->result_length ? 1u : 0u}, shape->length,
+					 kInline);
+
+	return answer ? answer.value().header_length : 0;
+}

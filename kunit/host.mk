@@ -35,7 +35,8 @@ common := -std=gnu++17 -g -I. -Wall -Wextra -Werror -MMD -MP
 ours := -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-strict-aliasing
 ours += $(if $(is-clang),,-Wno-psabi)
 
-test-objects = $(patsubst %.cc,$(1)/%.o,kunit/testing.cc kunit/host_glue.cc $(unit-tests) $(unit-code))
+test-objects = $(patsubst %.cc,$(1)/%.o,kunit/testing.cc kunit/host_glue.cc \
+	kunit/host_text.cc $(unit-tests) $(unit-code))
 
 .DEFAULT_GOAL := run
 # A failed recipe leaves no half-made target behind.
@@ -105,7 +106,7 @@ self-test: $(BUILD)/self-test/broken
 	@kunit/host-self-test $<
 
 $(BUILD)/self-test/broken: kunit/selftest/broken.cc kunit/selftest/misdeeds_host.cc \
-		kunit/testing.cc kunit/host_glue.cc \
+		kunit/testing.cc kunit/host_glue.cc kunit/host_text.cc \
 		kunit/testing.hh kunit/port.h kunit/host.mk | gtest
 	@echo "  CXX     $@"
 	@mkdir -p $(@D)

@@ -510,14 +510,16 @@ private:
 	{
 		FileService files;
 		ServerModule module;
+
+		/* First all of the others are gone, and known to be. */
+		fabric->listener = nullptr;
+		for (auto &server : servers_)
+			server->leave();
+		settle();
+		fabric->strangers = false;
 		REQUIRE(module.start(), "the server does not start");
 		Service service(files, 2, kInputMaxMessage);
 		(void)service.listen();
-		for (auto &server : servers_)
-			server->leave();
-		/* What was said before may have been lost on the way. */
-		settle(kSecond);
-		fabric->strangers = false;
 		call_last_();
 		while (busy_)
 			(void)wait(left_, "calls to come right");

@@ -368,9 +368,15 @@ struct Asked : Story {
 		return *this;
 	}
 	/* How: 1, nothing is written; 2, the last R_key is invalidated; 6, one that nobody has. */
-	Asked &is_answered(u32 nth, u32 how, u32 written, u32 replied, u32 size)
+	Asked &is_answered(u32 nth, u32 how, u32 written, u32 replied, u32 size,
+			   bool at_once = false)
 	{
-		byte(5).byte(nth).byte(how | 0x80).half(written).half(replied).byte(size);
+		byte(5 | (at_once ? 0x80 : 0))
+			.byte(nth)
+			.byte(how | 0x80)
+			.half(written)
+			.half(replied)
+			.byte(size);
 		return *this;
 	}
 	Asked &befalls(u32 what)
@@ -392,28 +398,36 @@ struct Asked : Story {
 
 void write_responder()
 {
-	const auto write = [](const Seed &s, const std::string &name) { s.write("responder", name); };
+	const auto write = [](const Seed &s, const std::string &name) {
+		s.write("responder", name);
+	};
 
 	for (const Named &m : messages())
 		if (m.bytes.size() < 256)
 			write(Served::by(1).says(m.bytes).replies(0, 40, 0, 0).time(0), m.name);
 	write(Served::by(2).calls(1, 9, {1000}, 12).replies(0, 60, 0, 8).time(0), "write");
 	write(Served::by(2).calls(4, 9, {2000}, 12).replies(0, 60, 1500, 20), "read");
-	write(Served::by(1).calls(0x48, 9, {2000, 500, 600, 700}, 12).replies(4, 60, 2100, 20), "reads");
+	write(Served::by(1).calls(0x48, 9, {2000, 500, 600, 700}, 12).replies(4, 60, 2100, 20),
+	      "reads");
 	write(Served::by(1).calls(4, 9, {2000}, 12).replies(8, 60, 900, 20), "sealed");
 	write(Served::by(1).calls(0x10, 9, {5000}, 12).replies(2, 60, 3500, 20), "long-reply");
 	write(Served::by(1).calls(0x81, 9, {300}, 0).replies(0, 60, 0, 0).time(0), "long-call");
-	write(Served::by(1).calls(0x82, 9, {100, 300}, 0).replies(0, 60, 0, 0).time(0), "long-call-with-chunk");
+	write(Served::by(1).calls(0x82, 9, {100, 300}, 0).replies(0, 60, 0, 0).time(0),
+	      "long-call-with-chunk");
 	write(Served::by(2).calls(1, 9, {1000}, 12).calls(1, 9, {1000}, 12).time(0), "twice");
 	write(Served::by(1).calls_back(100).says(header(0, v1::Proc::msg, 0, 1)), "backward");
-	write(Served::by(1).lacks(1).calls(1, 9, {1000}, 12).lacks(0).replies(0, 40, 0, 0), "short-of-memory");
+	write(Served::by(1).lacks(1).calls(1, 9, {1000}, 12).lacks(0).replies(0, 40, 0, 0),
+	      "short-of-memory");
 	write(Served::by(1).calls(0, 9, {}, 12).befalls(0).replies(0, 40, 0, 0), "gone");
-	write(Served::by(1).calls(0, 9, {}, 12).receives(0).replies(0, 40, 0, 0).time(200), "no-receive");
+	write(Served::by(1).calls(0, 9, {}, 12).receives(0).replies(0, 40, 0, 0).time(200),
+	      "no-receive");
 }
 
 void write_requester()
 {
-	const auto write = [](const Seed &s, const std::string &name) { s.write("requester", name); };
+	const auto write = [](const Seed &s, const std::string &name) {
+		s.write("requester", name);
+	};
 
 	for (const Named &m : messages()) {
 		if (m.bytes.size() >= 256)
@@ -423,11 +437,13 @@ void write_requester()
 		      std::string(m.name) + "-backchannel");
 	}
 	write(Asked::by(2).calls(0, read_data, 40, 4000).is_answered(0, 0, 3000, 0, 48), "read");
-	write(Asked::by(2).calls(0, read_data, 40, 4000).is_answered(0, 1, 3001, 0, 48), "read-claimed");
+	write(Asked::by(2).calls(0, read_data, 40, 4000).is_answered(0, 1, 3001, 0, 48),
+	      "read-claimed");
 	write(Asked::by(2).calls(0, write_data, 4000, 40).is_answered(0, 0, 0, 0, 48), "write");
 	write(Asked::by(0).calls(0, linking, 3000, 40).is_answered(0, 0, 0, 0, 48), "long-call");
 	write(Asked::by(0).calls(0, listing, 40, 5000).is_answered(0, 0, 0, 4000, 0), "long-reply");
-	write(Asked::by(2).calls(0, both_data, 4000, 4000).is_answered(0, 2, 3000, 0, 48), "invalidated");
+	write(Asked::by(2).calls(0, both_data, 4000, 4000).is_answered(0, 2, 3000, 0, 48),
+	      "invalidated");
 	write(Asked::by(2).calls(0, read_data, 40, 4000).is_answered(0, 6, 3000, 0, 48),
 	      "invalidated-foreign");
 	write(Asked::by(2)
@@ -455,10 +471,19 @@ void write_requester()
 		      .is_answered(0, 0, 0, 0, 48)
 		      .time(0),
 	      "twice");
+	write(Asked::by(2)
+		      .calls(0, both_data, 4000, 4000)
+		      .is_answered(0, 0, 3000, 0, 48, true)
+		      .is_answered(0, 0, 3000, 0, 48),
+	      "twice-at-once");
 	write(Asked::by(2).calls(0, write_data, 4000, 40).befalls(0).time(30).is_answered(0, 0, 0, 0, 48),
 	      "gone");
 	write(Asked::by(2).calls(0, small, 40, 40).time(255), "silence");
-	write(Asked::by(2).lacks(0x11).calls(0, both_data, 3000, 3000).is_answered(0, 0, 9, 0, 40).time(9),
+	write(Asked::by(2)
+		      .lacks(0x11)
+		      .calls(0, both_data, 3000, 3000)
+		      .is_answered(0, 0, 9, 0, 40)
+		      .time(9),
 	      "short-of-memory");
 	{
 		Asked s = Asked::by(2, true);

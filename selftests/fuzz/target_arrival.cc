@@ -107,7 +107,8 @@ FUZZ_TARGET()
 				const u32 number = number_of(reads, part, offset);
 
 				EXPECT_EQ(to, got.length());
-				EXPECT_TRUE(got.add(segment_name(number) + offset, part.length, kMost));
+				EXPECT_TRUE(
+					got.add(segment_name(number) + offset, part.length, kMost));
 				segments++;
 			},
 			[&](u32 from, u32 to, u32 n) {

@@ -88,7 +88,8 @@ public:
 				return;
 			}
 		/* Then it is an honest server's. */
-		REQUIRE(!fabric->strangers, "xid %#x: nobody said this reply of %u bytes", xid, length);
+		REQUIRE(!fabric->strangers, "xid %#x: nobody said this reply of %u bytes", xid,
+			length);
 		ClientCall::decode(buf, length);
 	}
 
@@ -108,9 +109,8 @@ private:
 		const u32 whole = image.length(), head = u32(image.buf.head.length);
 		/* A pad at the end may have no room. */
 		Octets is;
-		(void)each_piece(&buf, 0, std::min(length, buf.buflen), [&](u8 *at, u32 n) {
-			is.insert(is.end(), at, at + n);
-		});
+		(void)each_piece(&buf, 0, std::min(length, buf.buflen),
+				 [&](u8 *at, u32 n) { is.insert(is.end(), at, at + n); });
 		const auto has = [&is](u32 at, const Octets &bytes) {
 			return at + bytes.size() <= is.size() &&
 			       std::equal(bytes.begin(), bytes.end(), is.begin() + at);
@@ -197,7 +197,7 @@ public:
 		return done;
 	}
 
-	std::vector<Octets> messages;	     /* that it heard */
+	std::vector<Octets> messages;	    /* that it heard */
 	std::vector<xdr::Segment> segments; /* that were offered in them */
 };
 
@@ -214,8 +214,8 @@ protected:
 
 		for (auto it = first; it != end; ++it) {
 			const auto header = v1::decode(view(it->second));
-			known = known || (header.ok() && octets(header.value().payload(
-								 view(it->second))) == call);
+			known = known || (header.ok() &&
+					  octets(header.value().payload(view(it->second))) == call);
 		}
 		REQUIRE(known, "nobody said this backward call, xid %#x", xid);
 		Octets reply(24 + xid % 100, 0x77);
@@ -302,7 +302,8 @@ private:
 			TRACE("call: %d", rc);
 			REQUIRE(rc || asked->decoded, "a call ended well without a reply");
 			REQUIRE(!rc || user.killed || said.count(asked->xid),
-				"a call that nobody gave up failed with %d, and no stranger is to blame",
+				"a call that nobody gave up failed with %d, and no stranger is to "
+				"blame",
 				rc);
 			user.task = nullptr;
 			busy_--;

@@ -70,7 +70,8 @@ bool is_call_of(const Message &message, const Octets &bytes)
 
 bool overlap(const xdr::Segment &a, const xdr::Segment &b)
 {
-	return a.handle == b.handle && a.offset < b.offset + b.length && b.offset < a.offset + a.length;
+	return a.handle == b.handle && a.offset < b.offset + b.length &&
+	       b.offset < a.offset + a.length;
 }
 
 /* A connection's client end. */
@@ -110,10 +111,12 @@ public:
 		bool offered = false;
 
 		for (const xdr::Segment &segment : how == Access::read ? readable_ : writable_)
-			offered = offered || (segment.handle.get() == key && address >= segment.offset &&
-					      address - segment.offset <= segment.length &&
-					      length <= segment.length - (address - segment.offset));
-		REQUIRE(offered, "the server reaches for %u bytes at %#llx, key %#x: not offered for that",
+			offered = offered ||
+				  (segment.handle.get() == key && address >= segment.offset &&
+				   address - segment.offset <= segment.length &&
+				   length <= segment.length - (address - segment.offset));
+		REQUIRE(offered,
+			"the server reaches for %u bytes at %#llx, key %#x: not offered for that",
 			length, (unsigned long long)address, key);
 		/* Nor does everything exist that is offered. */
 		if (key % 8 == 7)
@@ -149,8 +152,8 @@ public:
 			return;
 		if (invalidated) {
 			REQUIRE(invalidation_, "the client's memory is invalidated, uninvited");
-			REQUIRE(key_of_(xid, invalidated), "key %#x is invalidated, by a reply to xid %#x",
-				invalidated, xid);
+			REQUIRE(key_of_(xid, invalidated),
+				"key %#x is invalidated, by a reply to xid %#x", invalidated, xid);
 		}
 		if (ambiguous_)
 			return;
@@ -387,13 +390,15 @@ private:
 		const bool nomsg = kind & 0x80;
 		Octets message(1024);
 		v1::Encoder encoder({message.data(), message.size()}, rpcordma::Xid(xid),
-				    rpcordma::Credits(credits), nomsg ? v1::Proc::nomsg : v1::Proc::msg);
+				    rpcordma::Credits(credits),
+				    nomsg ? v1::Proc::nomsg : v1::Proc::msg);
 		/* Each segment has a key of its own. */
 		const auto segment = [this] {
 			const u32 length = in_.below(6000);
 
 			keys_ += keys_ % 8 == 6 ? 2 : 1;
-			return xdr::Segment{rpcordma::Rkey(keys_ + (in_.byte() == 0xff ? 7 - keys_ % 8 : 0)),
+			return xdr::Segment{rpcordma::Rkey(keys_ +
+							   (in_.byte() == 0xff ? 7 - keys_ % 8 : 0)),
 					    length, u64(keys_) << 32 | 0x123};
 		};
 
@@ -421,7 +426,8 @@ private:
 			const u32 words[10] = {xid, kind & 0x20 ? 1u : 0, 2, 100003, 3, 1};
 
 			for (u32 i = 0; i < size; i++)
-				message.push_back(i < 40 ? u8(words[i / 4] >> (24 - i % 4 * 8)) : u8(i));
+				message.push_back(i < 40 ? u8(words[i / 4] >> (24 - i % 4 * 8)) :
+							   u8(i));
 		}
 		(void)client_().tell(message);
 	}
@@ -505,10 +511,11 @@ private:
 			break;
 		case 2: { /* what a thread is to do */
 			const u8 how = in_.byte();
-			const u32 head = 8 + in_.byte() * 4u, size = in_.below(6000), tail = in_.byte();
+			const u32 head = 8 + in_.byte() * 4u, size = in_.below(6000),
+				  tail = in_.byte();
 
-			files_.treatments.push_back({!(how & 1), !(how & 2), bool(how & 4), !(how & 8),
-						     head, size, tail});
+			files_.treatments.push_back({!(how & 1), !(how & 2), bool(how & 4),
+						     !(how & 8), head, size, tail});
 			files_.changed.wake_one();
 			break;
 		}
@@ -546,7 +553,8 @@ private:
 			REQUIRE(qp->receives_posted() == xprt->core->posted,
 				"%u Receives are posted, and the server takes them for %u",
 				qp->receives_posted(), xprt->core->posted);
-			REQUIRE(faults.memory_failed || qp->receives_posted() >= xprt->core->promised_locked(),
+			REQUIRE(faults.memory_failed ||
+					qp->receives_posted() >= xprt->core->promised_locked(),
 				"%u Receives are posted, and %u promised", qp->receives_posted(),
 				xprt->core->promised_locked());
 		}

@@ -99,9 +99,9 @@ inline Octets private_data_of(rpcordma::Input &in, bool &invalidation)
 	invalidation = false;
 	if (how & 1) {
 		bytes.resize(rpcordma::private_data::length);
-		(void)rpcordma::private_data::encode(
-			{bytes.data(), bytes.size()},
-			{1024u << ((how >> 1) & 3), 1024u << ((how >> 3) & 3), bool(how & 32)});
+		(void)rpcordma::private_data::encode({bytes.data(), bytes.size()},
+						     {1024u << ((how >> 1) & 3),
+						      1024u << ((how >> 3) & 3), bool(how & 32)});
 		invalidation = how & 32;
 	} else if (how & 2) {
 		bytes = octets(in.take(how >> 2));

@@ -35,9 +35,9 @@ struct Fabric {
 	Fabric();
 	~Fabric();
 	Host client{"client"}, server{"server"};
-	Listener listener; /* empty: nobody listens */
+	Listener listener;	/* empty: nobody listens */
 	bool strangers = false; /* there are some: what is owed may never come */
-	u32 ids = 0;	   /* ever made */
+	u32 ids = 0;		/* ever made */
 };
 extern Fabric *fabric;
 

@@ -221,8 +221,9 @@ void CallbackService::serve_()
 			return;
 		rpc_rqst *rqst = xprt_.backward_calls.front();
 		xprt_.backward_calls.pop_front();
-		const std::vector<u8> reply = answer(
-			rqst->xid, read_all(rqst->receive, rqst->receive.len, "a backward call"));
+		const std::vector<u8> reply =
+			answer(rqst->xid,
+			       read_all(rqst->receive, rqst->receive.len, "a backward call"));
 		if (chance.one_in(4))
 			sleep_for(chance.below(3000), "the callback");
 		REQUIRE(reply.size() <= rqst->send.buflen, "no room for a backward reply");

@@ -102,7 +102,8 @@ void Device::require_unreachable(u32 xid) const
 {
 	for (const ib_mr *mr : mrs_)
 		REQUIRE(!mr || !mr->valid || u32(mr->now.iova >> 32) != xid ||
-				!(mr->access & (RPCORDMA_ACCESS_REMOTE_READ | RPCORDMA_ACCESS_REMOTE_WRITE)),
+				!(mr->access &
+				  (RPCORDMA_ACCESS_REMOTE_READ | RPCORDMA_ACCESS_REMOTE_WRITE)),
 			"xid %#x ends while its peer can reach its memory by key %#x", xid,
 			mr->valid_key);
 }
@@ -725,7 +726,8 @@ bool Qp::strange_message(const std::vector<u8> &message, u32 invalidate)
 	if (invalidate) {
 		ib_mr *mr = device->find(invalidate);
 
-		if (!mr || !(mr->access & (RPCORDMA_ACCESS_REMOTE_READ | RPCORDMA_ACCESS_REMOTE_WRITE))) {
+		if (!mr ||
+		    !(mr->access & (RPCORDMA_ACCESS_REMOTE_READ | RPCORDMA_ACCESS_REMOTE_WRITE))) {
 			lose_by_fault_();
 			return false;
 		}
@@ -811,7 +813,8 @@ void Qp::overhear_post_(const SendEntry &entry)
 	const auto answers_stranger = [&] {
 		const auto asked = conversation->unanswered.find(xid);
 		REQUIRE(asked != conversation->unanswered.end(),
-			"%s: xid %#x is answered, which nobody asks about (any more)", name.c_str(), xid);
+			"%s: xid %#x is answered, which nobody asks about (any more)", name.c_str(),
+			xid);
 		conversation->unanswered.erase(asked);
 	};
 	if (!server) {

@@ -495,8 +495,7 @@ bool Task::wait_for_reply_()
 		if (!rqst_->need_receive)
 			return true;
 		REQUIRE(fabric->strangers || dropped_calls.count(rqst_->xid),
-			"no reply to xid %#x, and nobody says why",
-			rqst_->xid);
+			"no reply to xid %#x, and nobody says why", rqst_->xid);
 		rpcordma_xprt_force_disconnect(&xprt_);
 		return false;
 	}

@@ -27,25 +27,27 @@ programs := $(BUILD)/unit-tests $(BUILD)/sim $(targets:%=$(BUILD)/fuzz-%)
 .SECONDARY:
 .PHONY: run FORCE
 
-# One after the other: they write to the same files.
+# One after the other: they write to the same files. A traced seed runs the trace points.
 run: $(programs)
 	@find $(BUILD) -name '*.gcda' -delete
 	@$(BUILD)/unit-tests >$(BUILD)/unit.log 2>&1 || { cat $(BUILD)/unit.log; exit 1; }
 	@$(BUILD)/sim --seeds $(SEEDS) >$(BUILD)/sim.log 2>&1 || { cat $(BUILD)/sim.log; exit 1; }
+	@$(BUILD)/sim --seed 1 --trace >$(BUILD)/trace.log 2>&1 || { tail $(BUILD)/trace.log; exit 1; }
 	@set -e; for target in $(targets); do \
 		$(BUILD)/fuzz-$$target selftests/fuzz/corpus/$$target >$(BUILD)/fuzz.log 2>&1 || \
 			{ cat $(BUILD)/fuzz.log; exit 1; }; \
 	done
 
-$(BUILD)/unit-tests: $(unit-objects) $(counted)
+# Of an inline function that is not inlined the linker takes the first one: it has to be one that counts.
+$(BUILD)/unit-tests: $(counted) $(unit-objects)
 	@echo "  LINK    $@"
 	@$(CXX) --coverage -o $@ $^ -lgtest -lpthread
 
-$(BUILD)/sim: $(sim-objects) $(counted)
+$(BUILD)/sim: $(counted) $(sim-objects)
 	@echo "  LINK    $@"
 	@$(CXX) --coverage -o $@ $^
 
-$(BUILD)/fuzz-%: $(BUILD)/fuzz/selftests/fuzz/target_%.o $(fuzz-objects) $(counted)
+$(BUILD)/fuzz-%: $(counted) $(BUILD)/fuzz/selftests/fuzz/target_%.o $(fuzz-objects)
 	@echo "  LINK    $@"
 	@$(CXX) --coverage -o $@ $^
 
@@ -53,10 +55,11 @@ $(counted): $(BUILD)/%.o: %.cc
 	@echo "  CXX     $< (counted)"
 	@mkdir -p $(@D) && $(CXX) $(common) $(module) -c -o $@ $<
 
-# Two lists of suites, so two of each object that might see one.
+# Two lists of suites, so two of each object that might see one. Of the unit tests, what they use of headers
+# counts as well.
 $(BUILD)/unit/%.o: %.cc $(BUILD)/unit/kunit_suites.inc
 	@echo "  CXX     $<"
-	@mkdir -p $(@D) && $(CXX) $(common) -I$(BUILD)/unit -O0 -c -o $@ $<
+	@mkdir -p $(@D) && $(CXX) $(common) -I$(BUILD)/unit -O0 --coverage -c -o $@ $<
 
 $(BUILD)/fuzz/%.o: %.cc $(BUILD)/fuzz/kunit_suites.inc
 	@echo "  CXX     $<"

@@ -322,6 +322,11 @@ struct Served : Story {
 		befalls(2).byte(n);
 		return *this;
 	}
+	Served &shrinks(u32 pages)
+	{
+		byte(7).byte(pages);
+		return *this;
+	}
 	Served &lacks(u32 what)
 	{
 		byte(6).byte(what);
@@ -418,6 +423,8 @@ void write_responder()
 	write(Served::by(1).calls_back(100).says(header(0, v1::Proc::msg, 0, 1)), "backward");
 	write(Served::by(1).lacks(1).calls(1, 9, {1000}, 12).lacks(0).replies(0, 40, 0, 0),
 	      "short-of-memory");
+	write(Served::by(2).calls(1, 9, {5000}, 12).shrinks(1).replies(0, 40, 0, 0).time(0).shrinks(255),
+	      "shrink");
 	write(Served::by(1).calls(0, 9, {}, 12).befalls(0).replies(0, 40, 0, 0), "gone");
 	write(Served::by(1).calls(0, 9, {}, 12).receives(0).replies(0, 40, 0, 0).time(200),
 	      "no-receive");

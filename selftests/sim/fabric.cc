@@ -603,13 +603,6 @@ void Qp::lose_by_fault_()
 		fatal();
 }
 
-bool Qp::faces_stranger_() const
-{
-	const auto other = peer.lock();
-
-	return other && other->stranger;
-}
-
 void Qp::send_(const Entry &entry)
 {
 	std::shared_ptr<Qp> to;
@@ -808,7 +801,7 @@ void Qp::overhear_post_(const SendEntry &entry)
 	REQUIRE(word(message, 2), "%s: a credit value of zero", name.c_str());
 	if (state == State::error)
 		return;
-	const bool strange = faces_stranger_();
+	const bool strange = conversation->strange;
 	/* One answer for each message, whatever it was. */
 	const auto answers_stranger = [&] {
 		const auto asked = conversation->unanswered.find(xid);
@@ -854,7 +847,7 @@ void Qp::overhear_completion_(const Completion &completion, const u8 *message)
 		return;
 	const u32 grant = word(message, 2);
 	conversation->owed.erase(word(message, 0));
-	if (faces_stranger_()) {
+	if (conversation->strange) {
 		/* Whether it is believed or not. */
 		conversation->granted = std::max(conversation->granted, grant);
 		return;

@@ -83,6 +83,7 @@ struct Conversation {
 	std::set<u32> owed;	     /* calls that the client has posted and has no reply to */
 	std::set<u32> to_be_replied; /* calls that reached the server, which has not posted a reply */
 	std::set<u32> backward_owed;
+	bool strange = false;	       /* one end is a stranger's, or was */
 	std::multiset<u32> unanswered; /* xids of a stranger's messages, until one is answered */
 };
 
@@ -196,7 +197,6 @@ private:
 	bool remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
 	bool accessible_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
 	void lose_by_fault_();
-	bool faces_stranger_() const;
 	void take_message_(const std::vector<u8> &message, u32 invalidated);
 	void overhear_post_(const SendEntry &entry);
 	void overhear_completion_(const Completion &completion, const u8 *message);

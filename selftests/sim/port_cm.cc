@@ -434,6 +434,7 @@ int rpcordma_endpoint_accept(rpcordma_endpoint *ep, const rpcordma_connect_param
 		ours.peer = theirs.weak_from_this();
 		theirs.peer = ours.weak_from_this();
 		ours.conversation = theirs.conversation = std::make_shared<Conversation>();
+		ours.conversation->strange = ours.stranger || theirs.stranger;
 		establish(client, private_data);
 	}
 	ep->id->unlock();

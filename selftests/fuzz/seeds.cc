@@ -47,10 +47,10 @@ struct Seed {
 		bytes.insert(bytes.end(), more.begin(), more.end());
 		return *this;
 	}
-	/* Behind its length, in a byte. */
+	/* Behind its length, in a half word. */
 	Seed &counted(const std::vector<u8> &more)
 	{
-		return byte(u32(more.size())).all(more);
+		return half(u32(more.size())).all(more);
 	}
 	void write(const char *target, const std::string &name) const
 	{
@@ -361,9 +361,9 @@ struct Asked : Story {
 		return *this;
 	}
 	/* With the xid of the first call. */
-	Asked &hears(const std::vector<u8> &message)
+	Asked &hears(const std::vector<u8> &message, bool at_once = false)
 	{
-		byte(3).byte(0).counted(message);
+		byte(3 | (at_once ? 0x80 : 0)).byte(0).counted(message);
 		return *this;
 	}
 	/* The memory that was offered as the nth is written to, or, with how = 1, read. */
@@ -408,8 +408,7 @@ void write_responder()
 	};
 
 	for (const Named &m : messages())
-		if (m.bytes.size() < 256)
-			write(Served::by(1).says(m.bytes).replies(0, 40, 0, 0).time(0), m.name);
+		write(Served::by(1).says(m.bytes).replies(0, 40, 0, 0).time(0), m.name);
 	write(Served::by(2).calls(1, 9, {1000}, 12).replies(0, 60, 0, 8).time(0), "write");
 	write(Served::by(2).calls(4, 9, {2000}, 12).replies(0, 60, 1500, 20), "read");
 	write(Served::by(1).calls(0x48, 9, {2000, 500, 600, 700}, 12).replies(4, 60, 2100, 20),
@@ -437,8 +436,6 @@ void write_requester()
 	};
 
 	for (const Named &m : messages()) {
-		if (m.bytes.size() >= 256)
-			continue;
 		write(Asked::by(2).calls(0, small, 40, 40).hears(m.bytes), m.name);
 		write(Asked::by(2, true).calls(0, small, 40, 40).hears(m.bytes).time(0),
 		      std::string(m.name) + "-backchannel");
@@ -500,6 +497,29 @@ void write_requester()
 			s.is_called_back(60, i);
 		write(s.time(0), "backward");
 	}
+	/* The first reply comes, and the other one is not overdue yet. */
+	write(Asked::by(2)
+		      .calls(0, read_data, 40, 4000)
+		      .calls(1, read_data, 40, 4000)
+		      .gives_up(0)
+		      .time(100)
+		      .gives_up(1)
+		      .is_answered(0, 1, 0, 0, 48)
+		      .time(120),
+	      "cancelled-two");
+	Asked refused = Asked::by(2, true);
+	refused.calls(0, small, 40, 40);
+	for (u32 i = 0; i < 36; i++)
+		refused.hears(header(reads, v1::Proc::msg, 7, 0), true);
+	write(refused, "backward-refused");
+	/* More segments than are ever offered. */
+	Seed segments;
+	segments.words({7, 1, 32, 0, 0, 1, 20});
+	for (u32 i = 0; i < 20; i++)
+		segments.words({i + 1, 10, 0, i << 16});
+	segments.words({0, 0, 7, 1, 0, 0, 0, 0});
+	write(Asked::by(2).calls(0, read_data, 40, 4000).hears(segments.bytes),
+	      "too-many-segments");
 	/* More than a batch of Receives. */
 	Asked many = Asked::by(2);
 	many.calls(0, small, 40, 40);

@@ -218,7 +218,8 @@ protected:
 					  octets(header.value().payload(view(it->second))) == call);
 		}
 		REQUIRE(known, "nobody said this backward call, xid %#x", xid);
-		Octets reply(24 + xid % 100, 0x77);
+		/* Up to what has no room in a message. */
+		Octets reply(24 + xid * 977 % 4000, 0x77);
 		xdr::store_be32(&reply[0], xid);
 		xdr::store_be32(&reply[4], 1);
 		return reply;
@@ -456,7 +457,7 @@ private:
 			break;
 		case 3: { /* any bytes; with a call's xid, in most cases */
 			const u8 whose = in_.byte();
-			Octets message = octets(in_.take(in_.byte()));
+			Octets message = octets(in_.take(in_.half()));
 
 			if (!(what & 8) && message.size() >= 4)
 				xdr::store_be32(message.data(), some_xid_(whose));

@@ -504,7 +504,7 @@ private:
 		TRACE("step %#x", what);
 		switch (what & 7) {
 		case 0: /* any bytes */
-			(void)client_().tell(octets(in_.take(in_.byte())));
+			(void)client_().tell(octets(in_.take(in_.half())));
 			break;
 		case 1:
 			call_();

@@ -9,7 +9,8 @@ include selftests/fuzz/sources.mk
 
 CXX := $(if $(filter default,$(origin CXX)),g++-12,$(CXX))
 BUILD ?= build/coverage
-SEEDS ?= 1000
+FIRST ?= 1
+SEEDS ?= 3000
 
 common := -std=gnu++17 -g -I. -Wall -Wextra -Werror -Wno-psabi -MMD -MP -fno-strict-aliasing
 # The module's code is compiled as in the kernel, but for the optimiser, which would move lines.
@@ -31,7 +32,7 @@ programs := $(BUILD)/unit-tests $(BUILD)/sim $(targets:%=$(BUILD)/fuzz-%)
 run: $(programs)
 	@find $(BUILD) -name '*.gcda' -delete
 	@$(BUILD)/unit-tests >$(BUILD)/unit.log 2>&1 || { cat $(BUILD)/unit.log; exit 1; }
-	@$(BUILD)/sim --seeds $(SEEDS) >$(BUILD)/sim.log 2>&1 || { cat $(BUILD)/sim.log; exit 1; }
+	@$(BUILD)/sim --first $(FIRST) --seeds $(SEEDS) >$(BUILD)/sim.log 2>&1 || { cat $(BUILD)/sim.log; exit 1; }
 	@$(BUILD)/sim --seed 1 --trace >$(BUILD)/trace.log 2>&1 || { tail $(BUILD)/trace.log; exit 1; }
 	@set -e; for target in $(targets); do \
 		$(BUILD)/fuzz-$$target selftests/fuzz/corpus/$$target >$(BUILD)/fuzz.log 2>&1 || \

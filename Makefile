@@ -79,9 +79,9 @@ host-test: ## unit tests on this machine, under ASan and UBSan; FILTER=glob
 	@$(MAKE) -s -f kunit/host.mk $(if $(FILTER),FILTER='$(FILTER)')
 
 .PHONY: coverage
-coverage: ## line coverage of the unit tests, by file
+coverage: ## lines that unit tests, simulation and fuzz corpus run, by file; and those that none runs
 	@scripts/setup host
-	@$(MAKE) -s -f kunit/host.mk coverage
+	@scripts/coverage
 
 .PHONY: fuzz
 fuzz: ## the fuzz targets, one after the other, for TIME seconds together (300)

@@ -4,7 +4,6 @@
 #
 #	make -f kunit/host.mk			build and run, under ASan and UBSan
 #	make -f kunit/host.mk FILTER='xdr_*'	only these (a GoogleTest filter)
-#	make -f kunit/host.mk coverage		line coverage by file, at least COVERAGE_MIN percent
 #	make -f kunit/host.mk self-test		shows that each class of failure is caught
 #	make -f kunit/host.mk CXX=clang++	the same with clang
 #
@@ -16,16 +15,12 @@ include kunit/sources.mk
 
 CXX := $(if $(filter default,$(origin CXX)),g++-12,$(CXX))
 BUILD ?= build/host
-# Where coverage matters, and how much of it there has to be.
-COVERAGE_FOLDERS ?= xdr module/chunk
-COVERAGE_MIN ?= 95
 FILTER ?= *
 
 cxx-name := $(notdir $(CXX))
 is-clang := $(findstring clang,$(cxx-name))
 # One folder for each way to compile, so that changing the way rebuilds nothing else.
 sanitized := $(BUILD)/$(cxx-name)
-covered := $(BUILD)/coverage
 
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # vptr checks need RTTI, which our code has not.
@@ -35,12 +30,13 @@ common := -std=gnu++17 -g -I. -Wall -Wextra -Werror -MMD -MP
 ours := -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-strict-aliasing
 ours += $(if $(is-clang),,-Wno-psabi)
 
-test-objects = $(patsubst %.cc,$(1)/%.o,kunit/testing.cc kunit/host_glue.cc $(unit-tests) $(unit-code))
+test-objects = $(patsubst %.cc,$(1)/%.o,kunit/testing.cc kunit/host_glue.cc \
+	kunit/host_text.cc $(unit-tests) $(unit-code))
 
 .DEFAULT_GOAL := run
 # A failed recipe leaves no half-made target behind.
 .DELETE_ON_ERROR:
-.PHONY: run build coverage self-test FORCE
+.PHONY: run build self-test FORCE
 
 build: $(BUILD)/unit-tests
 
@@ -65,26 +61,6 @@ $(sanitized)/%.o: %.cc
 	@echo "  CXX     $<"
 	@mkdir -p $(@D) && $(CXX) $(common) $(ours) $(sanitize) -O1 -I$(BUILD) -c -o $@ $<
 
-# --- for coverage: another build, without the sanitizers' own branches ---
-
-$(covered)/unit-tests: $(call test-objects,$(covered))
-	@echo "  LINK    $@"
-	@$(CXX) --coverage -o $@ $^ -lgtest -lpthread
-
-$(covered)/kunit/host_glue.o: kunit/host_glue.cc | gtest
-	@echo "  CXX     $<"
-	@mkdir -p $(@D) && $(CXX) $(common) -O0 -c -o $@ $<
-
-$(covered)/%.o: %.cc
-	@echo "  CXX     $<"
-	@mkdir -p $(@D) && $(CXX) $(common) $(ours) -O0 --coverage -I$(BUILD) -c -o $@ $<
-
-coverage: $(covered)/unit-tests kunit/coverage
-	@find $(covered) -name '*.gcda' -delete
-	@timeout 600 $< >$(covered)/run.log || { cat $(covered)/run.log; exit 1; }
-	@tail -n 1 $(covered)/run.log
-	@kunit/coverage $(covered) $(COVERAGE_MIN) $(COVERAGE_FOLDERS)
-
 # --- the list of suites; rewritten only when it changed ---
 
 $(BUILD)/kunit_suites.inc: FORCE
@@ -92,7 +68,7 @@ $(BUILD)/kunit_suites.inc: FORCE
 	@sed -n '$(unit-suites-sed)' $(unit-tests) >$@.new
 	@cmp -s $@.new $@ || cp $@.new $@
 	@rm -f $@.new
-$(sanitized)/kunit/testing.o $(covered)/kunit/testing.o: $(BUILD)/kunit_suites.inc
+$(sanitized)/kunit/testing.o: $(BUILD)/kunit_suites.inc
 
 .PHONY: gtest
 gtest:
@@ -105,7 +81,7 @@ self-test: $(BUILD)/self-test/broken
 	@kunit/host-self-test $<
 
 $(BUILD)/self-test/broken: kunit/selftest/broken.cc kunit/selftest/misdeeds_host.cc \
-		kunit/testing.cc kunit/host_glue.cc \
+		kunit/testing.cc kunit/host_glue.cc kunit/host_text.cc \
 		kunit/testing.hh kunit/port.h kunit/host.mk | gtest
 	@echo "  CXX     $@"
 	@mkdir -p $(@D)
@@ -113,4 +89,4 @@ $(BUILD)/self-test/broken: kunit/selftest/broken.cc kunit/selftest/misdeeds_host
 	@$(CXX) $(filter-out -MMD -MP,$(common)) $(sanitize) -O1 -I$(@D) -o $@ $(filter %.cc,$^) \
 		-lgtest -lpthread
 
--include $(patsubst %.o,%.d,$(call test-objects,$(sanitized)) $(call test-objects,$(covered)))
+-include $(patsubst %.o,%.d,$(call test-objects,$(sanitized)))

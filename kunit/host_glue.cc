@@ -8,39 +8,15 @@
  */
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
 
 #include <gtest/gtest.h>
 
-#include "kunit/port.h"
+#include "kunit/host_text.hh"
 
 namespace {
 
 constexpr int shown_failures_per_case = 16;
 int failures_of_case;
-
-std::string text(const rpcordma_test_value &v)
-{
-	char s[64];
-
-	switch (v.kind) {
-	case RPCORDMA_TEST_SIGNED:
-		std::snprintf(s, sizeof(s), "%lld", static_cast<long long>(v.bits));
-		return s;
-	case RPCORDMA_TEST_UNSIGNED:
-		std::snprintf(s, sizeof(s), "%llu (0x%llx)", v.bits, v.bits);
-		return s;
-	case RPCORDMA_TEST_BOOLEAN:
-		return v.bits ? "true" : "false";
-	case RPCORDMA_TEST_POINTER:
-		std::snprintf(s, sizeof(s), "0x%llx", v.bits);
-		return s;
-	case RPCORDMA_TEST_OBJECT:
-		break;
-	}
-	return "(an object)";
-}
 
 class OurCase : public testing::Test {
 public:
@@ -96,43 +72,14 @@ class Printer : public testing::EmptyTestEventListener {
 
 extern "C" void rpcordma_test_report(const rpcordma_test_failure *f)
 {
-	std::string s = std::string(f->macro) + "(" + f->left;
-
-	if (f->right)
-		s += std::string(", ") + f->right;
-	s += ")\n\tleft:  " + text(f->left_value);
-	if (f->right)
-		s += "\n\tright: " + text(f->right_value);
-	for (const rpcordma_test_note *n = f->notes; n; n = n->outer)
-		s += std::string("\n\twith ") + n->name + ": " + text(n->value);
 	testing::internal::AssertHelper(testing::TestPartResult::kNonFatalFailure, f->file, f->line,
-					s.c_str()) = testing::Message();
+					rpcordma::failure_text(*f).c_str()) = testing::Message();
 }
 
 extern "C" void rpcordma_test_skip(const char *reason)
 {
 	testing::internal::AssertHelper(testing::TestPartResult::kSkip, nullptr, -1, reason) =
 		testing::Message();
-}
-
-/*
- * ASan gives malloc(0) one usable byte. So ask for one and hand out the end of it: the first byte
- * touched is then in the red zone.
- */
-extern "C" void *rpcordma_test_alloc(size_t size)
-{
-	char *p = static_cast<char *>(std::malloc(size ? size : 1));
-
-	if (!p) {
-		std::fprintf(stderr, "no memory for %zu bytes\n", size);
-		std::abort();
-	}
-	return size ? p : p + 1;
-}
-
-extern "C" void rpcordma_test_free(void *memory, size_t size)
-{
-	std::free(size ? memory : static_cast<char *>(memory) - 1);
 }
 
 int main(int argc, char **argv)

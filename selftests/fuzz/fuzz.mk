@@ -5,8 +5,8 @@
 #	make -f selftests/fuzz/fuzz.mk			build all
 #	make -f selftests/fuzz/fuzz.mk build/fuzz/v1	one of them; it takes libFuzzer's arguments
 #
-# scripts/fuzz runs them. A target is selftests/fuzz/target_NAME.cc; all link against the same code and
-# doubles of the port, which are those of the unit tests (kunit/sources.mk).
+# scripts/fuzz runs them. A target is selftests/fuzz/target_NAME.cc; all link against the same code, and
+# against the simulation (selftests/sim/) for the port.
 
 RPCORDMA_ROOT := ./
 include kunit/sources.mk
@@ -14,15 +14,20 @@ include kunit/sources.mk
 CXX := $(if $(filter default,$(origin CXX)),clang++-19,$(CXX))
 BUILD ?= build/fuzz
 targets := $(patsubst selftests/fuzz/target_%.cc,%,$(sort $(wildcard selftests/fuzz/target_*.cc)))
-doubles := $(wildcard kunit/test_*_port.cc)
+include selftests/fuzz/sources.mk
 
 sanitize := -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
 flags := -std=gnu++17 -O1 -g -I. -I$(BUILD) -Wall -Wextra -Werror -Wno-psabi -MMD -MP
-flags += -fno-omit-frame-pointer $(sanitize)
-ours := -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-strict-aliasing
-# Only what is fuzzed is instrumented for coverage: what a double does is no news.
+flags += -fno-omit-frame-pointer -fno-strict-aliasing $(sanitize)
+# By this name fibers and memory are told of ASan; g++ says it by itself.
+flags += -D__SANITIZE_ADDRESS__
+# The module's code is compiled as in the kernel.
+module := -fno-exceptions -fno-rtti -fno-threadsafe-statics
+# Only what is fuzzed is instrumented for coverage: what the simulation does is no news. Nor is the depth of
+# the stack, as there are many.
+instrument := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth
 covered := $(patsubst %.cc,$(BUILD)/%.o,$(unit-code))
-helpers := $(patsubst %.cc,$(BUILD)/%.o,kunit/testing.cc $(doubles) selftests/fuzz/glue.cc)
+helpers := $(patsubst %.cc,$(BUILD)/%.o,$(fuzz-helpers) selftests/fuzz/glue.cc)
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -40,11 +45,11 @@ $(BUILD)/seeds: selftests/fuzz/seeds.cc $(wildcard xdr/*.cc)
 
 $(covered): $(BUILD)/%.o: %.cc
 	@echo "  CXX     $<"
-	@mkdir -p $(@D) && $(CXX) $(flags) $(ours) -fsanitize=fuzzer-no-link -c -o $@ $<
+	@mkdir -p $(@D) && $(CXX) $(flags) $(module) $(instrument) -c -o $@ $<
 
 $(BUILD)/%.o: %.cc $(BUILD)/kunit_suites.inc
 	@echo "  CXX     $<"
-	@mkdir -p $(@D) && $(CXX) $(flags) $(ours) -c -o $@ $<
+	@mkdir -p $(@D) && $(CXX) $(flags) -c -o $@ $<
 
 # Each program has one suite, of one case.
 $(BUILD)/kunit_suites.inc:

@@ -47,10 +47,10 @@ struct Seed {
 		bytes.insert(bytes.end(), more.begin(), more.end());
 		return *this;
 	}
-	/* Behind its length, in a byte. */
+	/* Behind its length, in a half word. */
 	Seed &counted(const std::vector<u8> &more)
 	{
-		return byte(u32(more.size())).all(more);
+		return half(u32(more.size())).all(more);
 	}
 	void write(const char *target, const std::string &name) const
 	{
@@ -208,39 +208,23 @@ void write_chunks()
 		const std::vector<u8> whole = header(which, v1::Proc::msg);
 		return std::vector<u8>(whole.begin() + 16, whole.end());
 	};
-	Seed().half(100).half(1024).byte(0).byte(0).all(lists(0)).write("answer", "inline");
-	Seed().half(4200)
-		.half(1024)
-		.half(1)
-		.half(60)
-		.half(4096)
-		.all(lists(writes))
-		.write("answer", "placed");
-	Seed().half(4200).half(1024).half(1).half(60).half(4095).all(lists(writes)).write("answer", "odd");
-	Seed().half(9000)
-		.half(1024)
-		.half(1)
-		.half(60)
-		.half(5001)
-		.all(lists(writes))
-		.write("answer", "too-large");
-	Seed().half(5000).half(1024).half(0).all(lists(reply)).write("answer", "reply-chunk");
-	Seed().half(8000)
-		.half(1024)
-		.half(2)
-		.half(60)
-		.half(4096)
-		.half(4200)
-		.half(100)
-		.all(lists(writes | empty_write | reply))
-		.write("answer", "all");
-	Seed().half(100)
-		.half(1024)
-		.half(1)
-		.half(40)
-		.half(0xffff)
-		.all(lists(writes))
-		.write("answer", "beyond");
+	/* A reply of @length bytes with these results, to a call with those lists. */
+	const auto answer = [&lists](const char *name, u32 length, u32 which,
+				     std::initializer_list<u32> results) {
+		Seed seed;
+
+		seed.half(length).half(1024).half(u32(results.size()) / 2);
+		for (u32 part : results)
+			seed.half(part);
+		seed.all(lists(which)).write("answer", name);
+	};
+	answer("inline", 100, 0, {});
+	answer("placed", 4200, writes, {60, 4096});
+	answer("odd", 4200, writes, {60, 4095});
+	answer("too-large", 9000, writes, {60, 5001});
+	answer("reply-chunk", 5000, reply, {});
+	answer("all", 8000, writes | empty_write | reply, {60, 4096, 4200, 100});
+	answer("beyond", 100, writes, {40, 0xffff});
 
 	/* flags, mr_pages, send, receive, thresholds, what is honest, what is not */
 	const auto shape = [](Seed &s, u32 head, u32 pages, u32 tail) {
@@ -261,171 +245,287 @@ void write_chunks()
 	}
 }
 
-void write_peers()
-{
-	/* Steps are those of target_responder.cc. */
-	for (const Named &m : messages())
-		if (m.bytes.size() < 256)
-			Seed().byte(1)
-				.byte(0)
-				.counted(m.bytes)
-				.byte(3)
-				.byte(20)
-				.byte(4 | 32 | 64)
-				.byte(0)
-				.half(0)
-				.byte(40)
-				.byte(3)
-				.byte(20)
-				.write("responder", m.name);
-	Seed().byte(1)
-		.byte(1)
-		.byte(1)
-		.byte(9)
-		.byte(64)
-		.byte(10)
-		.half(1000)
-		.half(100)
-		.byte(40)
-		.byte(3)
-		.byte(30)
-		.byte(4 | 32 | 64)
-		.byte(0)
-		.half(0)
-		.byte(60)
-		.byte(3)
-		.byte(9)
-		.write("responder", "write");
-	Seed().byte(1)
-		.byte(1)
-		.byte(4)
-		.byte(9)
-		.byte(64)
-		.half(2000)
-		.half(500)
-		.byte(40)
-		.byte(4 | 16 | 32)
-		.byte(60)
-		.half(1500)
-		.byte(20)
-		.byte(3)
-		.byte(9)
-		.write("responder", "read");
-	Seed().byte(0)
-		.byte(1)
-		.byte(0x10)
-		.byte(9)
-		.byte(64)
-		.half(5000)
-		.half(500)
-		.byte(40)
-		.byte(4 | 32)
-		.byte(60)
-		.half(3500)
-		.byte(20)
-		.byte(3)
-		.byte(9)
-		.write("responder", "long-reply");
-	Seed().byte(1)
-		.byte(1)
-		.byte(0x82)
-		.byte(9)
-		.byte(64)
-		.half(100)
-		.half(0)
-		.byte(10)
-		.half(300)
-		.half(900)
-		.byte(3)
-		.byte(30)
-		.byte(4)
-		.byte(0)
-		.half(0)
-		.byte(0)
-		.byte(3)
-		.byte(9)
-		.write("responder", "long-call");
-	Seed().byte(1)
-		.byte(14)
-		.byte(100)
-		.byte(3)
-		.byte(2)
-		.byte(0)
-		.counted(header(0, v1::Proc::msg, 14, 1))
-		.byte(3)
-		.byte(2)
-		.write("responder", "backward");
-	Seed().byte(1)
-		.byte(7 | 8)
-		.byte(2)
-		.byte(1)
-		.byte(1)
-		.byte(9)
-		.byte(64)
-		.byte(10)
-		.half(1000)
-		.half(100)
-		.byte(40)
-		.byte(7)
-		.byte(3)
-		.byte(9)
-		.byte(4)
-		.byte(0)
-		.half(0)
-		.byte(0)
-		.write("responder", "short-of-memory");
-
-	/* And those of target_requester.cc: a call, then what comes for it. Its xid is 1. */
-	const auto called = [](u32 setup, u32 size, u32 pages, bool of_reply) {
-		Seed s;
-		s.byte(setup).byte(0).byte(size / 8).half(pages);
-		if (pages)
-			s.byte(of_reply);
-		return s.byte(1);
-	};
-	for (const Named &m : messages()) {
-		std::vector<u8> bytes = m.bytes;
-		if (bytes.size() >= 256)
-			continue;
-		bytes[3] = 1;
-		called(8, 40, 0, false).byte(3).counted(bytes).byte(2).write("requester", m.name);
-		called(31, 40, 0, false)
-			.byte(3)
-			.counted(bytes)
-			.byte(7)
-			.byte(8)
-			.byte(2)
-			.write("requester", std::string(m.name) + "-backchannel");
+/* A story for the target of one peer: the seed, the devices and tunables, and what follows. */
+struct Story : Seed {
+	explicit Story(u32 seed = 1, u32 ground = 0)
+	{
+		half(seed).byte(ground);
 	}
-	called(12, 40, 4000, true).byte(5).half(3000).half(0).byte(48).byte(2).write("requester", "read");
-	called(12, 40, 4000, false).byte(5).half(0).half(0).byte(48).byte(2).write("requester", "write");
-	called(0, 2000, 0, false).byte(5).half(0).half(0).byte(48).byte(2).write("requester", "long-call");
-	called(12, 40, 4000, true)
-		.byte(2)
-		.byte(5)
-		.half(3000)
-		.half(0)
-		.byte(48)
-		.write("requester", "cancelled");
-	called(12, 40, 4000, true)
-		.byte(6 | 8)
-		.byte(0)
-		.byte(5)
-		.half(3000)
-		.half(0)
-		.byte(48)
-		.byte(2)
-		.write("requester", "invalidation-fails");
-	/* An inline reply to it, with the R_key that is its own, and with one that nobody has. */
-	for (const u32 key : {1, 99})
-		called(12, 40, 4000, true)
-			.byte(4)
-			.byte(0x20)
-			.counted(Seed().words({0, 0, 0, 1, 1, 0}).bytes)
-			.byte(1)
-			.byte(key)
-			.byte(2)
-			.write("requester", key == 1 ? "invalidated" : "invalidated-foreign");
+	/* Private data of a stranger that takes R_keys to invalidate: the sizes are both 1024 << these. */
+	Story &private_data(u32 sizes, bool invalidation = true)
+	{
+		byte(1 | sizes << 1 | sizes << 3 | invalidation << 5);
+		return *this;
+	}
+	Story &no_private_data()
+	{
+		byte(0);
+		return *this;
+	}
+};
+
+enum Kind : u32 { small = 1, write_data, read_data, both_data, listing, linking };
+
+/* Steps of target_responder.cc. */
+struct Served : Story {
+	using Story::Story;
+	static Served by(u32 threads)
+	{
+		Served s;
+
+		s.byte(threads - 1);
+		s.private_data(2);
+		return s;
+	}
+	Served &says(const std::vector<u8> &message)
+	{
+		byte(0).counted(message);
+		return *this;
+	}
+	/* Of a call: reads, write chunks, reply chunk, reply instead of call, two segments, nomsg; as in the target. */
+	Served &calls(u32 kind, u32 xid, std::initializer_list<u32> segments, u32 words)
+	{
+		byte(1).byte(kind).byte(xid).byte(32);
+		u32 reads = kind & 3;
+		for (u32 length : segments) {
+			if (reads && !(kind & 0x80 && reads == (kind & 3)))
+				byte(10);
+			reads -= reads != 0;
+			half(length).byte(0);
+		}
+		if (!(kind & 0x80))
+			byte(words);
+		return *this;
+	}
+	Served &replies(u32 how, u32 head, u32 size, u32 tail)
+	{
+		byte(2).byte(how).byte(head / 4).half(size).byte(tail);
+		return *this;
+	}
+	Served &time(u32 n)
+	{
+		byte(3).byte(n);
+		return *this;
+	}
+	Served &calls_back(u32 size)
+	{
+		byte(4).byte(size);
+		return *this;
+	}
+	Served &befalls(u32 what)
+	{
+		byte(5 | what << 3);
+		return *this;
+	}
+	Served &receives(u32 n)
+	{
+		befalls(2).byte(n);
+		return *this;
+	}
+	Served &shrinks(u32 pages)
+	{
+		byte(7).byte(pages);
+		return *this;
+	}
+	Served &lacks(u32 what)
+	{
+		byte(6).byte(what);
+		return *this;
+	}
+};
+
+/* And those of target_requester.cc. */
+struct Asked : Story {
+	using Story::Story;
+	static Asked by(u32 sizes, bool backchannel = false, u32 ground = 0)
+	{
+		Asked s(1, ground);
+
+		s.private_data(sizes);
+		s.byte(backchannel);
+		return s;
+	}
+	Asked &calls(u32 number, u32 kind, u32 call_data, u32 reply_data)
+	{
+		byte(number << 3).byte(kind).half(call_data).half(reply_data);
+		return *this;
+	}
+	Asked &time(u32 n)
+	{
+		byte(1).byte(n);
+		return *this;
+	}
+	Asked &gives_up(u32 number)
+	{
+		byte(2 | number << 3);
+		return *this;
+	}
+	/* With the xid of the first call. */
+	Asked &hears(const std::vector<u8> &message, bool at_once = false)
+	{
+		byte(3 | (at_once ? 0x80 : 0)).byte(0).counted(message);
+		return *this;
+	}
+	/* The memory that was offered as the nth is written to, or, with how = 1, read. */
+	Asked &suffers(u32 nth, u32 how, u32 offset, u32 length)
+	{
+		byte(4).byte(nth).byte(how).half(offset).half(length);
+		return *this;
+	}
+	/* How: 1, nothing is written; 2, the last R_key is invalidated; 6, one that nobody has. */
+	Asked &is_answered(u32 nth, u32 how, u32 written, u32 replied, u32 size,
+			   bool at_once = false)
+	{
+		byte(5 | (at_once ? 0x80 : 0))
+			.byte(nth)
+			.byte(how | 0x80)
+			.half(written)
+			.half(replied)
+			.byte(size);
+		return *this;
+	}
+	Asked &befalls(u32 what)
+	{
+		byte(6 | what << 3);
+		return *this;
+	}
+	Asked &is_called_back(u32 size, u32 xid)
+	{
+		befalls(7).byte(size).byte(xid);
+		return *this;
+	}
+	Asked &lacks(u32 what)
+	{
+		byte(7).byte(what);
+		return *this;
+	}
+};
+
+void write_responder()
+{
+	const auto write = [](const Seed &s, const std::string &name) {
+		s.write("responder", name);
+	};
+
+	for (const Named &m : messages())
+		write(Served::by(1).says(m.bytes).replies(0, 40, 0, 0).time(0), m.name);
+	write(Served::by(2).calls(1, 9, {1000}, 12).replies(0, 60, 0, 8).time(0), "write");
+	write(Served::by(2).calls(4, 9, {2000}, 12).replies(0, 60, 1500, 20), "read");
+	write(Served::by(1).calls(0x48, 9, {2000, 500, 600, 700}, 12).replies(4, 60, 2100, 20),
+	      "reads");
+	write(Served::by(1).calls(4, 9, {2000}, 12).replies(8, 60, 900, 20), "sealed");
+	write(Served::by(1).calls(0x10, 9, {5000}, 12).replies(2, 60, 3500, 20), "long-reply");
+	write(Served::by(1).calls(0x81, 9, {300}, 0).replies(0, 60, 0, 0).time(0), "long-call");
+	write(Served::by(1).calls(0x82, 9, {100, 300}, 0).replies(0, 60, 0, 0).time(0),
+	      "long-call-with-chunk");
+	write(Served::by(2).calls(1, 9, {1000}, 12).calls(1, 9, {1000}, 12).time(0), "twice");
+	write(Served::by(1).calls_back(100).says(header(0, v1::Proc::msg, 0, 1)), "backward");
+	write(Served::by(1).lacks(1).calls(1, 9, {1000}, 12).lacks(0).replies(0, 40, 0, 0),
+	      "short-of-memory");
+	write(Served::by(2).calls(1, 9, {5000}, 12).shrinks(1).replies(0, 40, 0, 0).time(0).shrinks(255),
+	      "shrink");
+	write(Served::by(1).calls(0, 9, {}, 12).befalls(0).replies(0, 40, 0, 0), "gone");
+	write(Served::by(1).calls(0, 9, {}, 12).receives(0).replies(0, 40, 0, 0).time(200),
+	      "no-receive");
+}
+
+void write_requester()
+{
+	const auto write = [](const Seed &s, const std::string &name) {
+		s.write("requester", name);
+	};
+
+	for (const Named &m : messages()) {
+		write(Asked::by(2).calls(0, small, 40, 40).hears(m.bytes), m.name);
+		write(Asked::by(2, true).calls(0, small, 40, 40).hears(m.bytes).time(0),
+		      std::string(m.name) + "-backchannel");
+	}
+	write(Asked::by(2).calls(0, read_data, 40, 4000).is_answered(0, 0, 3000, 0, 48), "read");
+	write(Asked::by(2).calls(0, read_data, 40, 4000).is_answered(0, 1, 3001, 0, 48),
+	      "read-claimed");
+	write(Asked::by(2).calls(0, write_data, 4000, 40).is_answered(0, 0, 0, 0, 48), "write");
+	write(Asked::by(0).calls(0, linking, 3000, 40).is_answered(0, 0, 0, 0, 48), "long-call");
+	write(Asked::by(0).calls(0, listing, 40, 5000).is_answered(0, 0, 0, 4000, 0), "long-reply");
+	write(Asked::by(2).calls(0, both_data, 4000, 4000).is_answered(0, 2, 3000, 0, 48),
+	      "invalidated");
+	write(Asked::by(2).calls(0, read_data, 40, 4000).is_answered(0, 6, 3000, 0, 48),
+	      "invalidated-foreign");
+	write(Asked::by(2)
+		      .calls(0, read_data, 40, 4000)
+		      .calls(1, read_data, 40, 4000)
+		      .is_answered(0, 2, 3000, 0, 48)
+		      .is_answered(1, 0, 3000, 0, 48),
+	      "two");
+	for (const u32 scratch : {0, 2})
+		write(Asked::by(2, false, scratch)
+			      .calls(0, read_data, 40, 4000)
+			      .gives_up(0)
+			      .suffers(0, 0, 10, 100)
+			      .is_answered(0, 1, 3000, 0, 48),
+		      scratch ? "cancelled-scratch" : "cancelled");
+	write(Asked::by(2)
+		      .calls(0, read_data, 40, 4000)
+		      .is_answered(0, 0, 3000, 0, 48)
+		      .suffers(0, 0, 0, 64)
+		      .time(20),
+	      "late-write");
+	write(Asked::by(2)
+		      .calls(0, small, 40, 40)
+		      .is_answered(0, 0, 0, 0, 48)
+		      .is_answered(0, 0, 0, 0, 48)
+		      .time(0),
+	      "twice");
+	write(Asked::by(2)
+		      .calls(0, both_data, 4000, 4000)
+		      .is_answered(0, 0, 3000, 0, 48, true)
+		      .is_answered(0, 0, 3000, 0, 48),
+	      "twice-at-once");
+	write(Asked::by(2).calls(0, write_data, 4000, 40).befalls(0).time(30).is_answered(0, 0, 0, 0, 48),
+	      "gone");
+	write(Asked::by(2).calls(0, small, 40, 40).time(255), "silence");
+	write(Asked::by(2)
+		      .lacks(0x11)
+		      .calls(0, both_data, 3000, 3000)
+		      .is_answered(0, 0, 9, 0, 40)
+		      .time(9),
+	      "short-of-memory");
+	{
+		Asked s = Asked::by(2, true);
+
+		s.calls(0, small, 40, 40);
+		for (u32 i = 0; i < 3; i++)
+			s.is_called_back(60, i);
+		write(s.time(0), "backward");
+	}
+	/* The first reply comes, and the other one is not overdue yet. */
+	write(Asked::by(2)
+		      .calls(0, read_data, 40, 4000)
+		      .calls(1, read_data, 40, 4000)
+		      .gives_up(0)
+		      .time(100)
+		      .gives_up(1)
+		      .is_answered(0, 1, 0, 0, 48)
+		      .time(120),
+	      "cancelled-two");
+	Asked refused = Asked::by(2, true);
+	refused.calls(0, small, 40, 40);
+	for (u32 i = 0; i < 36; i++)
+		refused.hears(header(reads, v1::Proc::msg, 7, 0), true);
+	write(refused, "backward-refused");
+	/* More segments than are ever offered. */
+	Seed segments;
+	segments.words({7, 1, 32, 0, 0, 1, 20});
+	for (u32 i = 0; i < 20; i++)
+		segments.words({i + 1, 10, 0, i << 16});
+	segments.words({0, 0, 7, 1, 0, 0, 0, 0});
+	write(Asked::by(2).calls(0, read_data, 40, 4000).hears(segments.bytes),
+	      "too-many-segments");
+	/* More than a batch of Receives. */
+	Asked many = Asked::by(2);
+	many.calls(0, small, 40, 40);
+	for (u32 i = 0; i < 20; i++)
+		many.hears(header(0, v1::Proc::msg, 7, 1 + (i & 1)));
+	write(many, "many");
 }
 
 } // namespace
@@ -439,5 +539,6 @@ int main(int argc, char **argv)
 	folder = argv[1];
 	write_codecs();
 	write_chunks();
-	write_peers();
+	write_responder();
+	write_requester();
 }

@@ -3,6 +3,7 @@
  * module/chunk/arrival.hh, on the Read lists of arbitrary headers: the call that it puts together is, byte for
  * byte, the one that a plain assembly by RFC 8166 3.4.5 has, and it is refused exactly where that fails.
  */
+#include "assembly.hh"
 #include "fuzz.hh"
 #include "module/chunk/arrival.hh"
 #include "xdr/v1.hh"
@@ -10,71 +11,10 @@
 namespace rpcordma {
 namespace {
 
+using namespace assembly;
 using namespace chunk;
 
 constexpr u32 kMost = 2048; /* the longest call */
-constexpr u64 kPad = 1, kInline = u64(1) << 60;
-
-/* A stream whose bytes are names: kInline + offset, kPad, or (number of the segment + 1) << 32 | offset. */
-struct Stream {
-	u32 length;
-	u64 bytes[kMost];
-
-	/* False when it is too long. */
-	bool add(u64 first, u32 count, u32 most)
-	{
-		if (count > most - length)
-			return false;
-		for (u32 i = 0; i < count; i++)
-			bytes[length++] = first == kPad ? kPad : first + i;
-		return true;
-	}
-};
-
-u64 name(u32 number)
-{
-	return u64(number + 1) << 32;
-}
-
-/* All segments with @position behind each other. */
-bool add_chunk(Stream &to, const xdr::ReadList &reads, u32 position, u32 most)
-{
-	for (u32 i = 0; i < reads.count(); i++)
-		if (reads[i].position.get() == position &&
-		    !to.add(name(i), reads[i].target.length, most))
-			return false;
-	return true;
-}
-
-/* False when there is no such call. */
-bool assemble(const xdr::ReadList &reads, u32 inline_length, u32 most, Stream &base, Stream &stream)
-{
-	base.length = stream.length = 0;
-	if (reads.has_position_zero() ? !add_chunk(base, reads, 0, most) :
-					!base.add(kInline, inline_length, most))
-		return false;
-	u32 taken = 0, done = 0;
-	for (;;) {
-		u32 next = ~0u;
-
-		for (xdr::ReadSegment segment : reads)
-			if (segment.position.get() > done && segment.target.length)
-				next = min(next, segment.position.get());
-		if (next == ~0u)
-			break;
-		while (stream.length < next && taken < base.length)
-			if (!stream.add(base.bytes[taken++], 1, most))
-				return false;
-		if (stream.length != next || !add_chunk(stream, reads, next, most) ||
-		    !stream.add(kPad, xdr_pad(stream.length), most))
-			return false;
-		done = next;
-	}
-	while (taken < base.length)
-		if (!stream.add(base.bytes[taken++], 1, most))
-			return false;
-	return stream.length != 0;
-}
 
 /* By the segment's place in memory, which is what a device gets: each has one of its own. */
 u32 number_of(const xdr::ReadList &reads, const xdr::Segment &part, u32 &offset)
@@ -136,28 +76,26 @@ FUZZ_TARGET()
 	if (reads.has_position_zero())
 		inline_length = 0;
 
-	Stream &base = test_zeroed<Stream>(), &expected = test_zeroed<Stream>(),
-	       &got = test_zeroed<Stream>();
+	Stream expected, got;
 	const auto arrival = plan_arrival(reads, inline_length, most);
-	if (!assemble(reads, inline_length, most, base, expected)) {
+	if (!assemble(reads, inline_length, most, expected)) {
 		EXPECT_ERROR(arrival, Error::protocol);
 		return;
 	}
 	ASSERT_OK(arrival);
 	const Arrival &a = arrival.value();
-	EXPECT_EQ(a.message_length, expected.length);
+	EXPECT_EQ(a.message_length, expected.length());
 	EXPECT_EQ(a.inline_length, inline_length);
 	EXPECT_EQ(a.position_zero, reads.has_position_zero());
-	got.length = 0;
 	if (a.how == Arrival::How::inline_) {
 		ASSERT_TRUE(got.add(kInline, inline_length, kMost));
 	} else if (a.how == Arrival::How::single) {
-		const u32 before = got.length + a.position;
+		const u32 before = got.length() + a.position;
 
 		ASSERT_LE(a.position, inline_length);
 		ASSERT_TRUE(got.add(kInline, a.position, kMost));
 		ASSERT_TRUE(add_chunk(got, reads, a.position, kMost));
-		EXPECT_EQ(got.length - before, a.sink_length);
+		EXPECT_EQ(got.length() - before, a.sink_length);
 		ASSERT_TRUE(got.add(kPad, xdr_pad(a.sink_length), kMost));
 		ASSERT_TRUE(got.add(kInline + a.position, inline_length - a.position, kMost));
 	} else {
@@ -168,24 +106,25 @@ FUZZ_TARGET()
 				u32 offset = 0;
 				const u32 number = number_of(reads, part, offset);
 
-				EXPECT_EQ(to, got.length);
-				EXPECT_TRUE(got.add(name(number) + offset, part.length, kMost));
+				EXPECT_EQ(to, got.length());
+				EXPECT_TRUE(
+					got.add(segment_name(number) + offset, part.length, kMost));
 				segments++;
 			},
 			[&](u32 from, u32 to, u32 n) {
-				EXPECT_EQ(to, got.length);
+				EXPECT_EQ(to, got.length());
 				EXPECT_TRUE(got.add(kInline + from, n, kMost));
 			},
 			[&](u32 to, u32 n) {
-				EXPECT_EQ(to, got.length);
+				EXPECT_EQ(to, got.length());
 				EXPECT_TRUE(got.add(kPad, n, kMost));
 			});
 		ASSERT_OK(length);
 		EXPECT_EQ(length.value(), a.sink_length);
 		EXPECT_EQ(segments, a.segments);
 	}
-	ASSERT_EQ(got.length, expected.length);
-	for (u32 i = 0; i < got.length; i++) {
+	ASSERT_EQ(got.length(), expected.length());
+	for (u32 i = 0; i < got.length(); i++) {
 		TEST_NOTE("byte", i);
 		EXPECT_EQ(got.bytes[i], expected.bytes[i]);
 	}

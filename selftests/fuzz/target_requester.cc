@@ -1,176 +1,573 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * module/client, on arbitrary messages of its peer, over the doubles of the unit tests: an RPC completes once and
- * with its memory out of the peer's reach, or stays; no byte is written outside what was offered; credits keep
- * their bounds; whatever was wrong, the next connection serves. The input is a list of steps.
+ * module/client, on arbitrary messages, R_keys, RDMA accesses and disconnects of its server, through the simulated
+ * port. Calls of the simulated consumer are outstanding meanwhile. What one of them is given for its reply is what
+ * some message for it says: inline bytes as they came, chunks as they were written to, and no byte else. All that
+ * the simulation watches over holds as well: an RPC completes once, with its memory out of reach. In the end an
+ * honest server comes, and everything that is still outstanding has to come right with it.
  */
-#include "fuzz.hh"
-#include "kunit/test_client_port.hh"
+#include "world.hh"
 
-namespace rpcordma {
+namespace sim {
 namespace {
 
-constexpr u32 kCalls = 6, kReply = 400;
+namespace v1 = rpcordma::v1;
+namespace xdr = rpcordma::xdr;
+using rpcordma::Input;
 
-struct Fuzzed : Requester {
-	rpc_rqst *calls[kCalls] = {};
-	bool sent_[kCalls] = {};
-	u32 xids = 0;
+constexpr u32 kUsers = 6, kLongest = 6000;
 
-	/* A reply of ours ended at the right place: the head's bytes beyond the offer are as they were. */
-	void check(u32 i)
+/* What strangers said, whatever the connection. */
+std::multimap<u32, Octets> said;
+
+/* A reply's buffer, as it would be if the core did nothing to it. */
+struct Image {
+	rpcordma_xdr_buf buf = {};
+	bool taken = false;
+	Octets bytes; /* head, pages, tail */
+
+	void take()
 	{
-		rpc_rqst *rqst = calls[i];
-		const u8 *head = static_cast<u8 *>(rqst->receive.head.base);
+		bytes.clear();
+		REQUIRE(each_piece(&buf, 0, length(),
+				   [&](u8 *at, u32 n) { bytes.insert(bytes.end(), at, at + n); }),
+			"a receive buffer is shorter than it says");
+		taken = true;
+	}
+	u32 length() const
+	{
+		return u32(buf.head.length + buf.page_length + buf.tail.length);
+	}
+	/* Somebody else wrote to memory. */
+	void write(const u8 *at, const u8 *from, u32 n)
+	{
+		u32 before = 0;
 
-		if (!rqst->completed)
+		if (!taken)
 			return;
-		EXPECT_TRUE(rqst->result < 0 || rqst->result <= int(kReply + 5000 + 3));
-		for (u32 n = kReply; n < kReply + 64; n++)
-			ASSERT_EQ(head[n], 0xee);
+		(void)each_piece(&buf, 0, length(), [&](u8 *piece, u32 size) {
+			const u8 *low = std::max<const u8 *>(at, piece);
+			const u8 *high = std::min<const u8 *>(at + n, piece + size);
+
+			if (low < high)
+				std::memcpy(&bytes[before + u32(low - piece)], from + (low - at),
+					    std::size_t(high - low));
+			before += size;
+		});
 	}
-	void finish(u32 i)
+	Octets part(u32 offset, u32 n) const
 	{
-		check(i);
-		done(calls[i]);
-		calls[i] = nullptr;
-		sent_[i] = false;
-	}
-	void reconnect()
-	{
-		rpcordma_core_client_close(core);
-		for (rpc_rqst *rqst : calls)
-			if (rqst)
-				EXPECT_FALSE(rqst->pinned);
-		force_disconnects = 0;
-		connect(nullptr, false);
+		return {bytes.begin() + offset, bytes.begin() + offset + n};
 	}
 };
 
+/* A call whose reply may come from a stranger. */
+class Asked : public ClientCall {
+public:
+	explicit Asked(const Call &call) : ClientCall(call)
+	{
+		all.push_back(this);
+	}
+	~Asked() override
+	{
+		all.remove(this);
+	}
+	void encode(rpc_rqst &rqst) override
+	{
+		ClientCall::encode(rqst);
+		image.buf = rqst.receive;
+		xid = rqst.xid;
+	}
+	void decode(const rpcordma_xdr_buf &buf, u32 length) override
+	{
+		const auto [first, end] = said.equal_range(xid);
+
+		for (auto it = first; it != end; ++it)
+			if (says_(it->second, buf, length)) {
+				decoded = true;
+				return;
+			}
+		/* Then it is an honest server's. */
+		REQUIRE(!fabric->strangers, "xid %#x: nobody said this reply of %u bytes", xid,
+			length);
+		ClientCall::decode(buf, length);
+	}
+
+	static std::list<Asked *> all;
+	Image image;
+	u32 xid = 0;
+
+private:
+	/* Whether @message is a reply of which @buf and @length are what should come of it. */
+	bool says_(const Octets &message, const rpcordma_xdr_buf &buf, u32 length) const
+	{
+		const auto decoded_header = v1::decode(view(message));
+		if (!decoded_header.ok())
+			return false;
+		const v1::Header &header = decoded_header.value();
+		const Octets payload = octets(header.payload(view(message)));
+		const u32 whole = image.length(), head = u32(image.buf.head.length);
+		/* A pad at the end may have no room. */
+		Octets is;
+		(void)each_piece(&buf, 0, std::min(length, buf.buflen),
+				 [&](u8 *at, u32 n) { is.insert(is.end(), at, at + n); });
+		const auto has = [&is](u32 at, const Octets &bytes) {
+			return at + bytes.size() <= is.size() &&
+			       std::equal(bytes.begin(), bytes.end(), is.begin() + at);
+		};
+
+		if (header.proc == v1::Proc::nomsg) {
+			const u64 n = header.reply.length();
+
+			return n == length && n <= whole &&
+			       (!image.taken || (is.size() == n && has(0, image.part(0, u32(n)))));
+		}
+		const u32 written = u32(header.writes.total_length()), n = u32(payload.size());
+		if (!written)
+			return length == std::min(n, whole) && is.size() == length &&
+			       has(0, {payload.begin(), payload.begin() + length});
+		const u32 front = std::min(n, head), pad = rpcordma::xdr_pad(written);
+		if (written > image.buf.page_length || length < front + written + pad)
+			return false;
+		const u32 rest = length - front - written - pad;
+		/* The tail may be too short for all of it. */
+		if (rest > n - front || (rest < n - front && rest + pad < image.buf.tail.length))
+			return false;
+		return has(0, {payload.begin(), payload.begin() + front}) &&
+		       (!image.taken || has(front, image.part(head, written))) &&
+		       has(front + written + pad,
+			   {payload.begin() + front, payload.begin() + front + rest});
+	}
+};
+std::list<Asked *> Asked::all;
+
+/* Of a connection, the server's end. */
+class HostileServer : public Stranger {
+public:
+	HostileServer() : Stranger("hostile server")
+	{
+	}
+	bool tell(Octets message, u32 invalidate = 0)
+	{
+		const u32 xid = xid_of(message);
+
+		/* It may be heard before say() returns. */
+		const auto it = said.emplace(xid, message);
+		if (say(message, invalidate))
+			return true;
+		said.erase(it);
+		return false;
+	}
+	void heard(const Octets &message, u32 invalidated) override
+	{
+		REQUIRE(!invalidated, "a requester invalidates its server's memory");
+		const auto header = v1::decode(view(message));
+		REQUIRE(header.ok(), "a message of ours does not decode");
+		for (Asked *call : Asked::all)
+			if (call->xid == header.value().xid.get() && !call->image.taken)
+				call->image.take();
+		const auto keep = [this](const xdr::Segment &segment) {
+			segments.push_back(segment);
+		};
+		for (xdr::ReadSegment segment : header.value().reads)
+			keep(segment.target);
+		for (xdr::WriteChunk chunk : header.value().writes)
+			for (xdr::Segment segment : chunk)
+				keep(segment);
+		for (xdr::Segment segment : header.value().reply)
+			keep(segment);
+		messages.push_back(message);
+	}
+	bool reached(u64, u32, u32, u8 *, Access) override
+	{
+		fail("a requester reaches for its server's memory");
+	}
+	bool access(const xdr::Segment &at, Access how, u8 fill)
+	{
+		static u8 bytes[65536];
+
+		std::memset(bytes, fill, std::min<u32>(at.length, sizeof(bytes)));
+		device_wrote = [](u8 *to, const u8 *from, u32 n) {
+			for (Asked *call : Asked::all)
+				call->image.write(to, from, n);
+		};
+		const bool done = reach(at.offset, at.handle.get(),
+					std::min<u32>(at.length, sizeof(bytes)), bytes, how);
+		device_wrote = nullptr;
+		return done;
+	}
+
+	std::vector<Octets> messages;	    /* that it heard */
+	std::vector<xdr::Segment> segments; /* that were offered in them */
+};
+
+/* Whoever calls back says any bytes, and is answered some. */
+class Callbacks : public CallbackService {
+public:
+	using CallbackService::CallbackService;
+
+protected:
+	Octets answer(u32 xid, const Octets &call) override
+	{
+		const auto [first, end] = said.equal_range(xid);
+		bool known = false;
+
+		for (auto it = first; it != end; ++it) {
+			const auto header = v1::decode(view(it->second));
+			known = known || (header.ok() &&
+					  octets(header.value().payload(view(it->second))) == call);
+		}
+		REQUIRE(known, "nobody said this backward call, xid %#x", xid);
+		/* Up to what has no room in a message. */
+		Octets reply(24 + xid * 977 % 4000, 0x77);
+		xdr::store_be32(&reply[0], xid);
+		xdr::store_be32(&reply[4], 1);
+		return reply;
+	}
+};
+
+class Play {
+public:
+	explicit Play(Input &in) : in_(in), ground_(in)
+	{
+	}
+
+	void run()
+	{
+		said.clear();
+		private_data_ = private_data_of(in_, invalidation_);
+		const bool called_back = in_.byte() & 1;
+		fabric->listener = [this](const std::shared_ptr<CmId> &id, u32, const Octets &) {
+			servers_.push_back(std::make_unique<HostileServer>());
+			return servers_.back()->accept(id, private_data_);
+		};
+		xprt_ = rpc_xprt::create("client");
+		if (called_back) {
+			callbacks_ = std::make_unique<Callbacks>(*xprt_);
+			REQUIRE(callbacks_->start(), "there is no backchannel");
+		}
+		for (u32 i = 0; i < kMostSteps && !in_.empty(); i++)
+			step_();
+		set_faults(0);
+		check_receives_();
+		make_peace_();
+	}
+
+private:
+	struct User {
+		Task *task = nullptr;
+		bool killed = false;
+	};
+
+	HostileServer *server_() const
+	{
+		return servers_.empty() ? nullptr : servers_.back().get();
+	}
+	/* The xid of one of the calls that the server has heard of. */
+	u32 some_xid_(u8 which) const
+	{
+		const HostileServer *server = server_();
+
+		return server && !server->messages.empty() ?
+			       xid_of(server->messages[which % server->messages.size()]) :
+			       which;
+	}
+
+	void call_(u32 number, u8 how)
+	{
+		User &user = users_[number];
+		Call call;
+
+		call.id = ++calls_;
+		call.kind = Kind(how % u32(Kind::count));
+		call.sealed = how & 0x80;
+		call.call_data = in_.below(kLongest);
+		call.reply_data = in_.below(kLongest);
+		if (call.kind == Kind::null)
+			call.call_data = call.reply_data = 0;
+		else if (call.kind == Kind::small)
+			call.call_data %= 2000, call.reply_data %= 2000;
+		else if (call.kind == Kind::write || call.kind == Kind::linking)
+			call.reply_data %= 100;
+		else if (call.kind != Kind::both)
+			call.call_data %= 100;
+		busy_++;
+		/* Before anybody else runs, so that no second one begins. */
+		auto asked = std::make_shared<Asked>(call);
+		auto task = std::make_shared<Task>(*xprt_, *asked, false);
+		user.task = task.get();
+		user.killed = false;
+		spawn("user " + std::to_string(number), Context::process, [this, &user, asked, task] {
+			const int rc = task->run();
+
+			TRACE("call: %d", rc);
+			REQUIRE(rc || asked->decoded, "a call ended well without a reply");
+			REQUIRE(!rc || user.killed || said.count(asked->xid),
+				"a call that nobody gave up failed with %d, and no stranger is to "
+				"blame",
+				rc);
+			user.task = nullptr;
+			busy_--;
+			left_.wake_all();
+		});
+	}
+
+	/* A reply to a call that was heard, with its chunks, of which as much is written as is said. */
+	void answer_()
+	{
+		HostileServer *server = server_();
+		const u8 which = in_.byte(), how = in_.byte();
+		const u32 written = in_.half(), replied = in_.half(), size = in_.byte();
+
+		if (!server || server->messages.empty())
+			return;
+		/* Its own: a message may come while this is at work. */
+		const Octets call = server->messages[which % server->messages.size()];
+		const v1::Header offered = v1::decode(view(call)).value();
+		Octets message(2048);
+		v1::Encoder encoder({message.data(), message.size()}, offered.xid,
+				    rpcordma::Credits(how >> 4),
+				    replied ? v1::Proc::nomsg : v1::Proc::msg);
+		u32 key = 0;
+		const auto fill = [&](const xdr::WriteChunk &chunk, u32 length) {
+			const u32 claimed = u32(std::min<u64>(length, chunk.length()));
+			u32 left = how & 1 ? 0 : claimed;
+
+			for (xdr::Segment segment : chunk) {
+				key = segment.handle.get();
+				segment.length = std::min(segment.length, left);
+				left -= segment.length;
+				if (segment.length)
+					(void)server->access(segment, Access::write, u8(how + left));
+			}
+			return claimed;
+		};
+		for (xdr::WriteChunk chunk : offered.writes)
+			encoder.write_chunk(chunk, fill(chunk, written));
+		if (offered.reply.present())
+			encoder.reply_chunk(offered.reply, fill(offered.reply, replied));
+		const auto end = encoder.finish();
+		if (!end.ok())
+			return;
+		message.resize(end.value());
+		for (u32 n = 0; n < size; n++)
+			message.push_back(n < 4 ? message[n] : n == 7 ? 1 : n < 8 ? 0 : u8(n));
+		for (xdr::ReadSegment segment : offered.reads)
+			key = segment.target.handle.get();
+		server->tell(message, how & 2 ? key + (how & 4 ? 1 : 0) : 0);
+	}
+
+	/* An access to memory that was offered once, or near it. */
+	void access_()
+	{
+		HostileServer *server = server_();
+		const u8 which = in_.byte(), how = in_.byte();
+		const u32 offset = in_.half(), length = in_.half();
+
+		if (!server || server->segments.empty())
+			return;
+		xdr::Segment at = server->segments[which % server->segments.size()];
+		if (how & 2)
+			at.handle = rpcordma::Rkey(at.handle.get() + (how & 4 ? 1 : 256));
+		at.offset += how & 8 ? u64(0) - offset : offset;
+		at.length = how & 16 ? at.length + length : length;
+		(void)server->access(at, how & 1 ? Access::read : Access::write, how);
+	}
+
+	/* Things that befall a connection. */
+	void befall_(u8 what)
+	{
+		HostileServer *server = server_();
+
+		switch (what) {
+		case 0:
+			if (server)
+				server->leave();
+			break;
+		case 1:
+			if (server)
+				server->fall_silent();
+			break;
+		case 2:
+			if (server)
+				server->receives = in_.byte() & 3;
+			break;
+		case 3:
+			if (server)
+				server->receives = ~0u;
+			break;
+		case 4:
+			for (auto &[number, id] : fabric->client.ids) {
+				break_connection(*id);
+				break;
+			}
+			break;
+		case 5:
+			if (in_.byte() & 1)
+				rpcordma_core_client_inject_disconnect(xprt_->core);
+			else
+				xprt_->close_idle();
+			break;
+		case 6:
+			if (server)
+				(void)server->tell(Octets(4000 + in_.half() % 8000, 0x55));
+			break;
+		case 7: {
+			Call call;
+
+			call.id = ++calls_;
+			call.kind = Kind::small;
+			call.call_data = in_.byte();
+			const u32 xid = in_.byte() & 7;
+			Octets message(28);
+			v1::Encoder encoder({message.data(), message.size()}, rpcordma::Xid(xid),
+					    rpcordma::Credits(16), v1::Proc::msg);
+			(void)encoder.finish();
+			const Octets bytes = call_bytes(call, xid);
+			message.insert(message.end(), bytes.begin(), bytes.end());
+			if (server)
+				(void)server->tell(message);
+			break;
+		}
+		}
+	}
+
+	void step_()
+	{
+		const u8 what = in_.byte();
+		const u32 number = (what >> 3) % kUsers;
+
+		TRACE("step %#x", what);
+		switch (what & 7) {
+		case 0: { /* a call */
+			const u8 how = in_.byte();
+
+			if (users_[number].task)
+				return;
+			call_(number, how);
+			break;
+		}
+		case 1: /* time */
+			settle((1 + in_.byte()) * 300 * kMillisecond);
+			break;
+		case 2: /* somebody gives up */
+			users_[number].killed = true;
+			if (users_[number].task)
+				users_[number].task->kill();
+			break;
+		case 3: { /* any bytes; with a call's xid, in most cases */
+			const u8 whose = in_.byte();
+			Octets message = octets(in_.take(in_.half()));
+
+			if (!(what & 8) && message.size() >= 4)
+				xdr::store_be32(message.data(), some_xid_(whose));
+			/* The payload's as well. */
+			if (!(what & 24) && message.size() >= 32 && message[15] == 0 &&
+			    v1::decode(view(message)).ok()) {
+				const u32 at = v1::decode(view(message)).value().header_length;
+				if (message.size() >= at + 4)
+					xdr::store_be32(message.data() + at, some_xid_(whose));
+			}
+			if (server_())
+				(void)server_()->tell(message);
+			break;
+		}
+		case 4:
+			access_();
+			break;
+		case 5:
+			answer_();
+			break;
+		case 6:
+			befall_((what >> 3) & 7);
+			break;
+		case 7:
+			set_faults(in_.byte());
+			break;
+		}
+		if (!(what & 0x80) || (what & 7) == 0)
+			settle();
+	}
+
+	/*
+	 * No Receive was lost: each is posted, or one of less than a batch that wait. With faults there may be
+	 * fewer, and while a call waits for its memory that one holds a Receive.
+	 */
+	void check_receives_()
+	{
+		const HostileServer *server = server_();
+
+		settle(kSecond);
+		const auto qp = server ? server->other() : nullptr;
+		if (!qp || qp->state != Qp::State::connected || !xprt_->core->connection)
+			return;
+		const u32 provided = xprt_->core->connection->receive_queue.provided();
+		REQUIRE(qp->receives_posted() > provided,
+			"%u Receives are posted, where %u are promised and there are %u more",
+			qp->receives_posted(), provided, rpcordma::ReceiveQueue::kBatch);
+	}
+
+	/* The honest server comes. */
+	void make_peace_()
+	{
+		FileService files;
+		ServerModule module;
+
+		/* First all of the others are gone, and known to be. */
+		fabric->listener = nullptr;
+		for (auto &server : servers_)
+			server->leave();
+		settle();
+		fabric->strangers = false;
+		REQUIRE(module.start(), "the server does not start");
+		Service service(files, 2, kInputMaxMessage);
+		(void)service.listen();
+		call_last_();
+		while (busy_)
+			(void)wait(left_, "calls to come right");
+		if (callbacks_)
+			callbacks_->stop();
+		xprt_->destroy();
+		service.stop();
+		module.end();
+		sleep_for(10 * kSecond, "the fabric to come to rest");
+	}
+
+	/* One that nobody interferes with. */
+	void call_last_()
+	{
+		Call call;
+
+		call.id = ++calls_;
+		call.kind = Kind::both;
+		call.call_data = call.reply_data = 3001;
+		ClientCall last(call);
+		Task task(*xprt_, last, false);
+		const int rc = task.run();
+		REQUIRE(!rc && last.decoded, "the next server does not serve: %d", rc);
+	}
+
+	Input &in_;
+	Ground ground_;
+	Octets private_data_;
+	bool invalidation_ = false;
+	rpc_xprt *xprt_ = nullptr;
+	std::unique_ptr<Callbacks> callbacks_;
+	std::vector<std::unique_ptr<HostileServer>> servers_;
+	User users_[kUsers];
+	u32 busy_ = 0, calls_ = 0;
+	WaitQueue left_;
+};
+
+void story(Input &in)
+{
+	Play(in).run();
+}
+
 } // namespace
-} // namespace rpcordma
+} // namespace sim
 
 FUZZ_TARGET()
 {
-	Input in;
-	Fuzzed r;
-	const u8 first = in.byte();
-	const private_data::Properties peer = {1024u + (first & 3) * 1024u, 4096, bool(first & 4)};
-
-	r.connect(first & 8 ? &peer : nullptr, first & 16);
-	for (u32 step = 0; step < 60 && !in.empty(); step++) {
-		TEST_NOTE("step", step);
-		const u8 what = in.byte();
-		const u32 i = (what >> 3) % kCalls;
-
-		/* The end comes soon after it is asked for. */
-		if (FakeClientPort::force_disconnects && (what & 7) != 1)
-			r.reconnect();
-		switch (what & 7) {
-		case 0: /* a call */
-			if (r.calls[i])
-				break;
-			r.calls[i] = r.prepare(++r.xids, 40 + in.byte() * 8, kReply);
-			if (!r.calls[i])
-				break;
-			if (const u32 pages = in.below(5000))
-				r.add_pages(r.calls[i], pages, in.byte() & 1);
-			r.calls[i]->ddp_allowed = !(what & 0x80);
-			break;
-		case 1: /* it is sent */
-			if (!r.calls[i] || r.calls[i]->completed || r.sent_[i])
-				break;
-			r.sent_[i] = r.transmit(r.calls[i]) == 0;
-			break;
-		case 2: /* the task is through with it, or gives it up */
-			if (r.calls[i])
-				r.finish(i);
-			break;
-		case 3: /* any bytes */
-			(void)r.deliver(in.take(in.byte()));
-			break;
-		case 4: { /* its reply, more or less: the first words are right, and so may be an R_key */
-			u8 bytes[512];
-			const u32 xid = r.calls[i] ? r.calls[i]->xid : in.byte();
-			const u8 kind = in.byte();
-			const Bytes rest = in.take(in.byte());
-			u32 at = 16;
-
-			xdr::store_be32(bytes, xid);
-			xdr::store_be32(bytes + 4, 1);
-			xdr::store_be32(bytes + 8, kind >> 3);
-			xdr::store_be32(bytes + 12, kind & 7);
-			for (u8 byte : rest)
-				bytes[at++] = byte;
-			(void)r.deliver({bytes, at}, in.byte() & 1 ? 1000 + in.byte() : 0);
-			break;
-		}
-		case 5: { /* its reply with the chunks that it offered last, of some length */
-			const auto offered = v1::decode(
-				{FakeServerPort::message, FakeServerPort::message_length});
-			const u32 written = in.half(), replied = in.half();
-			const u8 size = in.byte();
-
-			if (!FakeServerPort::messages || !offered.ok())
-				break;
-			CallMaker reply(offered.value().xid.get(), size >> 4,
-					replied ? v1::Proc::nomsg : v1::Proc::msg);
-			for (v1::WriteChunk chunk : offered.value().writes)
-				reply.encoder.write_chunk(chunk,
-							  written < chunk.length() ? written : 0);
-			if (offered.value().reply.present())
-				reply.encoder.reply_chunk(offered.value().reply,
-							  replied < offered.value().reply.length() ?
-								  replied :
-								  0);
-			const auto end = reply.encoder.finish();
-			if (!end.ok())
-				break;
-			reply.header = end.value();
-			reply.length = reply.header + size;
-			for (u32 n = 0; n < size; n++)
-				reply.bytes[reply.header + n] = pattern(n);
-			if (size >= 8) {
-				xdr::store_be32(reply.bytes + reply.header, reply.xid);
-				xdr::store_be32(reply.bytes + reply.header + 4, 1);
-			}
-			(void)r.deliver(reply.message());
-			break;
-		}
-		case 6: /* a failure of the device, or of a post */
-			if (what & 8) {
-				FakeServerPort::fail_at = in.byte() & 3;
-				FakeServerPort::fail_status = 2;
-			} else {
-				FakeServerPort::sends_left = what & 16 ? in.byte() & 3 :
-									 FakePort::kNoLimit;
-			}
-			break;
-		case 7: /* the backward service replies */
-			if (FakeClientPort::backward) {
-				rpc_rqst *rqst = FakeClientPort::backward;
-
-				FakeClientPort::backward = nullptr;
-				rqst->send.head.length = rqst->send.len = 24 + in.byte();
-				(void)rpcordma_core_bc_send_reply(r.core, rqst->call);
-				r.work();
-				rpcordma_core_bc_free(r.core, rqst->call);
-			}
-			break;
-		}
-		EXPECT_LE(FakeClientPort::window, Requester::kSlots);
-	}
-	/* Whatever it was, the next connection serves. */
-	FakeServerPort::sends_left = FakeServerPort::fail_at = FakePort::kNoLimit;
-	if (FakeClientPort::backward)
-		rpcordma_core_bc_free(r.core, FakeClientPort::backward->call);
-	for (u32 i = 0; i < kCalls; i++)
-		if (r.calls[i])
-			r.finish(i);
-	r.reconnect();
-	rpc_rqst *last = r.call(0x7777);
-	ASSERT_NE(last, nullptr);
-	EXPECT_TRUE(r.reply(0x7777, 24));
-	EXPECT_EQ(last->result, 24);
-	r.done(last);
+	sim::in_world(sim::story);
 }

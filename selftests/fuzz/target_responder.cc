@@ -1,145 +1,623 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * module/server, on arbitrary messages and replies, over the doubles of the unit tests: whatever a client sends,
- * each message of ours decodes, grants a credit, and answers an xid that came; sinks, Receives, memory and room
- * come back; no misuse of the port. The input is a list of steps.
+ * module/server, on arbitrary messages, memory and disconnects of a client, through the simulated port. What the
+ * service gets is, byte for byte, what some message says, put together by RFC 8166 3.4.5; what comes back is the
+ * service's reply, byte for byte, in no memory but what was offered for it; each message is answered once at most.
+ * All that the simulation watches over holds as well. In the end nothing is left of the connections, and an honest
+ * client is served.
  */
-#include "fuzz.hh"
-#include "kunit/test_server_connection.hh"
+#include "assembly.hh"
+#include "world.hh"
+#include "xdr/rpc.hh"
 
-namespace rpcordma {
+namespace sim {
 namespace {
 
-constexpr u32 kXids = 64;
+namespace v1 = rpcordma::v1;
+namespace xdr = rpcordma::xdr;
+using rpcordma::Input;
 
-struct Fuzzed : Connected {
-	u32 xids[kXids] = {};
-	u32 xid_count = 0;
-	u32 seen_messages = 0;
-	bool backward = false;
+constexpr u32 kMostMessage = 16384 + kPageSize, kConnections = 4;
 
-	using Connected::Connected;
-	/* Every message of ours is in order. */
-	void look()
+struct Message {
+	Octets bytes;
+	v1::Header header; /* of them */
+	bool decodes = false;
+};
+
+/* What the service replied to a call. */
+struct Reply {
+	Octets bytes;
+	std::vector<std::pair<u32, u32>> results; /* offset, length; to be placed directly */
+};
+
+/* All that was said to the server, and what the service made of it; by xid. */
+std::multimap<u32, Message> said;
+std::multimap<u32, Reply> replies;
+
+/* Byte @at of the memory that a stranger has behind @key. */
+u8 memory_byte(u32 key, u64 at)
+{
+	return u8(key * 31 + at * 7 + (at >> 8));
+}
+
+/* Whether @bytes is the call in @message; a pad may hold anything. */
+bool is_call_of(const Message &message, const Octets &bytes)
+{
+	namespace assembly = rpcordma::assembly;
+	assembly::Stream stream;
+	const Octets payload = octets(message.header.payload(view(message.bytes)));
+
+	if (!assembly::assemble(message.header.reads, u32(payload.size()), kMostMessage, stream) ||
+	    stream.length() != bytes.size())
+		return false;
+	for (u32 i = 0; i < bytes.size(); i++) {
+		const u64 name = stream.bytes[i];
+
+		if (name == assembly::kPad)
+			continue;
+		if (name >= assembly::kInline) {
+			if (bytes[i] != payload[name - assembly::kInline])
+				return false;
+			continue;
+		}
+		const xdr::Segment segment = message.header.reads[u32(name >> 32) - 1].target;
+		if (bytes[i] != memory_byte(segment.handle.get(), segment.offset + u32(name)))
+			return false;
+	}
+	return true;
+}
+
+bool overlap(const xdr::Segment &a, const xdr::Segment &b)
+{
+	return a.handle == b.handle && a.offset < b.offset + b.length &&
+	       b.offset < a.offset + a.length;
+}
+
+/* A connection's client end. */
+class HostileClient : public Stranger {
+public:
+	explicit HostileClient(bool invalidation)
+		: Stranger("hostile client"),
+		  invalidation_(invalidation)
 	{
-		if (messages == seen_messages)
+	}
+
+	bool tell(Octets bytes)
+	{
+		const u32 xid = xid_of(bytes);
+		const auto it = said.emplace(xid, Message{std::move(bytes), {}, false});
+		Message &message = it->second;
+		const auto decoded = v1::decode(view(message.bytes));
+
+		if (decoded.ok()) {
+			message.decodes = true;
+			message.header = decoded.value();
+			for (xdr::ReadSegment segment : message.header.reads)
+				readable_.push_back(segment.target);
+			for (xdr::WriteChunk chunk : message.header.writes)
+				offer_(chunk);
+			offer_(message.header.reply);
+		}
+		if (say(message.bytes))
+			return true;
+		/* What it offers is offered all the same. */
+		said.erase(it);
+		return false;
+	}
+
+	bool reached(u64 address, u32 key, u32 length, u8 *buffer, Access how) override
+	{
+		bool offered = false;
+
+		for (const xdr::Segment &segment : how == Access::read ? readable_ : writable_)
+			offered = offered ||
+				  (segment.handle.get() == key && address >= segment.offset &&
+				   address - segment.offset <= segment.length &&
+				   length <= segment.length - (address - segment.offset));
+		REQUIRE(offered,
+			"the server reaches for %u bytes at %#llx, key %#x: not offered for that",
+			length, (unsigned long long)address, key);
+		/* Nor does everything exist that is offered. */
+		if (key % 8 == 7)
+			return false;
+		if (how == Access::read)
+			for (u32 i = 0; i < length; i++)
+				buffer[i] = memory_byte(key, address + i);
+		else
+			writes_.push_back({key, address, {buffer, buffer + length}});
+		return true;
+	}
+
+	void heard(const Octets &bytes, u32 invalidated) override
+	{
+		const u32 xid = xid_of(bytes);
+		const auto decoded = v1::decode(view(bytes));
+
+		REQUIRE(bytes.size() >= 20, "a message of %zu bytes", bytes.size());
+		/* ERR_VERS echoes whatever version there was. */
+		if (xdr::load_be32(&bytes[4]) != v1::version) {
+			REQUIRE(xdr::load_be32(&bytes[12]) == u32(v1::Proc::error),
+				"version %u is spoken", xdr::load_be32(&bytes[4]));
 			return;
-		seen_messages = messages;
-		ASSERT_GE(message_length, 20);
-		const u32 xid = xdr::load_be32(message), vers = xdr::load_be32(message + 4);
+		}
+		REQUIRE(decoded.ok(), "a message of ours does not decode");
+		const v1::Header &header = decoded.value();
+		if (header.proc == v1::Proc::error)
+			return;
+		const Octets payload = octets(header.payload(view(bytes)));
+		/* A backward call: the world checks it when it is replied to. */
+		if (header.proc == v1::Proc::msg && payload.size() >= 8 &&
+		    !xdr::load_be32(&payload[4]))
+			return;
+		if (invalidated) {
+			REQUIRE(invalidation_, "the client's memory is invalidated, uninvited");
+			REQUIRE(key_of_(xid, invalidated),
+				"key %#x is invalidated, by a reply to xid %#x", invalidated, xid);
+		}
+		if (ambiguous_)
+			return;
+		const auto [first, end] = replies.equal_range(xid);
+		for (auto it = first; it != end; ++it)
+			if (carries_(header, payload, it->second))
+				return;
+		fail("xid %#x: this is not what the service replied", xid);
+	}
+
+private:
+	struct Written {
+		u32 key;
+		u64 address;
+		Octets bytes;
+	};
+
+	/* Where two messages offer the same memory, what is written there is either's. */
+	void offer_(const xdr::WriteChunk &chunk)
+	{
+		for (xdr::Segment segment : chunk) {
+			for (const xdr::Segment &other : writable_)
+				ambiguous_ = ambiguous_ || overlap(segment, other);
+			writable_.push_back(segment);
+		}
+	}
+
+	static bool key_of_(u32 xid, u32 key)
+	{
+		const auto [first, end] = said.equal_range(xid);
+
+		for (auto it = first; it != end; ++it) {
+			const v1::Header &header = it->second.header;
+
+			for (xdr::ReadSegment segment : header.reads)
+				if (segment.target.handle.get() == key)
+					return true;
+			for (xdr::WriteChunk chunk : header.writes)
+				for (xdr::Segment segment : chunk)
+					if (segment.handle.get() == key)
+						return true;
+			for (xdr::Segment segment : header.reply)
+				if (segment.handle.get() == key)
+					return true;
+		}
+		return false;
+	}
+
+	/* What was written to @chunk, whose lengths say how much. */
+	bool written_(const xdr::WriteChunk &chunk, Octets &to) const
+	{
+		for (xdr::Segment segment : chunk) {
+			Octets bytes(segment.length);
+			u32 covered = 0;
+
+			for (const Written &w : writes_) {
+				if (w.key != segment.handle.get() || w.address < segment.offset ||
+				    w.address - segment.offset >= segment.length)
+					continue;
+				const u32 at = u32(w.address - segment.offset);
+				const u32 n = std::min(u32(w.bytes.size()), segment.length - at);
+				std::copy_n(w.bytes.begin(), n, bytes.begin() + at);
+				covered += n;
+			}
+			if (covered < segment.length)
+				return false;
+			to.insert(to.end(), bytes.begin(), bytes.end());
+		}
+		return true;
+	}
+
+	bool carries_(const v1::Header &header, const Octets &payload, const Reply &reply) const
+	{
+		Octets rest, expected;
+		u32 done = 0, i = 0;
+
+		for (xdr::WriteChunk chunk : header.writes) {
+			const u32 n = u32(chunk.length());
+
+			if (n) {
+				Octets placed;
+				if (i >= reply.results.size() || reply.results[i].second != n ||
+				    !written_(chunk, placed))
+					return false;
+				const u32 at = reply.results[i].first;
+				if (at < done || !std::equal(placed.begin(), placed.end(),
+							     reply.bytes.begin() + at))
+					return false;
+				expected.insert(expected.end(), reply.bytes.begin() + done,
+						reply.bytes.begin() + at);
+				done = std::min(u32(reply.bytes.size()),
+						at + n + rpcordma::xdr_pad(n));
+			}
+			i++;
+		}
+		expected.insert(expected.end(), reply.bytes.begin() + done, reply.bytes.end());
+		if (header.proc == v1::Proc::msg)
+			return payload == expected;
+		return written_(header.reply, rest) && rest == expected;
+	}
+
+	const bool invalidation_;
+	bool ambiguous_ = false;
+	std::vector<xdr::Segment> readable_, writable_;
+	std::vector<Written> writes_;
+};
+
+/* How the service treats the next call. */
+struct Treatment {
+	bool replies, placed, two, ddp_allowed;
+	u32 head, size, tail;
+};
+
+/* Does what the input says with strangers' calls, and serves files to others. */
+class HostedService : public FileService {
+public:
+	bool process(svc_rqst &rqst) override
+	{
+		if (!fabric->strangers)
+			return FileService::process(rqst);
+		Octets call;
+		REQUIRE(each_piece(&rqst.arg, 0, rqst.arg.len,
+				   [&](u8 *at, u32 n) { call.insert(call.end(), at, at + n); }),
+			"a call says that it has %u bytes, and has not", rqst.arg.len);
+		/* The header's: what a chunk holds may say another one. */
+		const u32 xid = rqst.context->header.xid.get();
+		const auto [first, end] = said.equal_range(xid);
 		bool known = false;
 
-		for (u32 i = 0; i < min(xid_count, kXids); i++)
-			known = known || xids[i] == xid;
-		EXPECT_TRUE(known || xid_count > kXids);
-		EXPECT_NE(xdr::load_be32(message + 8), 0);
-		/* ERR_VERS echoes whatever version there was. */
-		if (vers == 1)
-			EXPECT_OK(got());
-		else
-			EXPECT_EQ(xdr::load_be32(message + 12), 4);
-		EXPECT_LE(message_length, server->send_size);
+		for (auto it = first; it != end; ++it)
+			known = known || (it->second.decodes && is_call_of(it->second, call));
+		REQUIRE(known, "nobody said this call of %zu bytes, xid %#x", call.size(), xid);
+		processed++;
+		while (treatments.empty() && !over)
+			(void)wait(changed, "what is to become of a call");
+		if (treatments.empty())
+			return false;
+		const Treatment how = treatments.front();
+		treatments.pop_front();
+		if (!how.replies)
+			return false;
+		reply_(rqst, how, xid);
+		return true;
 	}
-	void work_some(u32 n)
+
+	std::deque<Treatment> treatments;
+	bool over = false;
+	WaitQueue changed;
+
+private:
+	void reply_(svc_rqst &rqst, const Treatment &how, u32 xid)
 	{
-		while (n-- && FakeServerPort::work(1))
-			look();
-	}
-	bool deliver(Bytes bytes)
-	{
-		if (bytes.size() >= 4)
-			xids[xid_count++ % kXids] = xdr::load_be32(bytes.data());
-		const ExactCopy copy(bytes.first(server->receive_size));
-		return FakeServerPort::send(server, copy.bytes());
+		rpcordma_xdr_buf &res = rqst.res;
+		page *head = rqst.pages.at(rqst.respages);
+		Reply reply;
+
+		for (u32 i = 0; i < how.head + how.size + how.tail; i++)
+			reply.bytes.push_back(u8(i * 5 + (i >> 8) + xid));
+		xdr::store_be32(reply.bytes.data(), xid);
+		xdr::store_be32(reply.bytes.data() + 4, 1);
+		std::memcpy(head->data, reply.bytes.data(), how.head);
+		res.head = {head->data, how.head};
+		res.tail = {head->data + how.head, how.tail};
+		std::memcpy(res.tail.base, reply.bytes.data() + how.head + how.size, how.tail);
+		res.len = res.buflen = u32(reply.bytes.size());
+		if (how.size) {
+			res.page_length = how.size;
+			res.pages = rqst.pages.data() + rqst.next_page;
+			rqst.next_page += (how.size + kPageSize - 1) / kPageSize;
+			rpcordma_copy_to_pages(&res, 0, reply.bytes.data() + how.head, how.size);
+		}
+		rqst.ddp_allowed = how.ddp_allowed;
+		const u32 one = how.two ? how.size / 2 & ~3u : how.size;
+		if (how.placed && one)
+			reply.results.emplace_back(how.head, one);
+		if (how.placed && how.size - one)
+			reply.results.emplace_back(how.head + one, how.size - one);
+		for (auto [offset, length] : reply.results)
+			(void)rpcordma_core_server_result_payload(rqst.context, offset, length);
+		if (!how.ddp_allowed)
+			reply.results.clear();
+		replies.emplace(xid, std::move(reply));
 	}
 };
 
+class Play {
+public:
+	explicit Play(Input &in) : in_(in), ground_(in)
+	{
+	}
+
+	void run()
+	{
+		said.clear();
+		replies.clear();
+		REQUIRE(module_.start(), "the server does not start");
+		service_ = std::make_unique<Service>(files_, 1 + (in_.byte() & 1), kMostMessage);
+		(void)service_->listen();
+		connect_();
+		for (u32 i = 0; i < kMostSteps && !in_.empty(); i++)
+			step_();
+		set_faults(0);
+		settle(kSecond);
+		files_.over = true;
+		files_.changed.wake_all();
+		settle(kSecond);
+		check_receives_();
+		make_peace_();
+	}
+
+private:
+	HostileClient &client_() const
+	{
+		return *clients_.back();
+	}
+
+	void connect_()
+	{
+		bool invalidation;
+		const Octets data = private_data_of(in_, invalidation);
+
+		if (clients_.size() == kConnections)
+			return;
+		clients_.push_back(std::make_unique<HostileClient>(invalidation));
+		const int rc = client_().connect(data);
+		TRACE("connect: %d", rc);
+		settle();
+	}
+
+	/* A header of this or that, and a call behind it. */
+	void call_()
+	{
+		const u8 kind = in_.byte(), xid = in_.byte(), credits = in_.byte();
+		const bool nomsg = kind & 0x80;
+		Octets message(1024);
+		v1::Encoder encoder({message.data(), message.size()}, rpcordma::Xid(xid),
+				    rpcordma::Credits(credits),
+				    nomsg ? v1::Proc::nomsg : v1::Proc::msg);
+		/* Each segment has a key of its own. */
+		const auto segment = [this] {
+			const u32 length = in_.below(6000);
+
+			keys_ += keys_ % 8 == 6 ? 2 : 1;
+			return xdr::Segment{rpcordma::Rkey(keys_ +
+							   (in_.byte() == 0xff ? 7 - keys_ % 8 : 0)),
+					    length, u64(keys_) << 32 | 0x123};
+		};
+
+		for (u32 i = 0; i < (kind & 3u); i++) {
+			const u32 position = nomsg && !i ? 0 : in_.byte() * 4;
+			encoder.read_segment(rpcordma::Position(position), segment());
+		}
+		for (u32 i = 0; i < ((kind >> 2) & 3u); i++) {
+			const u32 segments = 1 + (kind >> 6 & 1);
+			encoder.write_chunk(segments);
+			for (u32 n = 0; n < segments; n++)
+				encoder.segment(segment());
+		}
+		if (kind & 0x10) {
+			encoder.reply_chunk(1u);
+			encoder.segment(segment());
+		}
+		const auto end = encoder.finish();
+		if (!end.ok())
+			return;
+		message.resize(end.value());
+		if (!nomsg) {
+			/* No credential, no verifier. */
+			const u32 size = in_.byte() * 4;
+			const u32 words[10] = {xid, kind & 0x20 ? 1u : 0, 2, 100003, 3, 1};
+
+			for (u32 i = 0; i < size; i++)
+				message.push_back(i < 40 ? u8(words[i / 4] >> (24 - i % 4 * 8)) :
+							   u8(i));
+		}
+		(void)client_().tell(message);
+	}
+
+	void call_back_()
+	{
+		svc_xprt *xprt = service_->any_connection();
+		const u32 xid = backs_++;
+		Call call;
+
+		if (!xprt)
+			return;
+		call.id = ++calls_;
+		call.kind = Kind::small;
+		call.call_data = in_.byte();
+		busy_++;
+		spawn("callback", Context::process, [this, xprt, call, xid] {
+			Octets reply;
+			const int rc = service_->call_back(*xprt, xid, call_bytes(call, xid), reply);
+			bool known = rc != 0;
+			const auto [first, end] = said.equal_range(xid);
+
+			TRACE("backward call: %d", rc);
+			for (auto it = first; it != end; ++it)
+				known = known || (it->second.decodes &&
+						  octets(it->second.header.payload(
+							  view(it->second.bytes))) == reply);
+			REQUIRE(known, "nobody said this backward reply, xid %#x", xid);
+			xprt->put();
+			busy_--;
+			left_.wake_all();
+		});
+	}
+
+	void befall_(u8 what)
+	{
+		switch (what) {
+		case 0:
+			client_().leave();
+			break;
+		case 1:
+			client_().fall_silent();
+			break;
+		case 2:
+			client_().receives = in_.byte() & 3;
+			break;
+		case 3:
+			client_().receives = ~0u;
+			break;
+		case 4:
+			for (auto &[number, id] : fabric->server.ids) {
+				break_connection(*id);
+				break;
+			}
+			break;
+		case 5:
+			client_().leave();
+			connect_();
+			break;
+		case 6:
+			/* The first one stays as it is. */
+			connect_();
+			break;
+		case 7:
+			(void)client_().tell(Octets(1000 + in_.half() % 8000, 0x55));
+			break;
+		}
+	}
+
+	void step_()
+	{
+		const u8 what = in_.byte();
+
+		TRACE("step %#x", what);
+		switch (what & 7) {
+		case 0: /* any bytes */
+			(void)client_().tell(octets(in_.take(in_.half())));
+			break;
+		case 1:
+			call_();
+			break;
+		case 2: { /* what a thread is to do */
+			const u8 how = in_.byte();
+			const u32 head = 8 + in_.byte() * 4u, size = in_.below(6000),
+				  tail = in_.byte();
+
+			files_.treatments.push_back({!(how & 1), !(how & 2), bool(how & 4),
+						     !(how & 8), head, size, tail});
+			files_.changed.wake_one();
+			break;
+		}
+		case 3: /* time */
+			settle((1 + in_.byte()) * 300 * kMillisecond);
+			break;
+		case 4:
+			call_back_();
+			break;
+		case 5:
+			befall_((what >> 3) & 7);
+			break;
+		case 6:
+			set_faults(in_.byte());
+			break;
+		case 7: /* the kernel wants memory back */
+			(void)rpcordma_core_server_shrink(in_.byte());
+			break;
+		}
+		if (!(what & 0x80))
+			settle();
+	}
+
+	/* Each Receive that the server counts is there, and memory was never short: as many as it promised. */
+	void check_receives_()
+	{
+		const auto qp = client_().other();
+		svc_xprt *xprt = service_->any_connection();
+
+		if (!xprt)
+			return;
+		/* Where there is one connection, it is this one. */
+		if (qp && qp->state == Qp::State::connected && service_->connections() == 1 &&
+		    !xprt->closing) {
+			REQUIRE(qp->receives_posted() == xprt->core->posted,
+				"%u Receives are posted, and the server takes them for %u",
+				qp->receives_posted(), xprt->core->posted);
+			REQUIRE(faults.memory_failed ||
+					qp->receives_posted() >= xprt->core->promised_locked(),
+				"%u Receives are posted, and %u promised", qp->receives_posted(),
+				xprt->core->promised_locked());
+		}
+		xprt->put();
+	}
+
+	void make_peace_()
+	{
+		for (auto &client : clients_)
+			client->leave();
+		while (busy_)
+			(void)wait(left_, "backward calls");
+		const u64 end = now() + 60 * kSecond;
+		while (service_->connections()) {
+			REQUIRE(now() < end, "%u connections stay, whose clients have left",
+				service_->connections());
+			settle(10 * kMillisecond);
+		}
+		fabric->strangers = false;
+		serve_honest_();
+		service_->stop();
+		service_.reset();
+		module_.end();
+		sleep_for(10 * kSecond, "the fabric to come to rest");
+	}
+
+	void serve_honest_()
+	{
+		rpc_xprt *xprt = rpc_xprt::create("honest client");
+		Call call;
+
+		for (Kind kind : {Kind::both, Kind::listing}) {
+			call.id = ++calls_;
+			call.kind = kind;
+			call.call_data = kind == Kind::both ? 3001 : 50;
+			call.reply_data = 4002;
+			ClientCall one(call);
+			Task task(*xprt, one, false);
+			const int rc = task.run();
+			REQUIRE(!rc && one.decoded, "the next client is not served: %d", rc);
+		}
+		xprt->destroy();
+	}
+
+	Input &in_;
+	Ground ground_;
+	ServerModule module_;
+	HostedService files_;
+	std::unique_ptr<Service> service_;
+	std::vector<std::unique_ptr<HostileClient>> clients_;
+	u32 keys_ = 0, calls_ = 0, backs_ = 0, busy_ = 0;
+	WaitQueue left_;
+};
+
+void story(Input &in)
+{
+	Play(in).run();
+}
+
 } // namespace
-} // namespace rpcordma
+} // namespace sim
 
 FUZZ_TARGET()
 {
-	Input in;
-	Fuzzed c(in.byte() & 1);
-
-	for (u32 step = 0; step < 60 && !in.empty() && !FakeServerPort::closed; step++) {
-		TEST_NOTE("step", step);
-		const u8 what = in.byte();
-
-		switch (what & 7) {
-		case 0: /* any bytes */
-			if (!c.deliver(in.take(in.byte())))
-				return;
-			break;
-		case 1: /* a header of this or that, and a call behind it */
-		case 2: {
-			const u8 kind = in.byte();
-			CallMaker call(in.byte(), in.byte(),
-				       kind & 0x80 ? v1::Proc::nomsg : v1::Proc::msg);
-
-			for (u32 i = 0; i < (kind & 3); i++)
-				call.read(kind & 0x80 && !i ? 0 : in.byte() * 4, in.below(3000),
-					  in.half());
-			for (u32 i = 0; i < ((kind >> 2) & 3); i++)
-				call.write(in.below(3000), in.half());
-			if (kind & 0x10)
-				call.reply(in.below(6000), in.half());
-			/* A list that cannot be built is no step. */
-			const auto end = call.encoder.finish();
-			if (!end.ok())
-				break;
-			call.header = end.value();
-			const u32 size = kind & 0x80 ?
-						 0 :
-						 min(in.byte() * 2u, CallMaker::kRoom - call.header);
-			call.length = call.header + size;
-			for (u32 i = 0; i < size; i++)
-				call.bytes[call.header + i] = call_pattern(i);
-			if (size >= 8) {
-				xdr::store_be32(call.bytes + call.header, call.xid);
-				xdr::store_be32(call.bytes + call.header + 4, kind & 0x20 ? 1 : 0);
-			}
-			if (!c.deliver(call.message()))
-				return;
-			break;
-		}
-		case 3: /* the device */
-			c.work_some(1 + in.byte());
-			break;
-		case 4: /* a thread: it takes what there is, and replies, or not */
-		case 5: {
-			if (c.receive() <= 0)
-				break;
-			c.rqst->ddp_allowed = !(what & 8);
-			const u32 head = in.byte() & ~3u, size = in.below(4000), tail = in.byte();
-			if (what & 16 && size)
-				(void)rpcordma_core_server_result_payload(c.rqst->call, head, size);
-			if (what & 32)
-				(void)(what & 64 ? c.send_reply(head + tail) :
-						   c.send_reply_pages(head, size, tail));
-			c.release();
-			c.fill_thread();
-			break;
-		}
-		case 6: { /* a backward call */
-			rpcordma_xdr_buf buf = {};
-			const u32 size = 40 + in.byte();
-
-			c.xids[c.xid_count++ % kXids] = what;
-			buf.head = {c.reply_bytes, size};
-			buf.len = size;
-			FakeServerPort::backward_known = what & 8;
-			(void)rpcordma_core_server_send_backward(c.server, what, &buf);
-			break;
-		}
-		case 7: /* something runs short, or no longer */
-			FakePort::allocations_left = what & 8 ? in.byte() & 7 : FakePort::kNoLimit;
-			FakeServerPort::pages_left = what & 16 ? in.byte() & 7 : FakePort::kNoLimit;
-			FakeServerPort::bulks_left = what & 32 ? in.byte() & 3 : FakePort::kNoLimit;
-			break;
-		}
-		EXPECT_EQ(FakePort::posted, c.server->posted);
-	}
-	FakePort::allocations_left = FakeServerPort::pages_left = FakeServerPort::bulks_left =
-		FakePort::kNoLimit;
+	sim::in_world(sim::story);
 }

@@ -11,6 +11,7 @@
 namespace sim {
 
 struct CmId;
+class Stranger;
 
 struct Host {
 	explicit Host(const char *name_) : name(name_)
@@ -34,8 +35,9 @@ struct Fabric {
 	Fabric();
 	~Fabric();
 	Host client{"client"}, server{"server"};
-	Listener listener; /* empty: nobody listens */
-	u32 ids = 0;	   /* ever made */
+	Listener listener;	/* empty: nobody listens */
+	bool strangers = false; /* there are some: what is owed may never come */
+	u32 ids = 0;		/* ever made */
 };
 extern Fabric *fabric;
 
@@ -86,6 +88,7 @@ struct rpcordma_endpoint {
 	const rpcordma_peer *peer = nullptr;
 	void *context = nullptr;
 	bool server = false;
+	sim::Stranger *stranger = nullptr; /* whose it is, when no core is behind it */
 	std::shared_ptr<sim::CmId> id;
 	std::shared_ptr<sim::Qp> qp;
 

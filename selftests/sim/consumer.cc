@@ -207,6 +207,11 @@ void CallbackService::stop()
 		(void)wait(ended_, "the callback service to end");
 }
 
+std::vector<u8> CallbackService::answer(u32 xid, const std::vector<u8> &call)
+{
+	return reply_bytes(check_call(call), xid);
+}
+
 void CallbackService::serve_()
 {
 	for (;;) {
@@ -216,9 +221,9 @@ void CallbackService::serve_()
 			return;
 		rpc_rqst *rqst = xprt_.backward_calls.front();
 		xprt_.backward_calls.pop_front();
-		const Call call =
-			check_call(read_all(rqst->receive, rqst->receive.len, "a backward call"));
-		const std::vector<u8> reply = reply_bytes(call, rqst->xid);
+		const std::vector<u8> reply =
+			answer(rqst->xid,
+			       read_all(rqst->receive, rqst->receive.len, "a backward call"));
 		if (chance.one_in(4))
 			sleep_for(chance.below(3000), "the callback");
 		REQUIRE(reply.size() <= rqst->send.buflen, "no room for a backward reply");

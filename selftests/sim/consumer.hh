@@ -45,8 +45,13 @@ public:
 	explicit CallbackService(rpc_xprt &xprt) : xprt_(xprt)
 	{
 	}
+	virtual ~CallbackService() = default;
 	bool start();
 	void stop();
+
+protected:
+	/** The reply to a backward call; checks it. */
+	virtual std::vector<u8> answer(u32 xid, const std::vector<u8> &call);
 
 private:
 	void serve_();

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "selftests/sim/stranger.hh"
+
 /* ib_sg_to_pages(), or KLMs where there may be gaps. */
 bool ib_mr::set_runs(const std::vector<sim::Scatter::Run> &from)
 {
@@ -28,8 +30,26 @@ bool ib_mr::set_runs(const std::vector<sim::Scatter::Run> &from)
 namespace sim {
 
 /* Of enum ib_wc_status, besides the port's. */
-static constexpr int kLocalError = 2, kProtection = 4, kRetryExceeded = 12;
+static constexpr int kLocalLength = 1, kRetryExceeded = 12, kReceiverNotReady = 13;
 static constexpr u32 kLocalKey = 0x1;
+
+namespace {
+
+u32 word(const u8 *message, u32 index)
+{
+	const u8 *at = message + 4 * index;
+
+	return u32(at[0]) << 24 | u32(at[1]) << 16 | u32(at[2]) << 8 | at[3];
+}
+
+/* Whether a message without chunks says that it is a call. */
+bool is_call(const u8 *message, u32 length)
+{
+	return length >= 36 && word(message, 3) == 0 && !word(message, 4) && !word(message, 5) &&
+	       !word(message, 6) && word(message, 8) == 0;
+}
+
+} // namespace
 
 std::set<u32> given_up;
 
@@ -76,6 +96,16 @@ ib_mr *Device::find(u32 key, bool or_was)
 	ib_mr *mr = key >> 8 < mrs_.size() ? mrs_[key >> 8] : nullptr;
 
 	return mr && (mr->valid || or_was) && mr->valid_key == key ? mr : nullptr;
+}
+
+void Device::require_unreachable(u32 xid) const
+{
+	for (const ib_mr *mr : mrs_)
+		REQUIRE(!mr || !mr->valid || u32(mr->now.iova >> 32) != xid ||
+				!(mr->access &
+				  (RPCORDMA_ACCESS_REMOTE_READ | RPCORDMA_ACCESS_REMOTE_WRITE)),
+			"xid %#x ends while its peer can reach its memory by key %#x", xid,
+			mr->valid_key);
 }
 
 /* Bytes of a region's content, which must be within it. */
@@ -521,18 +551,27 @@ void Qp::gather_(const SendEntry &entry, u32 offset, u32 length, u8 *to)
 	}
 }
 
-/* At the target: false, and the connection is lost, when the key does not allow it. */
-bool Qp::remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access access)
+bool Qp::accessible_(u64 address, u32 key, u32 length, u8 *buffer, Access access)
 {
 	ib_mr *mr = device->find(key);
 	const int needed = access == Access::read ? RPCORDMA_ACCESS_REMOTE_READ :
 						    RPCORDMA_ACCESS_REMOTE_WRITE;
 
-	if (mr && (mr->access & needed) && address >= mr->now.iova &&
-	    address - mr->now.iova + length <= mr->now.length) {
-		region_access(mr->now, address - mr->now.iova, length, buffer, access);
+	if (!mr || !(mr->access & needed) || address < mr->now.iova ||
+	    address - mr->now.iova > mr->now.length ||
+	    length > mr->now.length - (address - mr->now.iova))
+		return false;
+	region_access(mr->now, address - mr->now.iova, length, buffer, access);
+	return true;
+}
+
+/* At the target: false, and the connection is lost, when the key does not allow it. */
+bool Qp::remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access access)
+{
+	if (stranger)
+		return stranger->reached(address, key, length, buffer, access);
+	if (accessible_(address, key, length, buffer, access))
 		return true;
-	}
 	TRACE("%s: %u bytes at %#llx with key %#x are not to be accessed", name.c_str(), length,
 	      (unsigned long long)address, key);
 	REQUIRE(given_up.count(u32(address >> 32)),
@@ -540,10 +579,28 @@ bool Qp::remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access acc
 		"though nobody "
 		"gave the call up",
 		name.c_str(), u32(address >> 32), key);
+	lose_by_fault_();
+	return false;
+}
+
+bool Qp::strange_access(u64 address, u32 key, u32 length, u8 *buffer, Access access)
+{
+	if (state == State::init || state == State::error)
+		return false;
+	if (accessible_(address, key, length, buffer, access))
+		return true;
+	TRACE("%s: a stranger reaches for %u bytes at %#llx with key %#x", name.c_str(), length,
+	      (unsigned long long)address, key);
+	lose_by_fault_();
+	return false;
+}
+
+/* Of the peer, which no completion tells of. */
+void Qp::lose_by_fault_()
+{
 	set_error();
 	if (fatal)
 		fatal();
-	return false;
 }
 
 void Qp::send_(const Entry &entry)
@@ -556,8 +613,16 @@ void Qp::send_(const Entry &entry)
 			return;
 		if (!to)
 			return finish_(entry, kRetryExceeded);
-		if (!to->receives_.empty())
+		if (to->stranger ? to->stranger->receives : !to->receives_.empty())
 			break;
+		if (to->stranger) {
+			/* As often as each end wants to try. */
+			if (!server)
+				return finish_(entry, kReceiverNotReady);
+			to.reset();
+			sleep_for(10 * kMillisecond, "a Receive of the stranger");
+			continue;
+		}
 		REQUIRE(to->server, "%s: a message finds no Receive: R1 is broken",
 			to->name.c_str());
 		/* A server's calls are in use until their replies' completions, which Reads may hold up. */
@@ -575,14 +640,18 @@ void Qp::send_(const Entry &entry)
 	REQUIRE(message == entry->message, "%s: a message was changed after it was posted",
 		name.c_str());
 
-	const ReceiveEntry receive = to->receives_.front();
-	Completion completion = {receive.cqe, {}, 1, nullptr};
-	REQUIRE(!receive.drained, "a message for a queue pair that is drained");
-	REQUIRE(entry->length <= receive.sge.length, "%s: a message of %u bytes for a Receive of %u",
-		name.c_str(), entry->length, receive.sge.length);
-	completion.what.byte_len = entry->length;
-	if (entry->opcode == RPCORDMA_WR_SEND_WITH_INV) {
-		ib_mr *mr = to->device->find(entry->key);
+	const u32 invalidated = entry->opcode == RPCORDMA_WR_SEND_WITH_INV ? entry->key : 0;
+	if (to->stranger) {
+		if (to->stranger->receives != ~0u)
+			to->stranger->receives--;
+		to->stranger->heard(message, invalidated);
+		return finish_(entry, 0);
+	}
+	REQUIRE(entry->length <= to->receives_.front().sge.length,
+		"%s: a message of %u bytes for a Receive of %u", name.c_str(), entry->length,
+		to->receives_.front().sge.length);
+	if (invalidated) {
+		ib_mr *mr = to->device->find(invalidated);
 
 		if (!mr) {
 			/* As a late RDMA Write would. */
@@ -594,31 +663,73 @@ void Qp::send_(const Entry &entry)
 			REQUIRE(excused,
 				"%s: invalidates key %#x, which is not registered (any more)",
 				name.c_str(), entry->key);
-			to->set_error();
-			if (to->fatal)
-				to->fatal();
+			to->lose_by_fault_();
 			return finish_(entry, RPCORDMA_WC_REMOTE_ACCESS);
 		}
 		mr->valid = false;
-		completion.what.flags = RPCORDMA_WC_WITH_INVALIDATE;
-		completion.what.invalidated_rkey = entry->key;
 	}
-	to->receives_.pop_front();
-	dma_access(receive.sge.addr, entry->length, message.data(), Access::write);
-	if (to->server && message.size() >= 4) {
-		const u32 xid = u32(message[0]) << 24 | u32(message[1]) << 16 |
-				u32(message[2]) << 8 | message[3];
-		if (to->conversation->owed.count(xid))
-			to->conversation->to_be_replied.insert(xid);
-	}
-	to->arrived_[receive.cqe] = std::move(message);
-	to->receive_cq->push(*to, completion);
+	to->take_message_(message, invalidated);
 	/* The acknowledgement may take longer than the reply, or be lost with the connection. */
 	if (const u64 delay = chance.one_in(3) ? 0 : fabric_delay(); delay)
 		spawn_after(delay, name + " ack", Context::process,
 			    [self = shared_from_this(), entry] { self->finish_(entry, 0); });
 	else
 		finish_(entry, 0);
+}
+
+/* Into the first Receive, which is there. */
+void Qp::take_message_(const std::vector<u8> &message, u32 invalidated)
+{
+	const ReceiveEntry receive = receives_.front();
+	const u32 length = u32(message.size());
+	Completion completion = {receive.cqe, {}, 1, nullptr};
+
+	REQUIRE(!receive.drained, "a message for a queue pair that is drained");
+	completion.what.byte_len = length;
+	if (invalidated) {
+		completion.what.flags = RPCORDMA_WC_WITH_INVALIDATE;
+		completion.what.invalidated_rkey = invalidated;
+	}
+	receives_.pop_front();
+	dma_access(receive.sge.addr, length, const_cast<u8 *>(message.data()), Access::write);
+	if (server && length >= 4) {
+		const u32 xid = word(message.data(), 0);
+		if (conversation->owed.count(xid))
+			conversation->to_be_replied.insert(xid);
+	}
+	arrived_[receive.cqe] = message;
+	receive_cq->push(*this, completion);
+}
+
+bool Qp::strange_message(const std::vector<u8> &message, u32 invalidate)
+{
+	if (state == State::init || state == State::error || receives_.empty())
+		return false;
+	TRACE("%s: a stranger says %zu bytes, invalidating %#x", name.c_str(), message.size(),
+	      invalidate);
+	if (message.size() > receives_.front().sge.length) {
+		Completion completion = {receives_.front().cqe, {}, 1, nullptr};
+
+		completion.what.status = kLocalLength;
+		receives_.pop_front();
+		receive_cq->push(*this, completion);
+		set_error();
+		return false;
+	}
+	if (invalidate) {
+		ib_mr *mr = device->find(invalidate);
+
+		if (!mr ||
+		    !(mr->access & (RPCORDMA_ACCESS_REMOTE_READ | RPCORDMA_ACCESS_REMOTE_WRITE))) {
+			lose_by_fault_();
+			return false;
+		}
+		mr->valid = false;
+	}
+	if (message.size() >= 4)
+		conversation->unanswered.insert(word(message.data(), 0));
+	take_message_(message, invalidate);
+	return true;
 }
 
 void Qp::write_(const Entry &entry)
@@ -681,24 +792,6 @@ void Qp::read_(const Entry &entry)
 
 /* --- what is heard --- */
 
-namespace {
-
-u32 word(const u8 *message, u32 index)
-{
-	const u8 *at = message + 4 * index;
-
-	return u32(at[0]) << 24 | u32(at[1]) << 16 | u32(at[2]) << 8 | at[3];
-}
-
-/* Whether a message without chunks says that it is a call. */
-bool is_call(const u8 *message, u32 length)
-{
-	return length >= 36 && word(message, 3) == 0 && !word(message, 4) && !word(message, 5) &&
-	       !word(message, 6) && word(message, 8) == 0;
-}
-
-} // namespace
-
 void Qp::overhear_post_(const SendEntry &entry)
 {
 	REQUIRE(entry.length >= 20, "%s: a message of %u bytes", name.c_str(), entry.length);
@@ -708,11 +801,22 @@ void Qp::overhear_post_(const SendEntry &entry)
 	REQUIRE(word(message, 2), "%s: a credit value of zero", name.c_str());
 	if (state == State::error)
 		return;
+	const bool strange = conversation->strange;
+	/* One answer for each message, whatever it was. */
+	const auto answers_stranger = [&] {
+		const auto asked = conversation->unanswered.find(xid);
+		REQUIRE(asked != conversation->unanswered.end(),
+			"%s: xid %#x is answered, which nobody asks about (any more)", name.c_str(),
+			xid);
+		conversation->unanswered.erase(asked);
+	};
 	if (!server) {
 		/* A backward reply has no chunks, and is a reply. */
 		const bool chunks = word(message, 3) == 1 || word(message, 4) || word(message, 5) ||
 				    word(message, 6);
 		if (word(message, 3) == 4 || (!chunks && !is_call(message, entry.length))) {
+			if (strange)
+				return answers_stranger();
 			REQUIRE(conversation->backward_owed.erase(xid),
 				"%s: a backward reply to nobody", name.c_str());
 			return;
@@ -730,6 +834,8 @@ void Qp::overhear_post_(const SendEntry &entry)
 			"%s: backward xid %#x twice", name.c_str(), xid);
 		return;
 	}
+	if (strange)
+		return answers_stranger();
 	REQUIRE(conversation->to_be_replied.erase(xid),
 		"%s: a reply to xid %#x, which is nobody's (any more)", name.c_str(), xid);
 }
@@ -737,10 +843,15 @@ void Qp::overhear_post_(const SendEntry &entry)
 /* Before the client's core hears of it. */
 void Qp::overhear_completion_(const Completion &completion, const u8 *message)
 {
-	if (server || is_call(message, completion.what.byte_len))
+	if (server || completion.what.byte_len < 12 || is_call(message, completion.what.byte_len))
 		return;
 	const u32 grant = word(message, 2);
 	conversation->owed.erase(word(message, 0));
+	if (conversation->strange) {
+		/* Whether it is believed or not. */
+		conversation->granted = std::max(conversation->granted, grant);
+		return;
+	}
 	conversation->latest = grant;
 	/*
 	 * Replies that were built at once may come in any order, and who has taken a credit may use it: a

@@ -9,7 +9,8 @@
  * may reach, is checked at every access.
  *
  * Each connection is listened to (Conversation): credits, replies to nobody, replies twice, Sends whose
- * memory changes after they were posted.
+ * memory changes after they were posted. Where one end is a Stranger (stranger.hh), what it says is taken for
+ * possible, and only the other end is held to the rules.
  */
 #pragma once
 
@@ -25,6 +26,7 @@
 namespace sim {
 struct Device;
 struct Qp;
+class Stranger;
 }
 
 /** A memory region: what its owner is preparing, and what the device knows. */
@@ -62,6 +64,8 @@ struct Device {
 	void destroy_mr(ib_mr *mr);
 	/** The region that is registered with @key, or was last; or null. */
 	ib_mr *find(u32 key, bool or_was = false);
+	/** Fails when a peer can reach memory of the call with @xid. */
+	void require_unreachable(u32 xid) const;
 
 	std::string name;
 	rpcordma_device limits = {};
@@ -79,6 +83,8 @@ struct Conversation {
 	std::set<u32> owed;	     /* calls that the client has posted and has no reply to */
 	std::set<u32> to_be_replied; /* calls that reached the server, which has not posted a reply */
 	std::set<u32> backward_owed;
+	bool strange = false;	       /* one end is a stranger's, or was */
+	std::multiset<u32> unanswered; /* xids of a stranger's messages, until one is answered */
 };
 
 struct Completion {
@@ -149,6 +155,14 @@ struct Qp : std::enable_shared_from_this<Qp> {
 	void set_error();
 	void drain();
 	void destroy();
+	/* What a stranger at the other end does: false, it is refused. */
+	bool strange_message(const std::vector<u8> &message, u32 invalidate);
+	bool strange_access(u64 address, u32 key, u32 length, u8 *buffer, Access access);
+	/** Receives that are posted. */
+	u32 receives_posted() const
+	{
+		return u32(receives_.size());
+	}
 
 	Device *device;
 	std::string name;
@@ -156,6 +170,7 @@ struct Qp : std::enable_shared_from_this<Qp> {
 	State state = State::init;
 	std::weak_ptr<Qp> peer;
 	std::shared_ptr<Conversation> conversation;
+	Stranger *stranger = nullptr; /* whose it is, when no core is behind it */
 	/* Told of a fault that no completion tells of. */
 	std::function<void()> fatal;
 	std::shared_ptr<Cq> send_cq, receive_cq;
@@ -180,6 +195,9 @@ private:
 			   Access access);
 	void gather_(const SendEntry &entry, u32 offset, u32 length, u8 *to);
 	bool remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
+	bool accessible_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
+	void lose_by_fault_();
+	void take_message_(const std::vector<u8> &message, u32 invalidated);
 	void overhear_post_(const SendEntry &entry);
 	void overhear_completion_(const Completion &completion, const u8 *message);
 

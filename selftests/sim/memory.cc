@@ -86,6 +86,7 @@ std::pair<const u64, Mapping> &mapping_at(u64 address, const char *who)
 } // namespace
 
 Memory *memory;
+std::function<void(u8 *, const u8 *, u32)> device_wrote;
 
 Memory::Memory()
 {
@@ -283,6 +284,8 @@ void dma_access(u64 address, u32 length, void *buffer, Access access)
 			REQUIRE(mapping.direction == RPCORDMA_DMA_FROM_DEVICE,
 				"the device writes what is mapped to be read");
 			std::memcpy(at, bytes, n);
+			if (device_wrote)
+				device_wrote(mapping.at + into, bytes, n);
 		}
 		bytes += n;
 		address += n;

@@ -57,6 +57,8 @@ void dma_sync(u64 address, u32 length, rpcordma_dma direction);
 enum class Access { read, write }; /* by the device */
 /** The device moves bytes between @buffer and what is mapped at @address, over several mappings maybe. */
 void dma_access(u64 address, u32 length, void *buffer, Access access);
+/** Told of what the device writes to memory, also where that shows later only; mostly empty. */
+extern std::function<void(u8 *to, const u8 *from, u32 length)> device_wrote;
 /** Whether any byte of that memory is mapped. */
 bool dma_is_mapped(const void *at, u32 length);
 

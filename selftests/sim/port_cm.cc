@@ -77,7 +77,8 @@ void CmId::tell(Event event, u64 delay)
 void CmId::deliver_()
 {
 	while (!events_.empty() && state != State::gone) {
-		auto [when, event] = std::move(events_.front());
+		const u64 when = events_.front().first;
+		const Event event = std::move(events_.front().second);
 
 		events_.pop_front();
 		if (when > now())
@@ -173,6 +174,8 @@ static void end_step(rpcordma_endpoint &ep, int result)
 static void tell_core(rpcordma_endpoint &ep, rpcordma_endpoint_event event)
 {
 	TRACE("event %d", event);
+	if (ep.stranger)
+		return;
 	if (ep.server)
 		rpcordma_core_server_event(ep.context, event);
 	else
@@ -185,7 +188,7 @@ static void tell_loss(rpcordma_endpoint &ep, int result, rpcordma_endpoint_event
 		ep.lost = true;
 	if (ep.established)
 		tell_core(ep, event);
-	else if (ep.server)
+	else if (ep.server && !ep.stranger)
 		request_lost(ep.peer);
 	else
 		end_step(ep, result);
@@ -329,6 +332,7 @@ int rpcordma_endpoint_create_qp(rpcordma_endpoint *ep, const rpcordma_queue_size
 		return -ENOMEM;
 	ep->qp = std::make_shared<Qp>(ep->id->device, ep->server ? "server" : "client", ep->server,
 				      ep->context, *sizes);
+	ep->qp->stranger = ep->stranger;
 	ep->qp->fatal = fatal_event(ep);
 	return 0;
 }
@@ -430,6 +434,7 @@ int rpcordma_endpoint_accept(rpcordma_endpoint *ep, const rpcordma_connect_param
 		ours.peer = theirs.weak_from_this();
 		theirs.peer = ours.weak_from_this();
 		ours.conversation = theirs.conversation = std::make_shared<Conversation>();
+		ours.conversation->strange = ours.stranger || theirs.stranger;
 		establish(client, private_data);
 	}
 	ep->id->unlock();

@@ -116,6 +116,8 @@ void rpcordma_rqst_complete(rpc_rqst *rqst, int result)
 	REQUIRE(rqst->need_receive, "xid %#x is completed twice", rqst->xid);
 	require_unmapped(rqst->send, "send");
 	require_unmapped(rqst->receive, "receive");
+	for (auto &device : fabric->client.devices)
+		device->require_unreachable(rqst->xid);
 	if (result < 0) {
 		rqst->task->status = result;
 		result = 0;

@@ -4,7 +4,6 @@
 #
 #	make -f selftests/sim/sim.mk			SEEDS seeds, from FIRST on, under ASan and UBSan
 #	make -f selftests/sim/sim.mk build		the program alone: build/sim/sim
-#	make -f selftests/sim/sim.mk coverage		line coverage of COVERAGE_FOLDERS by file, by fewer seeds
 #
 # The last line of a run is "N passed, N failed, N skipped".
 
@@ -26,15 +25,9 @@ module-sources := $(sort $(wildcard xdr/*.cc module/base/*.cc module/chunk/*.cc 
 sim-sources := $(sort $(wildcard selftests/sim/*.cc))
 objects := $(patsubst %.cc,$(BUILD)/%.o,$(module-sources) $(sim-sources))
 
-# Without the sanitizers, whose own branches would count.
-covered := $(BUILD)/coverage
-covered-objects := $(patsubst %.cc,$(covered)/%.o,$(module-sources) $(sim-sources))
-COVERAGE_FOLDERS ?= module/client module/server module/rdma
-COVERAGE_MIN ?= 85
-
 .DEFAULT_GOAL := run
 .DELETE_ON_ERROR:
-.PHONY: run build coverage
+.PHONY: run build
 
 build: $(BUILD)/sim
 
@@ -53,24 +46,4 @@ $(BUILD)/%.o: %.cc
 	@echo "  CXX     $<"
 	@mkdir -p $(@D) && $(CXX) $(common) $(module) $(sanitize) -O1 -c -o $@ $<
 
-# --- coverage ---
-
-$(covered)/selftests/%.o: selftests/%.cc
-	@echo "  CXX     $< (coverage)"
-	@mkdir -p $(@D) && $(CXX) $(common) -fno-strict-aliasing -O1 -c -o $@ $<
-
-$(covered)/%.o: %.cc
-	@echo "  CXX     $< (coverage)"
-	@mkdir -p $(@D) && $(CXX) $(common) $(module) -O0 --coverage -c -o $@ $<
-
-$(covered)/sim: $(covered-objects)
-	@echo "  LINK    $@"
-	@$(CXX) --coverage -o $@ $^
-
-coverage: $(covered)/sim kunit/coverage
-	@find $(covered) -name '*.gcda' -delete
-	@$(covered)/sim --first $(FIRST) --seeds 1000 >$(covered)/run.log || { cat $(covered)/run.log; exit 1; }
-	@tail -n 1 $(covered)/run.log
-	@kunit/coverage $(covered) $(COVERAGE_MIN) $(COVERAGE_FOLDERS)
-
--include $(objects:.o=.d) $(covered-objects:.o=.d)
+-include $(objects:.o=.d)

@@ -92,6 +92,11 @@ public:
 	int call_back(svc_xprt &xprt, u32 xid, const std::vector<u8> &call, std::vector<u8> &reply);
 	/** A connection that is up, with a reference; or null. */
 	svc_xprt *any_connection();
+	/** Those that are not freed yet, whatever became of them. */
+	u32 connections() const
+	{
+		return existing_ - (listener_ != nullptr);
+	}
 
 	u32 threads, max_message;
 

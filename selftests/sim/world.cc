@@ -162,6 +162,13 @@ Random chance;
 Faults faults;
 bool tracing;
 
+static void exit_quietly()
+{
+	_exit(1);
+}
+
+void (*end_of_failed_run)() = exit_quietly;
+
 /* --- chance: splitmix64 --- */
 
 void Random::seed(u64 seed)
@@ -213,7 +220,8 @@ void fail(const char *format, ...)
 	std::putchar('\n');
 	list_waiting();
 	std::fflush(stdout);
-	_exit(1);
+	end_of_failed_run();
+	std::abort();
 }
 
 /* --- fibers and time --- */

@@ -10,18 +10,16 @@
  */
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "module/base/types.hh"
+
 namespace sim {
 
-using u8 = std::uint8_t;
-using u16 = std::uint16_t;
-using u32 = std::uint32_t;
-using u64 = std::uint64_t;
+using rpcordma::u8, rpcordma::u16, rpcordma::u32, rpcordma::u64;
 
 /* --- chance --- */
 
@@ -82,8 +80,10 @@ void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 			sim::trace(__VA_ARGS__);       \
 	} while (0)
 
-/** The run has failed: say so, with the way to see it again, and end the process. */
+/** The run has failed: say so, and end the process. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** How fail() ends the process: quietly, or, for a debugger or a fuzzer, by a signal. */
+extern void (*end_of_failed_run)();
 #define REQUIRE(condition, ...)                        \
 	do {                                           \
 		if (__builtin_expect(!(condition), 0)) \

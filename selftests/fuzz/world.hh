@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the targets for whole peers share: a simulated world (selftests/sim/) for each input, in which one of the
+ * two cores faces a stranger, and the input says what that one does. The first half word is the seed of
+ * everything else: who runs when, and what calls look like. Whatever the world forbids fails the target.
+ */
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "compat/port/trace.h"
+#include "module/client/client.hh"
+#include "module/server/server.hh"
+#include "selftests/fuzz/fuzz.hh"
+#include "selftests/sim/consumer.hh"
+#include "selftests/sim/stranger.hh"
+#include "xdr/private_data.hh"
+
+namespace sim {
+
+/** Steps of an input that are executed; the rest is not read. */
+constexpr u32 kMostSteps = 48;
+constexpr u32 kInputMaxMessage = 65536 + kPageSize;
+
+using Octets = std::vector<u8>;
+
+inline rpcordma::Bytes view(const Octets &bytes)
+{
+	return {bytes.data(), bytes.size()};
+}
+
+inline Octets octets(rpcordma::Bytes bytes)
+{
+	return {bytes.begin(), bytes.end()};
+}
+
+inline u32 xid_of(const Octets &message)
+{
+	return message.size() < 4 ? 0 : rpcordma::xdr::load_be32(message.data());
+}
+
+/** What a world needs before anybody lives in it. */
+struct Ground {
+	explicit Ground(rpcordma::Input &in)
+	{
+		given_up.clear();
+		dropped_calls.clear();
+		new (&rpcordma::server_failures) rpcordma::Failures;
+		rpcordma_tunables.slot_table_entries = 8;
+		rpcordma_server_tunables.max_requests = 8;
+		rpcordma_server_tunables.max_outbound_read_requests = 4;
+		rpcordma_server_tunables.eager_read_bytes = 0;
+		rpcordma_server_tunables.rnr_retry_count = 7;
+		const u8 how = in.byte();
+		const u32 inline_size = how & 1 ? 4096 : 1024;
+		rpcordma_tunables.max_inline_read = rpcordma_tunables.max_inline_write = inline_size;
+		rpcordma_server_tunables.max_req_size = inline_size;
+		rpcordma_tunables.scratch_remap = how & 2;
+		for (Host *host : {&fabric_.client, &fabric_.server}) {
+			host->devices.push_back(std::make_unique<Device>("device"));
+			rpcordma_device &limits = host->devices[0]->limits;
+			limits.fast_registration = true;
+			limits.sg_gaps = how & 4;
+			limits.max_fast_reg_pages = how & 8 ? 32 : 256;
+			limits.max_send_sge = limits.max_sge_rd = how & 16 ? 4 : 16;
+			limits.max_qp_wr = limits.max_cqe = how & 32 ? 256 : 4096;
+			limits.max_qp_rd_atom = limits.max_qp_init_rd_atom = 4;
+			limits.page_size = limits.mr_page_size = kPageSize;
+		}
+		fabric_.strangers = true;
+	}
+
+private:
+	Memory memory_;
+	Fabric fabric_;
+};
+
+/** What runs short from here on, by a byte of the input; nothing by 0. */
+inline void set_faults(u8 what)
+{
+	static const u32 odds[] = {0, 4, 20, 100};
+
+	faults.memory = odds[what & 3];
+	faults.mapping = odds[(what >> 2) & 3];
+	faults.posting = odds[(what >> 4) & 3];
+	faults.slowness = what & 64 ? 4 : 0;
+	faults.patience = 20;
+	faults.active = what;
+}
+
+/** The private data that a stranger sends, by the input: none, valid ones, or any bytes. */
+inline Octets private_data_of(rpcordma::Input &in, bool &invalidation)
+{
+	const u8 how = in.byte();
+	Octets bytes;
+
+	invalidation = false;
+	if (how & 1) {
+		bytes.resize(rpcordma::private_data::length);
+		(void)rpcordma::private_data::encode({bytes.data(), bytes.size()},
+						     {1024u << ((how >> 1) & 3),
+						      1024u << ((how >> 3) & 3), bool(how & 32)});
+		invalidation = how & 32;
+	} else if (how & 2) {
+		bytes = octets(in.take(how >> 2));
+		const auto meant = rpcordma::private_data::parse(view(bytes));
+		invalidation = meant.ok() && meant.value().remote_invalidation;
+	}
+	return bytes;
+}
+
+/** Let others run: by default, long enough for a message to go there and another one to come back. */
+inline void settle(u64 microseconds = 2 * kMillisecond)
+{
+	sleep_for(microseconds, "the next step");
+}
+
+/** Run the input in the world of its seed. */
+inline void in_world(void (*story)(rpcordma::Input &in))
+{
+	rpcordma::Input in;
+	const u32 seed = in.half();
+
+	end_of_failed_run = std::abort;
+	/* To see what an input does. */
+	tracing = std::getenv("SIM_TRACE");
+	rpcordma_trace_enabled = tracing ? ~0u : 0;
+	run_world(seed, [&] { story(in); });
+}
+
+} // namespace sim

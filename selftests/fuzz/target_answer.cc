@@ -54,14 +54,8 @@ void expect_header(const xdr::ChunkLists &lists, const Answer &a)
 {
 	MutableBytes room = test_alloc(a.header_length);
 	v1::Encoder encoder(room, Xid(1), Credits(1), a.proc);
-	u32 i = 0;
 
-	for (xdr::WriteChunk chunk : lists.writes) {
-		encoder.write_chunk(chunk, i < a.placed_count ? a.placed[i].length : 0);
-		i++;
-	}
-	if (lists.reply.present())
-		encoder.reply_chunk(lists.reply, a.reply_length);
+	encode_answer(encoder, lists, a);
 	const auto length = encoder.finish();
 	ASSERT_OK(length);
 	EXPECT_EQ(length.value(), a.header_length);

@@ -25,12 +25,13 @@ MORE_BAD = re.compile(
 # Taint bits that a healthy run has: out-of-tree module (12), unsigned module (13), KUnit (18).
 HEALTHY_TAINT = 1 << 12 | 1 << 13 | 1 << 18
 
-# For the guest's scripts; $job is the folder. leaks_forget before the work, health after it. An
-# object is a leak when two scans, at least five seconds after its allocation, find no pointer to it.
-# The shell waits by itself: a process "sleep" would leave its own remains to RCU, and time that
-# travels stands still until the scan, which then calls them leaks.
+# For the guest's scripts; $JOB is the folder there. (Not $job: a UML kernel's command line has a word
+# of that name for the folder here, and its first process gets it as a variable.) leaks_forget before
+# the work, health after it. An object is a leak when two scans, at least five seconds after its
+# allocation, find no pointer to it. The shell waits by itself: a process "sleep" would leave its own
+# remains to RCU, and time that travels stands still until the scan, which then calls them leaks.
 GUEST_SHELL = """
-job=${job:-/job}
+JOB=${JOB:-/job}
 leaks_forget() {
 	[ -e /sys/kernel/debug/kmemleak ] || return 0
 	echo scan=off > /sys/kernel/debug/kmemleak
@@ -38,10 +39,10 @@ leaks_forget() {
 }
 # run_kunit FILTER: the unit tests, the results of each suite in a file of its own.
 run_kunit() {
-	insmod $job/rpcordma_kunit.ko "filter=$1" || exit 1
-	mkdir -p $job/results
+	insmod $JOB/rpcordma_kunit.ko "filter=$1" || exit 1
+	mkdir -p $JOB/results
 	for d in /sys/kernel/debug/kunit/*; do
-		[ -e $d/results ] && cat $d/results > $job/results/${d##*/}
+		[ -e $d/results ] && cat $d/results > $JOB/results/${d##*/}
 	done
 	rmmod rpcordma_kunit || exit 1
 }
@@ -51,13 +52,13 @@ health() {
 		read -t 6 nothing <> /tmp/never
 		echo scan > /sys/kernel/debug/kmemleak
 		echo scan > /sys/kernel/debug/kmemleak
-		cat /sys/kernel/debug/kmemleak > $job/kmemleak
+		cat /sys/kernel/debug/kmemleak > $JOB/kmemleak
 	fi
 	{
 		echo "taint $(cat /proc/sys/kernel/tainted)"
 		grep debug_locks: /proc/lockdep_stats 2>/dev/null
 		lsmod
-	} > $job/health
+	} > $JOB/health
 }
 """
 

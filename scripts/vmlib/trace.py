@@ -39,8 +39,8 @@ class Trace:
     def counts(self):
         """{event: number}, without their systems."""
         names = [event.split("/")[-1] for event in self.events]
-        text = self._run(["{ " + "".join(f"echo {name} $(grep -c ' {name}: ' trace); " for name in names) + "}"],
-                         "count trace events", 60)
+        count = "".join(f"echo {name} $(grep -c ' {name}: ' trace); " for name in names)
+        text = self._run([f"{{ {count}}}"], "count trace events", 60)
         self._check()
         return {name: int(number) for name, number in (line.split() for line in text.splitlines())}
 

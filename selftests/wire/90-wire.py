@@ -105,7 +105,8 @@ def wire_test(t):
     kinds = collections.Counter(m.proc for m in messages)
     positions = {p for m in calls for p in m.positions}
     t.check(kinds[NOMSG], "no message went without an inline part")
-    # No call of NFS with sec=sys is too long for a message of 4 KiB but for what goes in a Read chunk.
+    # None of these calls is too long for a message of 4 KiB but for what goes in a Read chunk (a long
+    # ACL would be; odd-long-call has that).
     t.check(positions and 0 not in positions, f"Read chunks at positions {sorted(positions)}")
     t.check(set(kinds) <= {MSG, NOMSG}, f"message types {dict(kinds)}")
     print(f"    {len(messages)} messages of ours, {len(in_tree)} of the in-tree transport's; compared: " +

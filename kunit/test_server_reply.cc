@@ -80,6 +80,48 @@ RPCORDMA_TEST(server_reply, write_chunk)
 	}
 }
 
+/* A result that is announced from its length on, as nfsd does with an NFSv4 READLINK's text. */
+RPCORDMA_TEST(server_reply, early_result)
+{
+	/* What stands where the length of a result belongs, and what behind that: is it moved? */
+	const struct {
+		u32 before, at, begins;
+	} cases[] = {{0, 100, 64}, {100, 100, 60}, {100, 7, 60}, {0, 99, 60}};
+
+	for (const auto &one : cases) {
+		TEST_NOTE("before", one.before);
+		TEST_NOTE("at", one.at);
+		Connected c(true);
+
+		have_call(c, kPage, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 60, 100);
+		xdr::store_be32(c.reply_bytes + 56, one.before);
+		xdr::store_be32(c.reply_bytes + 60, one.at);
+		ASSERT_EQ(c.send_reply(200), 0);
+		c.release();
+		c.work();
+		const auto header = c.got();
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().writes.total_length(), 100);
+		for (u32 i = 0; i < 100; i++) {
+			TEST_NOTE("byte", i);
+			ASSERT_EQ(FakeServerPort::client[kWrite + i], c.reply_bytes[one.begins + i]);
+		}
+	}
+	/* At the very ends of a reply. */
+	for (const u32 offset : {0u, 2u, 198u, 200u, 4000000000u}) {
+		TEST_NOTE("offset", offset);
+		Connected c(true);
+
+		have_call(c, kPage, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, offset, 100);
+		ASSERT_EQ(c.send_reply(200), 0);
+		c.release();
+		c.work();
+		ASSERT_OK(c.got());
+	}
+}
+
 /* Writes have as many SGEs as the device takes. */
 RPCORDMA_TEST(server_reply, long_write)
 {
@@ -704,7 +746,7 @@ RPCORDMA_TEST(server_reply, backward_not_posted)
 	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 }
 
-RPCORDMA_SUITE(server_reply, write_chunk, long_write, reply_chunk, unused_chunks, many_results,
+RPCORDMA_SUITE(server_reply, write_chunk, early_result, long_write, reply_chunk, unused_chunks, many_results,
 	       invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory, post_fails,
 	       remote_access, room, stalled, room_never, closing, backward, backward_receives,
 	       backward_replies, backward_refused, backward_no_room, backward_not_posted,

@@ -79,11 +79,32 @@ Status rpcordma_server::build_writes(Call *call, const rpcordma_xdr_buf *reply,
 	return {};
 }
 
+/*
+ * Where the result is that the service announced as @said. nfsd, of 6.12 at least, announces an NFSv4
+ * READLINK's text from its length on, not from behind it. Before any other result stands its length.
+ */
+static chunk::ReplyRange located(const rpcordma_xdr_buf *reply, chunk::ReplyRange said)
+{
+	u8 words[2 * xdr::word_size];
+
+	if (!said.length || said.offset < xdr::word_size || reply->len < xdr::word_size ||
+	    said.offset > reply->len - xdr::word_size)
+		return said;
+	rpcordma_buf_read(reply, said.offset - xdr::word_size, words, sizeof(words));
+	if (xdr::load_be32(words) != said.length &&
+	    xdr::load_be32(words + xdr::word_size) == said.length)
+		said.offset += xdr::word_size;
+	return said;
+}
+
 /* Build the reply's message, and its Writes if it has some. Returns the message's length. */
 Result<u32> rpcordma_server::build_reply(Call *call, svc_rqst *rqst)
 {
 	const v1::Header &header = call->header;
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
+
+	for (u32 i = 0; i < call->result_count; i++)
+		call->results[i] = located(reply, call->results[i]);
 	const Span<const chunk::ReplyRange> results(call->results, rpcordma_svc_ddp_allowed(rqst) ?
 									   call->result_count :
 									   0);

@@ -592,9 +592,46 @@ void readlink(Test &t)
 }
 
 /*
- * NFSv4: CREATE's link text. READLINK has no Write chunk here: nfsd of 6.12 tells the transport of a path
- * that begins four bytes before it does (nfsd4_encode_readlink()), over any transport.
+ * nfsd of 6.12 tells the transport of a path that begins four bytes before it does
+ * (nfsd4_encode_readlink()): the transport has to know better.
  */
+void readlink_4(Test &t)
+{
+	Connection &c = t.connect();
+	for (u32 length : path_lengths) {
+		Octets target = path(length);
+		Memory from(t.peer(), target), memory(t.peer(), 2 * 4096, 0xee);
+		u32 xid = t.xid();
+		std::string name = text("link-%u", xid);
+		Compound create(xid);
+		create.symlink_reduced(name, length).getattr();
+		Chunks chunks;
+		chunks.read(create.positions()[0], from.segment());
+		Results(t.plain_reply(t.call(c, {xid}, chunks, create.payload()), xid), xid)
+			.compound(3);
+
+		xid = t.xid();
+		Compound read(xid);
+		read.lookup(name).readlink();
+		chunks = {};
+		chunks.write(pieces(memory, {5, 2000, 6187}));
+		Answer answer = t.call(c, {xid}, chunks, read.payload());
+		t.returned(answer, chunks, {length});
+		Results results(answer.payload(), xid);
+		results.compound(3);
+		results.operation(op_putrootfh);
+		results.operation(op_lookup);
+		results.operation(op_readlink);
+		u32 got = results.word();
+		check(got == length, text("READLINK of %u bytes, expected %u", got, length));
+		results.end();
+		same(front(memory, length), target, "the path");
+		Octets behind(memory.bytes().begin() + length, memory.bytes().end());
+		same(behind, Octets(behind.size(), 0xee), "memory behind the path");
+	}
+}
+
+/* NFSv4: CREATE's link text. */
 void symlink_4(Test &t)
 {
 	Connection &c = t.connect();
@@ -655,6 +692,7 @@ const std::vector<TestCase> nfs_tests = {
 	{"nfs-read-reply-chunk", "a Write list and a Reply chunk", read_and_reply_chunk},
 	{"nfs-symlink", "NFSv3 SYMLINKs, their paths in Read chunks, with and without pad", symlink},
 	{"nfs-readlink", "NFSv3 READLINKs, their paths in Write chunks; no pad is written", readlink},
+	{"nfs-readlink-4", "NFSv4 READLINKs, which nfsd announces four bytes early", readlink_4},
 	{"nfs-symlink-4", "NFSv4 CREATEs of links, their text in Read chunks", symlink_4},
 	{"nfs-large", "1 MiB, and 3 bytes less, there and back", large},
 	{"nfs-at-once", "16 WRITEs at once", at_once},

@@ -746,10 +746,10 @@ RPCORDMA_TEST(server_reply, backward_not_posted)
 	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 }
 
-RPCORDMA_SUITE(server_reply, write_chunk, early_result, long_write, reply_chunk, unused_chunks, many_results,
-	       invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory, post_fails,
-	       remote_access, room, stalled, room_never, closing, backward, backward_receives,
-	       backward_replies, backward_refused, backward_no_room, backward_not_posted,
-	       sixteen_segments);
+RPCORDMA_SUITE(server_reply, write_chunk, early_result, long_write, reply_chunk, unused_chunks,
+	       many_results, invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory,
+	       post_fails, remote_access, room, stalled, room_never, closing, backward,
+	       backward_receives, backward_replies, backward_refused, backward_no_room,
+	       backward_not_posted, sixteen_segments);
 
 } // namespace rpcordma

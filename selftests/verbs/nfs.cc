@@ -563,6 +563,15 @@ void symlink(Test &t)
 	}
 }
 
+/* A path at the front of memory that was all 0xee, and nothing behind it. */
+void only_written(Memory &memory, const Octets &target)
+{
+	u32 length = u32(target.size());
+	same(front(memory, length), target, "the path");
+	Octets behind(memory.bytes().begin() + length, memory.bytes().end());
+	same(behind, Octets(behind.size(), 0xee), "memory behind the path");
+}
+
 void readlink(Test &t)
 {
 	Connection &c = t.connect();
@@ -585,10 +594,31 @@ void readlink(Test &t)
 		check(got == length, text("READLINK of %u bytes, expected %u", got, length));
 		/* With the path its pad leaves the stream. */
 		results.end();
-		same(front(memory, length), target, "the path");
-		Octets behind(memory.bytes().begin() + length, memory.bytes().end());
-		same(behind, Octets(behind.size(), 0xee), "memory behind the path");
+		only_written(memory, target);
 	}
+}
+
+/* A link of that text, which is in a Read chunk, under the root. Returns its name. */
+std::string make_link_4(Test &t, Connection &c, const Octets &target)
+{
+	Memory memory(t.peer(), target);
+	u32 xid = t.xid();
+	std::string name = text("link-%u", xid);
+	Compound create(xid);
+	create.symlink_reduced(name, u32(target.size())).getattr();
+	Chunks chunks;
+	chunks.read(create.positions()[0], memory.segment());
+	Results(t.plain_reply(t.call(c, {xid}, chunks, create.payload()), xid), xid).compound(3);
+	return name;
+}
+
+/* Up to the READLINK's own results. */
+void readlink_succeeded(Results &results)
+{
+	results.compound(3);
+	results.operation(op_putrootfh);
+	results.operation(op_lookup);
+	results.operation(op_readlink);
 }
 
 /*
@@ -600,34 +630,21 @@ void readlink_4(Test &t)
 	Connection &c = t.connect();
 	for (u32 length : path_lengths) {
 		Octets target = path(length);
-		Memory from(t.peer(), target), memory(t.peer(), 2 * 4096, 0xee);
+		Memory memory(t.peer(), 2 * 4096, 0xee);
+		std::string name = make_link_4(t, c, target);
 		u32 xid = t.xid();
-		std::string name = text("link-%u", xid);
-		Compound create(xid);
-		create.symlink_reduced(name, length).getattr();
-		Chunks chunks;
-		chunks.read(create.positions()[0], from.segment());
-		Results(t.plain_reply(t.call(c, {xid}, chunks, create.payload()), xid), xid)
-			.compound(3);
-
-		xid = t.xid();
 		Compound read(xid);
 		read.lookup(name).readlink();
-		chunks = {};
+		Chunks chunks;
 		chunks.write(pieces(memory, {5, 2000, 6187}));
 		Answer answer = t.call(c, {xid}, chunks, read.payload());
 		t.returned(answer, chunks, {length});
 		Results results(answer.payload(), xid);
-		results.compound(3);
-		results.operation(op_putrootfh);
-		results.operation(op_lookup);
-		results.operation(op_readlink);
+		readlink_succeeded(results);
 		u32 got = results.word();
 		check(got == length, text("READLINK of %u bytes, expected %u", got, length));
 		results.end();
-		same(front(memory, length), target, "the path");
-		Octets behind(memory.bytes().begin() + length, memory.bytes().end());
-		same(behind, Octets(behind.size(), 0xee), "memory behind the path");
+		only_written(memory, target);
 	}
 }
 
@@ -637,29 +654,18 @@ void symlink_4(Test &t)
 	Connection &c = t.connect();
 	for (u32 length : path_lengths) {
 		Octets target = path(length);
-		Memory memory(t.peer(), target), room(t.peer(), 3 * 4096);
+		Memory room(t.peer(), 3 * 4096);
+		std::string name = make_link_4(t, c, target);
 		u32 xid = t.xid();
-		std::string name = text("link-%u", xid);
-		Compound create(xid);
-		create.symlink_reduced(name, length).getattr();
-		Chunks chunks;
-		chunks.read(create.positions()[0], memory.segment());
-		Results(t.plain_reply(t.call(c, {xid}, chunks, create.payload()), xid), xid)
-			.compound(3);
-
-		xid = t.xid();
 		Compound read(xid);
 		read.lookup(name).readlink();
-		chunks = {};
+		Chunks chunks;
 		chunks.reply_chunk({room.segment()});
 		Answer answer = t.call(c, {xid}, chunks, read.payload());
 		u32 written = u32(answer.header().reply.length());
 		t.returned(answer, chunks, {}, written);
 		Results results(written ? front(room, written) : answer.payload(), xid);
-		results.compound(3);
-		results.operation(op_putrootfh);
-		results.operation(op_lookup);
-		results.operation(op_readlink);
+		readlink_succeeded(results);
 		same(results.opaque(), target, text("a path of %u bytes", length).c_str());
 		results.end();
 	}

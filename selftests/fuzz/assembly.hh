@@ -82,4 +82,20 @@ inline bool assemble(const xdr::ReadList &reads, u32 inline_length, u32 most, St
 	return stream.length() != 0;
 }
 
+/** Whether a segment of the call has that R_key. */
+inline bool has_key(const xdr::ChunkLists &lists, u32 key)
+{
+	for (xdr::ReadSegment segment : lists.reads)
+		if (segment.target.handle.get() == key)
+			return true;
+	for (xdr::WriteChunk chunk : lists.writes)
+		for (xdr::Segment segment : chunk)
+			if (segment.handle.get() == key)
+				return true;
+	for (xdr::Segment segment : lists.reply)
+		if (segment.handle.get() == key)
+			return true;
+	return false;
+}
+
 } // namespace rpcordma::assembly

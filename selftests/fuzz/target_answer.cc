@@ -4,6 +4,7 @@
  * goes where there is no room, and the header that goes with it has the length that was said and reads back as it
  * was meant. The R_key to be invalidated is one of the call's.
  */
+#include "assembly.hh"
 #include "fuzz.hh"
 #include "module/chunk/answer.hh"
 
@@ -13,21 +14,6 @@ namespace {
 using namespace chunk;
 
 constexpr u32 kResultsMost = 20;
-
-bool has_key(const xdr::ChunkLists &lists, u32 key)
-{
-	for (xdr::ReadSegment segment : lists.reads)
-		if (segment.target.handle.get() == key)
-			return true;
-	for (xdr::WriteChunk chunk : lists.writes)
-		for (xdr::Segment segment : chunk)
-			if (segment.handle.get() == key)
-				return true;
-	for (xdr::Segment segment : lists.reply)
-		if (segment.handle.get() == key)
-			return true;
-	return false;
-}
 
 /* Whether these results can be placed; the bytes that stay if so. */
 bool possible(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length, u64 &kept)
@@ -89,7 +75,7 @@ FUZZ_TARGET()
 		return;
 
 	const u32 key = choose_invalidation(lists);
-	EXPECT_TRUE(!key || has_key(lists, key));
+	EXPECT_TRUE(!key || assembly::has_key(lists, key));
 	const Span<const ReplyRange> all(results, count);
 	const auto answer = plan_answer(lists, all, length, max_inline);
 	const u64 header = v1::encoded_length(0, lists.writes.count(), lists.writes.segments(),

@@ -185,20 +185,9 @@ private:
 	{
 		const auto [first, end] = said.equal_range(xid);
 
-		for (auto it = first; it != end; ++it) {
-			const v1::Header &header = it->second.header;
-
-			for (xdr::ReadSegment segment : header.reads)
-				if (segment.target.handle.get() == key)
-					return true;
-			for (xdr::WriteChunk chunk : header.writes)
-				for (xdr::Segment segment : chunk)
-					if (segment.handle.get() == key)
-						return true;
-			for (xdr::Segment segment : header.reply)
-				if (segment.handle.get() == key)
-					return true;
-		}
+		for (auto it = first; it != end; ++it)
+			if (rpcordma::assembly::has_key(it->second.header, key))
+				return true;
 		return false;
 	}
 

@@ -323,6 +323,7 @@ void Qp::set_error()
 	kick_();
 }
 
+/* The markers have an entry of their own in each queue, beyond what the core asked for. */
 void Qp::drain()
 {
 	bool sends = false, receives = false, again = false;
@@ -330,7 +331,6 @@ void Qp::drain()
 	set_error();
 	auto drain_receives = [&](bool &done) {
 		receives_.push_back({nullptr, {}, &done});
-		receive_used++;
 		kick_();
 		receive_cq->wait_for(done);
 	};
@@ -338,7 +338,6 @@ void Qp::drain()
 	auto marker = std::make_shared<SendEntry>();
 	marker->drained = &sends;
 	sends_.push_back(marker);
-	send_used++;
 	kick_();
 	send_cq->wait_for(sends);
 	drained_sends_ = true;
@@ -441,7 +440,7 @@ void Qp::retire_()
 		sends_.pop_front();
 		entry->gone = true;
 		changed_.wake_all();
-		silent_slots_++;
+		silent_slots_ += entry->drained ? 0 : 1;
 		if (!entry->status && !(entry->flags & RPCORDMA_SEND_SIGNALED) && !entry->drained)
 			continue;
 		Completion completion = {entry->cqe, {}, silent_slots_, entry->drained};
@@ -463,7 +462,8 @@ void Qp::flush_()
 			retire_();
 		} else {
 			const ReceiveEntry entry = receives_.front();
-			Completion completion = {entry.cqe, {}, 1, entry.drained};
+			Completion completion = {entry.cqe, {}, entry.drained ? 0u : 1u,
+						 entry.drained};
 
 			receives_.pop_front();
 			completion.what.status = RPCORDMA_WC_FLUSHED;

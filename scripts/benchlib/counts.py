@@ -6,6 +6,7 @@ from vmlib import cost, disturb, lab, machine
 
 from . import report
 
+ROUNDS = 1
 KIB, MIB = 1024, 1024 * 1024
 # In the order of measuring.
 XPRTS = ("rpcrdma", "rpcordma")
@@ -82,6 +83,10 @@ def cases():
     yield LongCall(10)
 
 
+def names(_full):
+    return [case.name for case in cases()]
+
+
 def select(xprt, pair):
     """Mounts over @xprt at both ends. What ran there before goes; verbsmeter and rxe stay."""
     if pair.client.ok("grep -q ' /mnt nfs' /proc/mounts"):
@@ -107,7 +112,7 @@ def _prepare(pair):
                     f"fsops dirmake /export/dir {ENTRIES}", 60, "make what is read")
 
 
-def run(rows, wrong, rounds=1, only=""):
+def run(rows, wrong, rounds, only, _full):
     """Appends to @rows {case, xprt, calls, cost by role}, of @rounds times both transports in turn, cases that
     begin with @only; and to @wrong what went wrong."""
     chosen = [case for case in cases() if case.name.startswith(only)]

@@ -462,8 +462,8 @@ void Qp::flush_()
 			retire_();
 		} else {
 			const ReceiveEntry entry = receives_.front();
-			Completion completion = {entry.cqe, {}, entry.drained ? 0u : 1u,
-						 entry.drained};
+			Completion completion = {
+				entry.cqe, {}, entry.drained ? 0u : 1u, entry.drained};
 
 			receives_.pop_front();
 			completion.what.status = RPCORDMA_WC_FLUSHED;

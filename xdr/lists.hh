@@ -325,6 +325,15 @@ struct ChunkLists {
  */
 [[nodiscard]] Status decode_lists(Reader &reader, ChunkLists &lists);
 
+/** Bytes of three lists that are not there. */
+constexpr u32 absent_lists_size = 3 * word_size;
+
+/** None of the three lists is there: the absent_lists_size bytes at @at are all zero. */
+[[nodiscard]] inline bool lists_absent(const u8 *at)
+{
+	return !(load_be64(at) | load_be32(at + 2 * word_size));
+}
+
 /** Wire bytes of the three lists; the counts are those of a header that is to be built. */
 [[nodiscard]] constexpr u64 encoded_lists_length(u32 read_segments, u32 write_chunks,
 						 u32 write_segments, bool reply_chunk,

@@ -41,6 +41,20 @@ Error decode_error(Bytes message, Header &header)
 	return Error::bad_message;
 }
 
+/** The lists of an RDMA_MSG or RDMA_NOMSG. Apart, as its reader would cost every message a stack frame. */
+[[gnu::noinline]] Error decode_chunks(Bytes message, Header &header)
+{
+	xdr::Reader reader(message.from(xdr::fixed_header_size));
+	if (auto status = xdr::decode_lists(reader, header); !status)
+		return status.error();
+	/* Without either rule the Payload stream would be in two places, or in none. */
+	if (header.proc == Proc::msg ? header.reads.has_position_zero() :
+				       !header.reads.has_position_zero() && !header.reply.present())
+		return Error::protocol;
+	header.header_length = u32(message.size() - reader.left());
+	return Error::none;
+}
+
 /** Fills @header, which is fresh. Split from decode() so that the result is built where it is returned. */
 Error decode_into(Bytes message, Header &header)
 {
@@ -61,8 +75,14 @@ Error decode_into(Bytes message, Header &header)
 		return Error::message_size;
 	switch (header.proc) {
 	case Proc::msg:
+		/* Most messages have no chunk. */
+		if (xdr::lists_absent(message.data() + xdr::fixed_header_size)) {
+			header.header_length = min_header_length;
+			return Error::none;
+		}
+		return decode_chunks(message, header);
 	case Proc::nomsg:
-		break;
+		return decode_chunks(message, header);
 	case Proc::msgp:
 		return Error::not_supported;
 	case Proc::done:
@@ -70,16 +90,6 @@ Error decode_into(Bytes message, Header &header)
 	default:
 		return Error::protocol;
 	}
-
-	xdr::Reader reader(message.from(xdr::fixed_header_size));
-	if (auto status = xdr::decode_lists(reader, header); !status)
-		return status.error();
-	/* Without either rule the Payload stream would be in two places, or in none. */
-	if (header.proc == Proc::msg ? header.reads.has_position_zero() :
-				       !header.reads.has_position_zero() && !header.reply.present())
-		return Error::protocol;
-	header.header_length = u32(message.size() - reader.left());
-	return Error::none;
 }
 
 } // namespace
@@ -125,7 +135,7 @@ Encoder::Encoder(MutableBytes room, Xid xid, Credits credits, Proc proc)
 Result<u32> Encoder::finish()
 {
 	end_lists_();
-	/* As decode_into() has it. */
+	/* As decode_chunks() has it. */
 	if (proc_ == Proc::msg ? position_zero_ : !position_zero_ && !has_reply_)
 		writer_.fail(Error::invalid);
 	if (writer_.error() != Error::none)

@@ -125,15 +125,17 @@ interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CE
 	@scripts/setup build vm interop
 	@scripts/interop
 
-.PHONY: bench-codec
-bench-codec: ## our header codec beside rpcgen's: time and instructions of each header
-	@scripts/setup bench
-	@scripts/bench-codec
+bench_options = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)")
 
-.PHONY: bench-counts
-bench-counts: ## what each RPC costs in work requests, wake-ups, packets: the in-tree transport and ours in turn
-	@scripts/setup build vm
-	@scripts/bench counts
+.PHONY: bench
+bench: ## beside the in-tree transport and rpcgen, in turn: codec, counts, ...; PART=counts ROUNDS= ONLY="READ 1 MiB"
+	@scripts/setup bench build vm
+	@scripts/bench $(PART) $(bench_options)
+
+.PHONY: bench-full
+bench-full: ## the same, with what takes too long for every day
+	@scripts/setup bench build vm
+	@scripts/bench $(PART) $(bench_options) --full
 
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy

@@ -12,6 +12,10 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("BENCH_BUILD", os.path.join(TOP, "build", "bench"))
 
 
+class BenchError(Exception):
+    """A benchmark cannot be built or run."""
+
+
 def progress(text):
     """Says @text in place of what was said before; on a terminal only, or line by line."""
     if sys.stderr.isatty():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # The benchmark of header codecs, from the repository's root: make -f selftests/bench/codec/codec.mk
-# builds build/bench/codec. scripts/bench-codec runs it.
+# builds build/bench/codec. scripts/bench codec runs it.
 
 CXX := $(if $(filter default,$(origin CXX)),g++-12,$(CXX))
 CC := $(if $(filter default,$(origin CC)),gcc-12,$(CC))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The benchmark of header codecs and of reduction: scripts/bench-codec runs it, in three ways.
+ * The benchmark of header codecs and of reduction: scripts/bench codec runs it, in three ways.
  *
  *	codec --agree			both codecs make and take the same bytes, one line for each shape
  *	codec --benchmark_...		times, by Google Benchmark

@@ -94,6 +94,12 @@ Error decode_into(Bytes message, Header &header)
 
 } // namespace
 
+Error decode(Bytes message, Header &header)
+{
+	header = Header{};
+	return decode_into(message, header);
+}
+
 Result<Header> decode(Bytes message)
 {
 	Result<Header> result{Header{}};

@@ -96,6 +96,8 @@ struct Header : ChunkLists {
  * With all but EMSGSIZE, peek() gives the xid and vers for an answer to echo.
  */
 [[nodiscard]] Result<Header> decode(Bytes message);
+/** The same into @header, which means nothing after an error. */
+[[nodiscard]] Error decode(Bytes message, Header &header);
 
 /** Which way the RPC message goes that a transport message carries (RFC 8167 2). */
 enum class Direction : u8 { call, reply };
@@ -157,6 +159,27 @@ public:
 private:
 	Proc proc_;
 };
+
+/**
+ * Build the header of an RDMA_MSG without chunks, as most messages are, and all in the backward direction
+ * (RFC 8167 5): what an Encoder makes without any list.
+ *
+ * @room  where it goes
+ *
+ * Returns its length, min_header_length. Errors: ENOSPC.
+ */
+[[nodiscard]] inline Result<u32> encode_short(MutableBytes room, Xid xid, Credits credits)
+{
+	if (room.size() < min_header_length)
+		return Error::no_space;
+	u8 *at = room.data();
+	xdr::store_be32(at, xid.get());
+	xdr::store_be32(at + 4, version);
+	xdr::store_be32(at + 8, credits.get());
+	static_assert(static_cast<u32>(Proc::msg) == 0);
+	__builtin_memset(at + 12, 0, min_header_length - 12);
+	return min_header_length;
+}
 
 /**
  * Build an RDMA_ERROR with ERR_VERS (RFC 8166 4.5.1).

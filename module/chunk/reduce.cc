@@ -179,6 +179,15 @@ void plan_inline(const CallShape &call, const Limits &limits, Plan &plan)
 
 Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thresholds, Plan &plan)
 {
+	constexpr u32 header = header_length(0, 0, 0);
+	const u64 length = call.send.length();
+
+	/* Most calls and their replies are short, and nothing else has to be looked at. */
+	if (length && length <= limits.copy_limit && header + length <= thresholds.send &&
+	    header + call.receive.length() <= thresholds.receive) {
+		plan.set_short(header, static_cast<u32>(length));
+		return {};
+	}
 	if (!limits.valid())
 		return Error::invalid;
 	if (call.send.length() > kMaxMessage || call.receive.length() > kMaxMessage)

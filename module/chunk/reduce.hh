@@ -124,6 +124,22 @@ struct Plan {
 	 */
 	SegmentList reply_chunk;
 
+	/** Without any chunk, and @length bytes inline, which are copied. */
+	constexpr void set_short(u32 header, u32 length)
+	{
+		send_mode = SendMode::inline_only;
+		inline_method = InlineMethod::copied;
+		receive_mode = ReceiveMode::inline_only;
+		header_length = header;
+		inline_length = length;
+		read_position = 0;
+		inline_ranges.clear();
+		(void)inline_ranges.push({0, length});
+		position_zero.clear();
+		read_chunk.clear();
+		write_chunk.clear();
+		reply_chunk.clear();
+	}
 	/** RDMA_NOMSG instead of RDMA_MSG. */
 	[[nodiscard]] constexpr bool nomsg() const
 	{
@@ -182,7 +198,7 @@ struct Plan {
  * On success header_length + inline_length <= thresholds.send, and the largest reply that the
  * chunks leave inline fits thresholds.receive. Callable from any context.
  *
- * Errors: EINVAL, @limits are not valid() (a fault of the caller);
+ * Errors: EINVAL, @limits matter and are not valid() (a fault of the caller);
  *         EMSGSIZE, the message cannot be sent over this connection: a buffer over kMaxMessage,
  *         more segments than limits.max_segments, or a header over an inline threshold. Not to be
  *         retried. It does not happen with payloads up to max_payload(), kvecs up to kMaxKvecLength, and

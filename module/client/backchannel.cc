@@ -180,9 +180,8 @@ int rpcordma_client::send_backward_reply(Call *call)
 		trace::error(peer, "backward reply too long", call->xid, static_cast<int>(payload));
 		return status::kIo;
 	}
-	v1::Encoder encoder({call->wire, call->wire_capacity}, Xid(call->xid),
-			    Credits(kBackwardCredits), v1::Proc::msg);
-	Result<u32> header = encoder.finish();
+	Result<u32> header = v1::encode_short({call->wire, call->wire_capacity}, Xid(call->xid),
+					      Credits(kBackwardCredits));
 	if (!header.ok())
 		return status::kIo;
 	u8 *to = call->wire + header.value();

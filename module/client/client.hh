@@ -104,6 +104,7 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	bool orphaned = false; /* a backward call, whose connection is gone */
 
 	/* What the call was sent with; valid from marshal to the end of the transmission. */
+	rpcordma_xdr_buf *reply = nullptr; /* rq_rcv_buf */
 	rpcordma::chunk::CallShape shape = {};
 	rpcordma::chunk::Plan plan = {};
 	rpcordma::RegionList mapped;
@@ -216,6 +217,9 @@ struct rpcordma_client {
 
 	/* send.cc */
 	[[nodiscard]] int send_request(Call *call);
+	[[nodiscard]] bool take_regions(Call *call, u32 regions);
+	[[nodiscard]] rpcordma::Result<u32> marshal_chunks(Connection &c, Call *call,
+							   const rpcordma_request &request);
 	[[nodiscard]] rpcordma::Status map_segments(const rpcordma::chunk::SegmentList &segments,
 						    const rpcordma_xdr_buf *buf, Call *call,
 						    bool writable);

@@ -168,10 +168,20 @@ struct Lengths {
 [[nodiscard]] static Result<u32> deliver(Client &client, Call *call, const v1::Header &header,
 					 Bytes message)
 {
+	const Bytes payload = header.payload(message);
+	rpcordma_xdr_buf *buf = call->reply;
+
+	/* Most replies: no chunk, and the head has room for all. What land_reply() would say of it. */
+	if (header.proc == v1::Proc::msg && !header.has_chunks() && payload.size() &&
+	    payload.size() <= call->shape.receive.head_length) {
+		__builtin_memcpy(buf->head.base, payload.data(), payload.size());
+		rpcordma_rqst_set_reply(call->rqst, call->shape.receive.head_length,
+					call->shape.receive.page_length, 0);
+		return u32(payload.size());
+	}
+
 	chunk::ReplyFacts facts;
 	Lengths written, replied;
-	rpcordma_request request;
-	const Bytes payload = header.payload(message);
 
 	facts.nomsg = header.proc == v1::Proc::nomsg;
 	facts.read_list = !header.reads.empty();
@@ -184,8 +194,6 @@ struct Lengths {
 	facts.inline_length = static_cast<u32>(payload.size());
 	const chunk::Landing at = TRY(chunk::land_reply(facts, call->shape.receive, call->plan));
 
-	rpcordma_rqst_get(call->rqst, &request);
-	rpcordma_xdr_buf *buf = request.receive;
 	u8 *tail = static_cast<u8 *>(buf->tail.base);
 	const u8 *from = payload.data();
 	if (at.head_copy)

@@ -195,6 +195,56 @@ int rpcordma_client::post(Connection &c, Call *call, u32 length, u32 requests,
 	return call.failed_xid == xid ? call.failure : 0;
 }
 
+/* Have at least @regions spare for @call; false when there are too few, which are kept. */
+bool rpcordma_client::take_regions(Call *call, u32 regions)
+{
+	u32 have = 0;
+
+	LockGuard guard(lock);
+	for (Region *r = call->spare.front(); r && have < regions; r = call->spare.next(r))
+		have++;
+	for (; have < regions; have++) {
+		Region *region = pool.pop_front();
+		if (!region)
+			return false;
+		call->spare.push_back(region);
+	}
+	return true;
+}
+
+/*
+ * Map what the peer is to reach, and encode the header. Returns its length; after an error some may be
+ * mapped.
+ */
+Result<u32> rpcordma_client::marshal_chunks(Connection &c, Call *call,
+					    const rpcordma_request &request)
+{
+	const chunk::Plan &plan = call->plan;
+	const rpcordma_xdr_buf position_zero =
+		reshaped(*request.send, plan.position_zero_shape(call->shape));
+	const rpcordma_xdr_buf reply_chunk =
+		reshaped(*request.receive, plan.reply_chunk_shape(call->shape));
+
+	/* In the header's order: encode_header() relies on it. */
+	TRY_STATUS(map_segments(plan.position_zero, &position_zero, call, false));
+	TRY_STATUS(map_segments(plan.read_chunk, request.send, call, false));
+	TRY_STATUS(map_segments(plan.write_chunk, request.receive, call, true));
+	TRY_STATUS(map_segments(plan.reply_chunk, &reply_chunk, call, true));
+	const u32 length = TRY(encode_header(c, *call));
+
+	auto count = [&](unsigned long &chunks, const chunk::SegmentList &segments) {
+		tally(chunks, segments.size());
+		for (chunk::ByteRange range : segments)
+			tally(stats.total_rdma_request, range.length);
+	};
+	count(stats.read_chunk_count, plan.position_zero);
+	count(stats.read_chunk_count, plan.read_chunk);
+	count(stats.write_chunk_count, plan.write_chunk);
+	count(stats.reply_chunk_count, plan.reply_chunk);
+	tally(stats.nomsg_call_count, plan.nomsg());
+	return length;
+}
+
 int rpcordma_client::send_request(Call *call)
 {
 	rpcordma_request request;
@@ -221,6 +271,7 @@ int rpcordma_client::send_request(Call *call)
 		return drop_connection("call sent twice", request.xid, 0);
 	}
 	call->xid = request.xid;
+	call->reply = request.receive;
 	call->shape.send = shape_of(*request.send);
 	call->shape.receive = shape_of(*request.receive);
 	call->shape.send_ddp = request.send->flags & RPCORDMA_XDRBUF_WRITE;
@@ -237,22 +288,8 @@ int rpcordma_client::send_request(Call *call)
 
 	/* Everything that may run short, before anything is touched. */
 	const u32 regions = plan.rkeys(), requests = regions + 1;
-	u32 have = call->spare.front() ? 1 : 0;
-	if (have < regions) {
-		LockGuard guard(lock);
-
-		have = 0;
-		for (Region *r = call->spare.front(); r; r = call->spare.next(r))
-			have++;
-		while (have < regions) {
-			Region *region = pool.pop_front();
-			if (!region)
-				break;
-			call->spare.push_back(region);
-			have++;
-		}
-	}
-	if (have < regions) {
+	const bool enough = !regions || (regions == 1 && call->spare.front());
+	if (!enough && !take_regions(call, regions)) {
 		const int rc =
 			wait_for_space([&] { return locked(lock, [&] { return !pool.empty(); }); });
 
@@ -264,47 +301,24 @@ int rpcordma_client::send_request(Call *call)
 	if (!c->send_queue.take(requests, regions))
 		return wait_for_space([&] { return c->send_queue.has_room(requests, regions); });
 
-	/* Map in the header's order: encode_header() relies on it. */
-	const rpcordma_xdr_buf position_zero =
-		reshaped(*request.send, plan.position_zero_shape(call->shape));
-	const rpcordma_xdr_buf reply_chunk =
-		reshaped(*request.receive, plan.reply_chunk_shape(call->shape));
-	Status mapped = map_segments(plan.position_zero, &position_zero, call, false);
-	if (mapped.ok())
-		mapped = map_segments(plan.read_chunk, request.send, call, false);
-	if (mapped.ok())
-		mapped = map_segments(plan.write_chunk, request.receive, call, true);
-	if (mapped.ok())
-		mapped = map_segments(plan.reply_chunk, &reply_chunk, call, true);
-	Result<u32> header = Error::io;
-	if (mapped.ok())
-		header = encode_header(*c, *call);
-	if (!mapped.ok() || !header.ok()) {
+	const Result<u32> header = regions ?
+					   marshal_chunks(*c, call, request) :
+					   v1::encode_short({call->wire, call->wire_capacity},
+							    Xid(call->xid), c->credits.requested());
+	if (!header.ok()) {
 		tally(stats.failed_marshal_count, 1);
-		trace::error(peer, "marshaling failed", call->xid,
-			     to_errno(mapped.ok() ? header.error() : mapped.error()));
+		trace::error(peer, "marshaling failed", call->xid, to_errno(header.error()));
 		/* Nothing was posted: the peer knows none of it. */
 		c->send_queue.give_back(requests, regions - call->mapped_count);
 		unmap_all(*c, call);
 		/* A shortage of mappings passes; anything else would fail for ever. */
-		return mapped.error() == Error::no_memory ? status::kNoBuffers :
+		return header.error() == Error::no_memory ? status::kNoBuffers :
 							    final(request, status::kIo);
 	}
 	if (header.value() != plan.header_length)
 		rpcordma_warn("the header is not as long as reduction said");
-	u32 pulled = copy_inline(*request.send, *call, call->wire + header.value());
-
-	auto count = [&](unsigned long &chunks, const chunk::SegmentList &segments) {
-		tally(chunks, segments.size());
-		for (chunk::ByteRange range : segments)
-			tally(stats.total_rdma_request, range.length);
-	};
-	count(stats.read_chunk_count, plan.position_zero);
-	count(stats.read_chunk_count, plan.read_chunk);
-	count(stats.write_chunk_count, plan.write_chunk);
-	count(stats.reply_chunk_count, plan.reply_chunk);
-	tally(stats.pullup_copy_count, pulled);
-	tally(stats.nomsg_call_count, plan.nomsg());
+	tally(stats.pullup_copy_count,
+	      copy_inline(*request.send, *call, call->wire + header.value()));
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))
 		rpcordma_trace_marshal(
 			peer, call->xid, c->credits.requested().get(),

@@ -83,8 +83,7 @@ int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
 	call->send_wr.opcode = RPCORDMA_WR_SEND;
 	int rc = to_errno(Error::no_buffers);
 	if (ensure_wire(call, RPCORDMA_ALLOC_NOIO)) {
-		v1::Encoder encoder({call->wire, send_size}, Xid(xid), kRequested, v1::Proc::msg);
-		const auto length = encoder.finish();
+		const auto length = v1::encode_short({call->wire, send_size}, Xid(xid), kRequested);
 
 		rpcordma_buf_read(message, 0, call->wire + length.value(), message->len);
 		guard.acquire();

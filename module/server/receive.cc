@@ -153,14 +153,13 @@ Server::Kind rpcordma_server::classify(Call *call)
 		call->answer = Call::Answer::error_chunk;
 		return Kind::call;
 	};
-	auto decoded = v1::decode(message);
+	const Error error = v1::decode(message, call->header);
 
-	if (!decoded.ok()) {
-		switch (decoded.error()) {
+	if (error != Error::none) {
+		switch (error) {
 		case Error::message_size:
 		case Error::bad_message:
-			trace::error(peer, "a message that is to be dropped", 0,
-				     to_errno(decoded.error()));
+			trace::error(peer, "a message that is to be dropped", 0, to_errno(error));
 			return Kind::drop;
 		case Error::no_protocol:
 			call->answer = Call::Answer::error_vers;
@@ -170,10 +169,9 @@ Server::Kind rpcordma_server::classify(Call *call)
 			break;
 		}
 		trace::error(peer, "a header that is not understood",
-			     v1::peek(message).value().xid.get(), to_errno(decoded.error()));
+			     v1::peek(message).value().xid.get(), to_errno(error));
 		return Kind::call;
 	}
-	call->header = decoded.value();
 	const v1::Header &header = call->header;
 
 	const auto direction = v1::direction(header, message);
@@ -193,16 +191,18 @@ Server::Kind rpcordma_server::classify(Call *call)
 	if (header.reads.count() > most ||
 	    header.writes.segments() + header.reply.count() + Transfer::kPages / send_sges > most)
 		return refuse("chunks of too many segments", int(header.reads.count()));
-	const auto arrival = chunk::plan_arrival(header.reads, u32(header.payload(message).size()),
-						 limits.max_message);
+	const Bytes payload = header.payload(message);
+	const auto arrival =
+		chunk::plan_arrival(header.reads, u32(payload.size()), limits.max_message);
 	if (!arrival.ok())
 		return refuse("Read chunks that make no call", to_errno(arrival.error()));
 	call->arrival = arrival.value();
+	if (call->arrival.how == chunk::Arrival::How::inline_ && !header.has_chunks())
+		return Kind::call;
 	/*
 	 * What stands before the arguments is read as one piece of memory, not always with a look at its
 	 * length: no chunk may begin in it, nor may it be cut short.
 	 */
-	const Bytes payload = header.payload(message);
 	const auto preface = rpc::call_preface(payload);
 	if (call->arrival.how == chunk::Arrival::How::single ?
 		    !preface.ok() || call->arrival.position < preface.value() :

@@ -103,6 +103,16 @@ Result<u32> rpcordma_server::build_reply(Call *call, svc_rqst *rqst)
 	const v1::Header &header = call->header;
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
 
+	if (!header.has_chunks()) {
+		/* Nothing can be placed. */
+		u32 length = TRY(v1::encode_short({call->wire, send_size}, header.xid, granted()));
+
+		if (reply->len > send_size - length)
+			return Error::no_space;
+		rpcordma_buf_read(reply, 0, call->wire + length, reply->len);
+		call->chain_length = 0;
+		return length + reply->len;
+	}
 	for (u32 i = 0; i < call->result_count; i++)
 		call->results[i] = located(reply, call->results[i]);
 	const Span<const chunk::ReplyRange> results(call->results, rpcordma_svc_ddp_allowed(rqst) ?
@@ -203,7 +213,9 @@ int rpcordma_server::sendto(svc_rqst *rqst, Call *call)
 	call->send_wr.opcode = RPCORDMA_WR_SEND;
 	auto length = build_reply(call, rqst);
 	if (length.ok()) {
-		const u32 key = remote_invalidation ? chunk::choose_invalidation(call->header) : 0;
+		const u32 key = remote_invalidation && call->header.has_chunks() ?
+					chunk::choose_invalidation(call->header) :
+					0;
 
 		if (key) {
 			call->send_wr.opcode = RPCORDMA_WR_SEND_WITH_INV;

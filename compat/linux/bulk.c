@@ -23,34 +23,71 @@
 void rpcordma_scatter_init(struct rpcordma_scatter *scatter, unsigned int room)
 {
 	scatter->mapped = 0;
-	scatter->used = 0;
 	scatter->room = room;
+	scatter->longest = UINT_MAX;
+	rpcordma_scatter_reset(scatter);
 	sg_init_table(scatter->entries, room);
 }
 
-bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u32 length,
-			  u32 offset)
+/* Where the next entry goes: what a loop over pages keeps in registers. */
+struct cursor {
+	struct scatterlist *entry;
+	const struct scatterlist *limit;
+	phys_addr_t end;
+	unsigned int longest;
+};
+
+static inline struct cursor begin(struct rpcordma_scatter *scatter)
 {
-	struct scatterlist *last = scatter->used ? &scatter->entries[scatter->used - 1] : NULL;
+	return (struct cursor){
+		.entry = &scatter->entries[scatter->used],
+		.limit = &scatter->entries[scatter->room],
+		.end = scatter->end,
+		.longest = scatter->longest,
+	};
+}
+
+static inline void finish(struct rpcordma_scatter *scatter, const struct cursor *cursor)
+{
+	scatter->used = cursor->entry - scatter->entries;
+	scatter->end = cursor->end;
+}
+
+static __always_inline bool append(struct cursor *cursor, struct page *page, u32 length, u32 offset)
+{
+	const phys_addr_t at = page_to_phys(page) + offset;
 
 	/*
 	 * Memory that goes on where the last entry ends is one run: two entries would make a gap of
 	 * it.
 	 */
-	if (last && page_to_phys(page) + offset == sg_phys(last) + last->length &&
-	    (!scatter->longest || last->length + length <= scatter->longest)) {
-		last->length += length;
-		return true;
+	if (at == cursor->end && cursor->entry[-1].length + length <= cursor->longest) {
+		cursor->entry[-1].length += length;
+	} else {
+		if (unlikely(cursor->entry == cursor->limit))
+			return false;
+		sg_set_page(cursor->entry++, page, length, offset);
 	}
-	if (unlikely(scatter->used == scatter->room))
+	cursor->end = at + length;
+	return true;
+}
+
+bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u32 length,
+			  u32 offset)
+{
+	struct cursor cursor = begin(scatter);
+
+	if (!append(&cursor, page, length, offset))
 		return false;
-	sg_set_page(&scatter->entries[scatter->used++], page, length, offset);
+	finish(scatter, &cursor);
 	return true;
 }
 
 bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **page, u32 in_page,
 				u32 left)
 {
+	struct cursor cursor = begin(scatter);
+
 	page += in_page >> PAGE_SHIFT;
 	in_page = offset_in_page(in_page);
 	while (left) {
@@ -60,12 +97,13 @@ bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **
 			rpcordma_warn("absent pages are filled in before they are mapped");
 			return false;
 		}
-		if (!rpcordma_scatter_add(scatter, *page, take, in_page))
+		if (!append(&cursor, *page, take, in_page))
 			return false;
 		left -= take;
 		in_page = 0;
 		page++;
 	}
+	finish(scatter, &cursor);
 	return true;
 }
 

@@ -17,7 +17,8 @@ struct rpcordma_scatter {
 	unsigned int mapped; /* entries that are DMA-mapped; 0, none */
 	unsigned int used; /* entries that are filled in */
 	unsigned int room; /* entries there are */
-	unsigned int longest; /* bytes of one entry; 0, no limit */
+	unsigned int longest; /* bytes of one entry */
+	phys_addr_t end; /* where the last entry ends; 0, there is none */
 	struct scatterlist entries[];
 };
 
@@ -26,6 +27,7 @@ void rpcordma_scatter_init(struct rpcordma_scatter *scatter, unsigned int room);
 static inline void rpcordma_scatter_reset(struct rpcordma_scatter *scatter)
 {
 	scatter->used = 0;
+	scatter->end = 0;
 }
 
 /** Add what lies in one page, or in pages that are neighbours. False: there is no room. */

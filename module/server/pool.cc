@@ -90,42 +90,55 @@ Transfer *ServerPool::take(rpcordma_alloc_how how)
 	return transfer ? transfer : create_(how);
 }
 
-bool ServerPool::push_locked_(page *p)
+/* Returns how many of @pages were taken, null ones among them: all, or as many as there is memory for. */
+u32 ServerPool::push_locked_(page *const *pages, u32 count)
 {
-	if (!top_ || top_->count == Block::kPages) {
-		Block *block = spare_;
+	for (u32 i = 0; i < count;) {
+		if (!top_ || top_->count == Block::kPages) {
+			Block *block = spare_;
 
-		spare_ = nullptr;
-		if (!block) {
-			void *place = rpcordma_alloc(sizeof(Block), RPCORDMA_ALLOC_ATOMIC);
+			spare_ = nullptr;
+			if (!block) {
+				void *place = rpcordma_alloc(sizeof(Block), RPCORDMA_ALLOC_ATOMIC);
 
-			if (!place)
-				return false;
-			block = new (place) Block;
+				if (!place)
+					return i;
+				block = new (place) Block;
+			}
+			block->below = top_;
+			top_ = block;
 		}
-		block->below = top_;
-		top_ = block;
+		const u32 before = top_->count;
+		u32 used = before;
+		for (; i < count && used < Block::kPages; i++)
+			if (pages[i])
+				top_->pages[used++] = pages[i];
+		top_->count = used;
+		page_count_ += used - before;
 	}
-	top_->pages[top_->count++] = p;
-	page_count_++;
-	return true;
+	return count;
 }
 
-page *ServerPool::pop_locked_()
+/* In the order in which they were pushed, as neighbours may lie together in memory. There are so many. */
+void ServerPool::pop_locked_(page **pages, u32 count)
 {
-	page *p = top_->pages[--top_->count];
+	page_count_ -= count;
+	while (count) {
+		const u32 n = min(count, top_->count);
 
-	page_count_--;
-	if (!top_->count && top_->below) {
-		Block *empty = top_;
+		top_->count -= n;
+		count -= n;
+		__builtin_memcpy(pages + count, top_->pages + top_->count, n * sizeof(*pages));
+		if (!top_->count && top_->below) {
+			Block *empty = top_;
 
-		top_ = empty->below;
-		if (spare_)
-			rpcordma_free(empty);
-		else
-			spare_ = empty;
+			top_ = empty->below;
+			if (spare_)
+				rpcordma_free(empty);
+			else
+				spare_ = empty;
+		}
 	}
-	return p;
 }
 
 Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
@@ -139,13 +152,15 @@ Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 		LockGuard guard(lock_);
 
 		enough = page_count_ >= pages;
-		if (enough)
-			for (; transfer->page_count < pages; transfer->page_count++)
-				transfer->pages[transfer->page_count] = pop_locked_();
-		else
+		if (enough) {
+			pop_locked_(transfer->pages, pages);
+			transfer->page_count = transfer->lent = pages;
+			lent_ += pages;
+		} else {
 			/* There was use for more. */
 			wanted_ = min(max(2 * wanted_, pages), max(cap_pages, pages));
-		low = page_count_ < wanted_ / 2;
+		}
+		low = page_count_ + lent_ < wanted_ / 2;
 	}
 	if (!enough || low)
 		rpcordma_server_queue_refill();
@@ -164,13 +179,15 @@ void ServerPool::give(Transfer *transfer)
 	{
 		LockGuard guard(lock_);
 
+		lent_ -= transfer->lent;
 		keep = transfer_count_ < kKeptTransfers && users_;
-		while (kept < transfer->page_count && !transfer->writes && page_count_ < wanted_ &&
-		       (!transfer->pages[kept] || push_locked_(transfer->pages[kept])))
-			kept++;
+		const u32 have = page_count_ + lent_;
+		if (!transfer->writes && have < wanted_)
+			kept = push_locked_(transfer->pages,
+					    min(transfer->page_count, wanted_ - have));
 	}
 	rpcordma_pages_release(transfer->pages + kept, transfer->page_count - kept);
-	transfer->page_count = 0;
+	transfer->page_count = transfer->lent = 0;
 	transfer->writes = false;
 	if (!keep) {
 		destroy_(transfer);
@@ -182,24 +199,27 @@ void ServerPool::give(Transfer *transfer)
 	transfer_count_++;
 }
 
+/* Pages that are wanted beyond those that are here or lent. */
+u32 ServerPool::missing_locked_() const
+{
+	const u32 have = page_count_ + lent_;
+
+	return wanted_ > have ? wanted_ - have : 0;
+}
+
 void ServerPool::refill()
 {
 	for (;;) {
 		page *fresh[kBatch];
 
 		u32 kept = 0;
-		const u32 missing = locked(lock_, [&] {
-			return wanted_ > page_count_ ? wanted_ - page_count_ : 0;
-		});
+		const u32 missing = locked(lock_, [&] { return missing_locked_(); });
 
 		if (!missing)
 			return;
 		const u32 count =
 			rpcordma_pages_alloc(fresh, min(missing, kBatch), RPCORDMA_ALLOC_NOIO);
-		locked(lock_, [&] {
-			while (kept < count && page_count_ < wanted_ && push_locked_(fresh[kept]))
-				kept++;
-		});
+		locked(lock_, [&] { kept = push_locked_(fresh, min(count, missing_locked_())); });
 		rpcordma_pages_release(fresh + kept, count - kept);
 		/* Without memory, or without room for it: whoever finds too few asks again. */
 		if (!kept)
@@ -240,11 +260,10 @@ u32 ServerPool::shrink(u32 pages)
 			LockGuard guard(lock_);
 
 			count = min(min(kBatch, pages - freed), spare_pages_locked_());
-			for (u32 i = 0; i < count; i++)
-				idle[i] = pop_locked_();
+			pop_locked_(idle, count);
 			if (count) {
 				/* Lest they be allocated again at once; who finds too few asks for more. */
-				wanted_ = min(wanted_, users_ ? page_count_ : 0);
+				wanted_ = min(wanted_, users_ ? page_count_ + lent_ : 0);
 			} else if (spare_transfers_locked_()) {
 				transfer = transfers_.pop_front();
 				transfer_count_--;

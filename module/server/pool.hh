@@ -37,6 +37,7 @@ struct Transfer : ListLink<TransferTag> {
 	Region *regions[kRegions] = {};		 /* the connection's; null mostly */
 	const rpcordma_send_wr *first = nullptr; /* of a Read chain */
 	u32 page_count = 0;
+	u32 lent = 0;	     /* of these, by the pool */
 	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */
 	page *pages[kPages] = {};
 	rpcordma_sge local[kPieces] = {};
@@ -86,8 +87,9 @@ private:
 
 	[[nodiscard]] Transfer *create_(rpcordma_alloc_how how);
 	static void destroy_(Transfer *transfer);
-	[[nodiscard]] bool push_locked_(page *p);
-	[[nodiscard]] page *pop_locked_();
+	[[nodiscard]] u32 push_locked_(page *const *pages, u32 count);
+	void pop_locked_(page **pages, u32 count);
+	[[nodiscard]] u32 missing_locked_() const;
 	[[nodiscard]] u32 spare_pages_locked_() const;
 	[[nodiscard]] u32 spare_transfers_locked_() const;
 
@@ -97,7 +99,8 @@ private:
 	Block *top_ = nullptr; /* blocks below are full */
 	Block *spare_ = nullptr;
 	u32 page_count_ = 0;
-	u32 wanted_ = 0; /* pages to keep */
+	u32 lent_ = 0;	 /* pages that transfers have, and will give back or others for them */
+	u32 wanted_ = 0; /* pages to keep, those that are lent among them */
 	u32 users_ = 0;
 };
 

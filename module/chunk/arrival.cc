@@ -10,12 +10,6 @@ Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 
 	Arrival arrival;
 
 	arrival.inline_length = inline_length;
-	if (reads.empty()) {
-		arrival.message_length = inline_length;
-		if (!inline_length || inline_length > max_message)
-			return Error::protocol;
-		return arrival;
-	}
 	arrival.position_zero = reads.has_position_zero();
 	if (inline_length > max_message || reads.total_length() > max_message)
 		return Error::protocol;

@@ -33,6 +33,15 @@ struct Arrival {
 	u32 message_length = 0; /* of the whole call, XDR pads included */
 	u32 segments = 0;	/* that are to be read */
 	bool position_zero = false;
+
+	/** Of a call without chunks, @length bytes long. */
+	[[nodiscard]] static Arrival inline_only(u32 length)
+	{
+		Arrival arrival;
+
+		arrival.inline_length = arrival.message_length = length;
+		return arrival;
+	}
 };
 
 /**

@@ -15,6 +15,14 @@ namespace {
 
 [[nodiscard]] Status layout_pages(const BufferShape &shape, const Limits &limits, SegmentList &out)
 {
+	const u64 touched = (shape.page_base & (limits.mr_page_size - 1)) + u64(shape.page_length);
+
+	/* What one region holds, mostly. */
+	if (touched <= u64(limits.mr_pages) * limits.mr_page_size) {
+		out.clear();
+		(void)out.push({shape.head_length, shape.page_length});
+		return {};
+	}
 	return layout_segments(shape, {shape.head_length, shape.page_length}, limits, out);
 }
 

@@ -220,16 +220,21 @@ Result<u32> rpcordma_client::marshal_chunks(Connection &c, Call *call,
 					    const rpcordma_request &request)
 {
 	const chunk::Plan &plan = call->plan;
-	const rpcordma_xdr_buf position_zero =
-		reshaped(*request.send, plan.position_zero_shape(call->shape));
-	const rpcordma_xdr_buf reply_chunk =
-		reshaped(*request.receive, plan.reply_chunk_shape(call->shape));
-
 	/* In the header's order: encode_header() relies on it. */
-	TRY_STATUS(map_segments(plan.position_zero, &position_zero, call, false));
-	TRY_STATUS(map_segments(plan.read_chunk, request.send, call, false));
-	TRY_STATUS(map_segments(plan.write_chunk, request.receive, call, true));
-	TRY_STATUS(map_segments(plan.reply_chunk, &reply_chunk, call, true));
+	if (!plan.position_zero.empty()) {
+		const rpcordma_xdr_buf buf =
+			reshaped(*request.send, plan.position_zero_shape(call->shape));
+		TRY_STATUS(map_segments(plan.position_zero, &buf, call, false));
+	}
+	if (!plan.read_chunk.empty())
+		TRY_STATUS(map_segments(plan.read_chunk, request.send, call, false));
+	if (!plan.write_chunk.empty())
+		TRY_STATUS(map_segments(plan.write_chunk, request.receive, call, true));
+	if (!plan.reply_chunk.empty()) {
+		const rpcordma_xdr_buf buf =
+			reshaped(*request.receive, plan.reply_chunk_shape(call->shape));
+		TRY_STATUS(map_segments(plan.reply_chunk, &buf, call, true));
+	}
 	const u32 length = TRY(encode_header(c, *call));
 
 	auto count = [&](unsigned long &chunks, const chunk::SegmentList &segments) {

@@ -192,13 +192,15 @@ Server::Kind rpcordma_server::classify(Call *call)
 	    header.writes.segments() + header.reply.count() + Transfer::kPages / send_sges > most)
 		return refuse("chunks of too many segments", int(header.reads.count()));
 	const Bytes payload = header.payload(message);
+	if (!header.has_chunks() && payload.size() <= limits.max_message) {
+		call->arrival = chunk::Arrival::inline_only(u32(payload.size()));
+		return Kind::call;
+	}
 	const auto arrival =
 		chunk::plan_arrival(header.reads, u32(payload.size()), limits.max_message);
 	if (!arrival.ok())
 		return refuse("Read chunks that make no call", to_errno(arrival.error()));
 	call->arrival = arrival.value();
-	if (call->arrival.how == chunk::Arrival::How::inline_ && !header.has_chunks())
-		return Kind::call;
 	/*
 	 * What stands before the arguments is read as one piece of memory, not always with a look at its
 	 * length: no chunk may begin in it, nor may it be cut short.

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Instructions that the guest executes for each RPC, in the transport's module and in the whole kernel, at
-both ends: the cases of counts.py, counted by a plugin of QEMU's TCG (selftests/bench/tcg/instructions.c)."""
+"""Instructions that each RPC takes in the transport's module, and in the whole kernel, at both ends.
+
+The cases are those of counts.py. A plugin of QEMU's TCG counts what the guests' kernels execute, block by block
+(selftests/bench/tcg/instructions.c); the guests' symbols say whose the blocks are.
+"""
 
 import array
 import bisect
@@ -179,13 +182,14 @@ def tell(rows):
             profile(rows, case, role)
 
 
-def profile(rows, case, role, lines=15):
-    """Prints the functions of either transport that take most, side by side."""
+def profile(rows, case, role, lines=10, width=60):
+    """Prints the functions of either transport that take most, side by side; all of them are in the record."""
     columns = []
     for xprt in XPRTS:
         row = next(row for row in rows if row["case"] == case and row["xprt"] == xprt)
         found = sorted(row[role]["functions"].get(xprt, {}).items(), key=lambda item: -item[1])[:lines]
-        columns.append([(name, f"{number:.0f}") for name, number in found])
+        columns.append([(name if len(name) <= width else name[:width - 3] + "...", f"{number:.0f}")
+                        for name, number in found])
     longest = max(map(len, columns))
     theirs, ours = [column + [("", "")] * (longest - len(column)) for column in columns]
     report.table(("ours", "", "in-tree", ""), [(*mine, *other) for mine, other in zip(ours, theirs)])

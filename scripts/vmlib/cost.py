@@ -88,9 +88,11 @@ def per_call(pair, few, many, calls=None, attempts=3, take=snapshot):
     the server took up meanwhile. These are @calls where that is known: else something else was counted as
     well, and it is done again.
 
-    Each is done once more beforehand, uncounted, so that what it has to learn (attributes, access) is known.
+    Each is done once more beforehand, uncounted, so that what it has to learn (attributes, access) is known, and
+    there is as much of everything as it takes. @take(pair) reads the counters, as snapshot() does.
     """
     few()
+    many()
     for _ in range(attempts):
         at = [take(pair)]
         for work in (few, many):

@@ -172,7 +172,7 @@ def tell(rows):
             for what in ("transport", "helped", "kernel"):
                 theirs, ours = _pick(rows, case, _of(what, *roles))
                 cells += ["-" if number is None else f"{number:.0f}" for number in (theirs, ours)]
-                cells.append(f"{ours / theirs:.2f}" if theirs and ours else "-")
+                cells.append(f"{ours / theirs:.2f}" if min(theirs or 0, ours or 0) > 0 else "-")
             table.append(cells)
         report.table(("RPC", "in-tree", "ours", "ratio", f"+{'+'.join(HELPERS)}", "ours", "ratio",
                       "kernel", "ours", "ratio"), table)

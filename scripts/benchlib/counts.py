@@ -26,12 +26,12 @@ class Case:
     def __init__(self, name, n, script, calls=True):
         self.name, self.n, self.script, self.calls = name, n, script, calls
 
-    def measure(self, pair):
+    def measure(self, pair, take=cost.snapshot):
         def work(count):
             pair.client.run(self.script(count), 120, f"{self.name}: {count} times")
 
         return cost.per_call(pair, lambda: work(1), lambda: work(1 + self.n),
-                             self.n if self.calls else None)
+                             self.n if self.calls else None, take=take)
 
 
 class Null(Case):
@@ -41,12 +41,12 @@ class Null(Case):
     def __init__(self, n):
         super().__init__("NULL", n, None)
 
-    def measure(self, pair):
+    def measure(self, pair, take=cost.snapshot):
         def mounts(option):
             pair.client.run(f"for i in $(seq {self.n}); do nfs_mount 3 {MOUNT},nolock,nosharecache,{option} /null"
                             " && umount /null || exit 1; done", 120, f"{self.n} mounts, {option}")
 
-        return cost.per_call(pair, lambda: mounts("noacl"), lambda: mounts("acl"), self.n)
+        return cost.per_call(pair, lambda: mounts("noacl"), lambda: mounts("acl"), self.n, take=take)
 
 
 class LongCall(Case):
@@ -55,10 +55,10 @@ class LongCall(Case):
     def __init__(self, n):
         super().__init__("long call", n, lambda count: f"repeat setxattr /v4/file {count} {LONG}")
 
-    def measure(self, pair):
+    def measure(self, pair, take=cost.snapshot):
         pair.mount("4.2", "actimeo=600", where="/v4")
         try:
-            return super().measure(pair)
+            return super().measure(pair, take)
         finally:
             pair.umount("/v4")
 
@@ -104,12 +104,17 @@ def select(xprt, pair):
     pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
 
 
+def make_files(pair):
+    """On the server, what the cases work on."""
+    pair.server.run(f"dd if=/dev/zero of=/export/file bs=1M count=24 2>&1; chmod 666 /export/file; "
+                    f"fsops dirmake /export/dir {ENTRIES}", 60, "make what is read")
+
+
 def _prepare(pair):
     disturb.up(pair, lease=600)
     for vm in (pair.client, pair.server):
         cost.watch(vm)
-    pair.server.run(f"dd if=/dev/zero of=/export/file bs=1M count=24 2>&1; chmod 666 /export/file; "
-                    f"fsops dirmake /export/dir {ENTRIES}", 60, "make what is read")
+    make_files(pair)
 
 
 def run(rows, wrong, rounds, only, _full):

@@ -76,26 +76,28 @@ def snapshot(pair):
 
 
 def _less(a, b):
-    return {role: {name: a[role][name] - b[role][name] for name in a[role]} for role in a}
+    return {role: {name: a[role][name] - b[role].get(name, 0) for name in a[role]} for role in a}
 
 
 class Disturbed(lab.LabError):
     """More calls than were asked for, or fewer, in each of several attempts."""
 
 
-def per_call(pair, few, many, calls=None, attempts=3):
+def per_call(pair, few, many, calls=None, attempts=3, take=snapshot):
     """{role: {counter: of each call}}: what @many() counts less what @few() does, divided by the calls that
     the server took up meanwhile. These are @calls where that is known: else something else was counted as
     well, and it is done again.
 
-    Each is done once more beforehand, uncounted, so that what it has to learn (attributes, access) is known.
+    Each is done once more beforehand, uncounted, so that what it has to learn (attributes, access) is known, and
+    there is as much of everything as it takes. @take(pair) reads the counters, as snapshot() does.
     """
     few()
+    many()
     for _ in range(attempts):
-        at = [snapshot(pair)]
+        at = [take(pair)]
         for work in (few, many):
             work()
-            at.append(snapshot(pair))
+            at.append(take(pair))
         cost = _less(_less(at[2], at[1]), _less(at[1], at[0]))
         seen = cost["server"]["calls"]
         if seen > 0 and (calls is None or seen == calls):

@@ -71,11 +71,13 @@ class Lab:
     @krb5           the machines are members of a Kerberos realm
     @tools          the guests can run programs of the host (`tool` in lib.sh)
     @capture        the client's traffic is kept, in the file that its VM's capture names
+    @plugin         path of a plugin of QEMU's that runs in every machine's, or None
     """
 
     def __init__(self, name, client_kernel="6.12", xprt=None, server=True, client_memory=1024,
                  server_memory=1024, client_cmdline="", server_kernel="6.12", server_xprt=None,
-                 client2=False, device="rxe", krb5=False, tools=False, capture=False):
+                 client2=False, device="rxe", krb5=False, tools=False, capture=False,
+                 plugin=None):
         self.name = name
         self.xprt = xprt or default_xprt()
         self.server_xprt = server_xprt or default_server_xprt()
@@ -86,6 +88,7 @@ class Lab:
         self.client = self.server = self.client2 = None
         self.logs = os.path.join(LOGS, name)
         self._share = "/usr" if tools else None
+        self._plugin = plugin
         self._capture = capture or bool(os.environ.get("CAPTURE"))
         # Sockets have short names only.
         self._cables = tempfile.mkdtemp(prefix="rpcordma-vm-")
@@ -143,9 +146,10 @@ class Lab:
         if self._capture and role == "client":
             os.makedirs(self.logs, exist_ok=True)
             capture = f"{log}.pcap"
+        plugin = self._plugin and (self._plugin, os.path.join(self._cables, f"{role}.plugin"))
         vm = machine.VM(role, kernel, initramfs, f"{log}.log", nets, memory=memory,
                         capture=capture, cmdline=cmdline, cpus=cpus, share=self._share,
-                        snapshots=SNAPSHOTS if life == 1 else None, warm=WARM)
+                        snapshots=SNAPSHOTS if life == 1 else None, warm=WARM, plugin=plugin)
         self.vms.append(vm)
         return vm
 

@@ -89,11 +89,13 @@ class VM:
     @share      None, or a directory that the guest may mount for reading: 9p, tag "host"
     @snapshots  None, or the directory of snapshots that save it the boot
     @warm       script of things that every machine needs; its effect is in the snapshot
+    @plugin     None, or (path of a plugin of QEMU's, path of the socket that it serves)
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None, snapshots=None, warm=""):
+                 cmdline="", share=None, snapshots=None, warm="", plugin=None):
         self.name = name
+        self.plugin = plugin
         self.scanner = kernlog.Scanner()
         self.started = time.monotonic()
         self._jobs = {}
@@ -132,6 +134,8 @@ class VM:
                                 f"readonly=on,multidevs=remap"]
         if capture and nets:
             wires += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
+        if plugin:
+            wires += ["-plugin", f"file={plugin[0]},socket={plugin[1]}"]
         self._snapshot = snapshots and snapshot.Snapshot(snapshots, [*args, warm],
                                                              (kernel.vmlinuz, initramfs))
         self._warm = warm

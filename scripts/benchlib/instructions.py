@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Instructions that each RPC takes in the transport's module, and in the whole kernel, at both ends.
+
+The cases are those of counts.py. A plugin of QEMU's TCG counts what the guests' kernels execute, block by block
+(selftests/bench/tcg/instructions.c); the guests' symbols say whose the blocks are.
+"""
+
+import array
+import bisect
+import os
+import socket
+import subprocess
+
+from vmlib import cost, image, lab, machine
+
+from . import counts, report
+from .counts import NAMES, XPRTS
+
+ROUNDS = 1
+ROLES = ("client", "server")
+# A message of these is all that the RPC is; any other case has chunks.
+INLINE = ("NULL", "GETATTR")
+# What either transport calls, and its callers as well: sunrpc has what the in-tree transport codes headers
+# with, ib_core what its server reads and writes a client's memory with. Ours does both itself.
+HELPERS = ("sunrpc", "ib_core")
+# Where modules are; lower, it is the kernel proper.
+MODULES = 0xffffffffc0000000
+names = counts.names
+
+
+def plugin():
+    """Path of the plugin, which is compiled."""
+    source = os.path.join(image.TOP, "selftests", "bench", "tcg", "instructions.c")
+    target = os.path.join(report.BUILD, "instructions.so")
+    os.makedirs(report.BUILD, exist_ok=True)
+    try:
+        done = subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
+                               "-fvisibility=hidden", "-pthread", "-o", target, source],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    except FileNotFoundError:
+        raise image.ImageError("no gcc: run scripts/setup build") from None
+    if done.returncode:
+        raise image.ImageError(f"{source} does not compile:\n{done.stdout}")
+    return target
+
+
+def _plain(symbols):
+    """Names of C++ as they are written, without parameters."""
+    done = subprocess.run(["c++filt", "-p"], input="\n".join(symbols), stdout=subprocess.PIPE, text=True,
+                          check=True)
+    return done.stdout.split("\n")
+
+
+class Symbols:
+    """The functions of the modules that @vm has loaded now."""
+
+    def __init__(self, vm):
+        found = {}
+        for line in vm.run("grep '\\]$' /proc/kallsyms", 60, "read symbols").splitlines():
+            address, kind, name, module = line.split()
+            # Data is behind a module's last function, and is where that ends.
+            if kind in "tT" or int(address, 16) not in found:
+                found[int(address, 16)] = (module.strip("[]"), name if kind in "tT" else "")
+        self._addresses = sorted(found)
+        plain = _plain([found[address][1] for address in self._addresses])
+        self._names = [(found[address][0], name) for address, name in zip(self._addresses, plain)]
+
+    def of(self, address):
+        """(module, function); of what is in no module the module's name is "kernel"."""
+        at = bisect.bisect_right(self._addresses, address) - 1
+        if address < MODULES or at < 0 or not self._names[at][1]:
+            return "kernel", ""
+        return self._names[at]
+
+
+class Meter:
+    """The plugin's counters of both machines of @pair, for cost.per_call(), as long as no module comes or
+    goes."""
+
+    def __init__(self, pair):
+        self._symbols = {vm.name: Symbols(vm) for vm in (pair.client, pair.server)}
+        self._where = {vm.name: {} for vm in (pair.client, pair.server)}
+
+    def _read(self, vm):
+        data = bytearray()
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(vm.plugin[1])
+            while got := sock.recv(1 << 20):
+                data += got
+        table = array.array("Q", bytes(data))
+        # In front: user space, and what found no room.
+        if len(table) < 6 or len(table) % 3 or table[4]:
+            raise lab.LabError(f"{vm.name}: the plugin's table is {'full' if len(table) > 5 else 'cut off'}")
+        symbols, where = self._symbols[vm.name], self._where[vm.name]
+        total = {"user": table[1], "rounds": sum(table[8::3])}
+        for address, instructions in zip(table[6::3], table[7::3]):
+            place = where.get(address) or where.setdefault(address, symbols.of(address))
+            total[place] = total.get(place, 0) + instructions
+        return total
+
+    def take(self, pair):
+        # Before and after some work both machines are quiet.
+        at = {vm.name: self._read(vm) for vm in (pair.client, pair.server)}
+        text = pair.server.run("sed -n 's/^rpc //p' /proc/net/rpc/nfsd", 10, "read nfsd's counters")
+        at["server"]["calls"] = int(text.split()[0])
+        return at
+
+
+def _row(xprt, counters):
+    """What of one machine's @counters is kept."""
+    modules, functions = {}, {}
+    for place, number in counters.items():
+        if isinstance(place, tuple) and number:
+            module, name = place
+            modules[module] = modules.get(module, 0) + number
+            if module == xprt or module in HELPERS:
+                functions.setdefault(module, {})[name] = number
+    transport = modules.get(xprt, 0)
+    return {"transport": transport, "helped": transport + sum(modules.get(name, 0) for name in HELPERS),
+            "kernel": sum(modules.values()), "user": counters["user"], "rounds": counters["rounds"],
+            "modules": modules, "functions": functions}
+
+
+def run(rows, wrong, rounds, only, _full):
+    """Appends to @rows {case, xprt, round, calls, and of each role instructions for each RPC}: transport, its
+    module's; helped, with HELPERS; kernel, all of the kernel; rounds of string instructions; modules, and the
+    functions of those."""
+    chosen = [case for case in counts.cases() if case.name.startswith(only)]
+    with lab.Lab("bench-instructions", xprt=XPRTS[0], server_xprt=XPRTS[0], plugin=plugin()) as pair:
+        try:
+            pair.up(lease=600)
+            counts.make_files(pair)
+            for turn in range(rounds):
+                for xprt in XPRTS:
+                    counts.select(xprt, pair)
+                    meter = Meter(pair)
+                    for number, case in enumerate(chosen):
+                        report.progress(f"instructions: {NAMES[xprt]}, round {turn + 1} of {rounds}: "
+                                        f"{case.name} ({number + 1} of {len(chosen)})")
+                        try:
+                            each, calls = case.measure(pair, meter.take)
+                        except (cost.Disturbed, machine.Failed) as error:
+                            wrong.append(f"{NAMES[xprt]}: {case.name}: {error}")
+                            continue
+                        rows.append({"case": case.name, "xprt": xprt, "round": turn, "calls": calls,
+                                     **{role: _row(xprt, each[role]) for role in ROLES}})
+        finally:
+            report.progress("")
+            wrong += [f"the kernel complained: {line}" for line in pair.complaints()]
+
+
+def _cases(rows):
+    return list(dict.fromkeys(row["case"] for row in rows))
+
+
+def _pick(rows, case, measure):
+    """In-tree's best round and our worst, or None for what was not measured."""
+    found = [[measure(row) for row in rows if row["case"] == case and row["xprt"] == xprt] for xprt in XPRTS]
+    return [best(values) if values else None for best, values in zip((min, max), found)]
+
+
+def _of(what, *roles):
+    return lambda row: sum(row[role][what] for role in roles)
+
+
+def tell(rows):
+    for roles in (("client",), ("server",), ROLES):
+        print(f"\n{' and '.join(roles)}, instructions for each RPC")
+        table = []
+        for case in _cases(rows):
+            cells = [case]
+            for what in ("transport", "helped", "kernel"):
+                theirs, ours = _pick(rows, case, _of(what, *roles))
+                cells += ["-" if number is None else f"{number:.0f}" for number in (theirs, ours)]
+                cells.append(f"{ours / theirs:.2f}" if min(theirs or 0, ours or 0) > 0 else "-")
+            table.append(cells)
+        report.table(("RPC", "in-tree", "ours", "ratio", f"+{'+'.join(HELPERS)}", "ours", "ratio",
+                      "kernel", "ours", "ratio"), table)
+    for case, role in [(case, role) for case in _cases(rows) for role in ROLES]:
+        if _verdict(rows, case, role)[2] is False:
+            print(f"\n{case}, {role}: where our instructions are")
+            profile(rows, case, role)
+
+
+def profile(rows, case, role, lines=10, width=60):
+    """Prints the functions of either transport that take most, side by side; all of them are in the record."""
+    columns = []
+    for xprt in XPRTS:
+        row = next(row for row in rows if row["case"] == case and row["xprt"] == xprt)
+        found = sorted(row[role]["functions"].get(xprt, {}).items(), key=lambda item: -item[1])[:lines]
+        columns.append([(name if len(name) <= width else name[:width - 3] + "...", f"{number:.0f}")
+                        for name, number in found])
+    longest = max(map(len, columns))
+    theirs, ours = [column + [("", "")] * (longest - len(column)) for column in columns]
+    report.table(("ours", "", "in-tree", ""), [(*mine, *other) for mine, other in zip(ours, theirs)])
+
+
+def _verdict(rows, case, role):
+    """(in-tree, ours, whether the goal is met or why not known)."""
+    theirs, ours = _pick(rows, case, _of("transport", role))
+    if theirs is None or ours is None:
+        return theirs, ours, f"{case} was not measured"
+    # A transport that executes nothing was not seen.
+    return theirs, ours, theirs > 0 and 0 < ours <= _most(case) * theirs
+
+
+def _most(case):
+    return 1.0 if case in INLINE else 0.8
+
+
+def goals(rows):
+    """Of each end by itself; in-tree's best round and our worst."""
+    table = report.Goals("in-tree")
+    for case in counts.names(False):
+        for role in ROLES:
+            theirs, ours, met = _verdict(rows, case, role)
+            table.add(f"{case}, {role}: {_most(case)} of in-tree's", *("-" if number is None else f"{number:.0f}"
+                                                                 for number in (theirs, ours)), met)
+    return table

@@ -87,10 +87,11 @@ def names(_full):
     return [case.name for case in cases()]
 
 
-def select(xprt, pair):
-    """Mounts over @xprt at both ends. What ran there before goes; verbsmeter and rxe stay."""
-    if pair.client.ok("grep -q ' /mnt nfs' /proc/mounts"):
-        pair.client.run("umount /fresh && umount /mnt", 60, "umount")
+def change(xprt, pair):
+    """Has @xprt at both ends, and nothing mounted. verbsmeter and rxe stay."""
+    pair.client.run("for where in $(awk '$3 == \"nfs\" { print $2 }' /proc/mounts); do umount $where || exit 1; done",
+                    60, "umount")
+    if (pair.xprt, pair.server_xprt) != (xprt, xprt):
         pair.server.run("nfsd_stop", 60, "stop nfsd")
         pair.client.until(f"rmmod {pair.xprt}", 30, f"rmmod {pair.xprt}")
         pair.server.until(f"rmmod {pair.server_xprt}", 30, f"rmmod {pair.server_xprt}")
@@ -99,6 +100,11 @@ def select(xprt, pair):
         pair.xprt = pair.server_xprt = xprt
     for vm in (pair.client, pair.server):
         pair.only(vm, xprt)
+
+
+def select(xprt, pair):
+    """Mounts over @xprt at both ends. What ran there before goes."""
+    change(xprt, pair)
     pair.mount("3", f"{MOUNT},nordirplus")
     # Its attributes are never fresh enough.
     pair.mount("3", "actimeo=0,nosharecache", where="/fresh")

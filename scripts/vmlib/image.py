@@ -514,7 +514,7 @@ def image(series, extra_modules=(), krb5=False):
     ours = find_module("rpcordma", kernel)
     if ours:
         extra.setdefault("rpcordma.ko", ours)
-    helpers = {name: _helper(name) for name in ("agent", "fsops", "nfsdlisten", "repeat", "state")}
+    helpers = {name: _helper(name) for name in ("agent", "fsops", "metaload", "nfsdlisten", "repeat", "state")}
     helpers["verbspeer"] = _verbspeer()
     scripts = [os.path.join(GUEST, f) for f in sorted(os.listdir(GUEST)) if not f.endswith(".c")]
 

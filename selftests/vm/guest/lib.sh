@@ -178,7 +178,7 @@ tool() {
 			mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 host /host ||
 			die "the host's /usr is not there"
 	fi
-	[ -x /host/bin/$1 ] || die "the host has no $1: run scripts/setup interop"
+	[ -x /host/bin/$1 ] || die "the host has no $1: run scripts/setup interop bench"
 	libraries=/host/lib/x86_64-linux-gnu
 	LD_LIBRARY_PATH=$libraries:$libraries/ceph /host/bin/"$@"
 }

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What connections cost the server, in memory and CPU, when they are idle and when they are busy: two
-transports in turn at the server, in one pair of machines. A program in the client makes the connections
-(selftests/verbs/hold.cc), so the client's transport has no part in them.
+"""What connections cost the server in memory and CPU, idle and busy: two transports at the server in turn.
 
-Memory is what is in use beyond what was without connections (vmlib/idle.py). CPU is what the server's QEMU
-took of the host: a guest's own count has what others took meanwhile in it, and is kept beside it.
+A program in the client makes the connections (selftests/verbs/hold.cc), so the client's transport has no part
+in them. Memory is what is in use beyond what was without connections (vmlib/idle.py). CPU is what the server's
+QEMU took of the host: a guest's own count has what others took meanwhile in it, and is kept beside it.
 """
 
 import statistics
@@ -23,7 +22,7 @@ SIZES, MOST = (1, 100), 1000
 MEMORY, MEMORY_MOST = 1024, 5120
 # Calls for a figure of CPU, but at least one round of hold.cc's depth on each connection; and how many such
 # figures. What disturbs the host makes them larger, never smaller: the least one counts.
-CALLS, DEPTH, TIMES = 2000, 4, 5
+CALLS, DEPTH, TIMES = 1200, 4, 5
 # Seconds of doing nothing.
 REST = 10
 # Snapshots of memory differ by a few hundred KiB from one to the next, QEMU's CPU for the same calls by a tenth
@@ -131,16 +130,17 @@ def measure(pair, chosen, say):
     crew.order(f"calls {CALLS // DEPTH // 4}", 120)
     crew.end(server)
     say("without connections")
-    before, slabs = idle.snapshot(server), idle.slabs(server)
     rest, _ = _cpu(server, lambda: time.sleep(REST))
 
     rows = []
-    crew = Crew(pair.client)
     for size in chosen:
         def tell(what, size=size):
             say(f"{name_of(size)}, {what}")
 
         tell("made")
+        before, slabs = idle.snapshot(server), idle.slabs(server)
+        # None of these has been busy yet.
+        crew = Crew(pair.client)
         began = time.monotonic()
         crew.order(f"open {size}", 60 + size)
         took = time.monotonic() - began
@@ -158,9 +158,10 @@ def measure(pair, chosen, say):
         costs, seconds = [], []
         for _ in range(TIMES):
             began = time.monotonic()
-            costs.append(_cpu(server, lambda calls=calls: crew.order(calls, 300)))
+            costs.append(_cpu(server, lambda calls=calls, crew=crew: crew.order(calls, 300)))
             seconds.append(time.monotonic() - began)
         busy = idle.snapshot(server)
+        crew.end(server)
         most = sorted(((where[name] - slabs.get(name, 0), name) for name in where), reverse=True)[:4]
         rows.append({
             "case": name_of(size), "connections": size, "made_seconds": took,
@@ -169,7 +170,6 @@ def measure(pair, chosen, say):
             "rest_cpu": resting, "rest_cpu_without": rest, "calls": done, "seconds": seconds,
             "cpu": [host * 1000 / done for host, _ in costs],
             "guest_cpu": [guest * 1000 / done for _, guest in costs]})
-    crew.end(server)
     return rows
 
 
@@ -217,8 +217,8 @@ def tell(rows):
                      for value in (row[state]["total"], row[state]["rings"], own(row, state), row[state]["slab"],
                                    row[state]["vmalloc"]))) for row in ordered])
     for row in ordered:
-        if row["connections"] == max(SIZES):
-            print(f"  {NAMES[row['xprt']]}: of the slab, KiB: "
+        if row["connections"] > 1:
+            print(f"  {NAMES[row['xprt']]}, {row['case']}: of the slab when idle, KiB: "
                   + ", ".join(f"{cache} {text(kib, 1)}" for cache, kib in row["slabs"].items()))
     print("\nserver's CPU")
     report.table(("", "transport", f"idle, s in {REST} s", "without", "s per 1000 calls", "guest's count",
@@ -270,8 +270,9 @@ def goals(rows):
                 lambda xprt, size=size, measure_of=measure_of: (figure(xprt, size, measure_of), 0),
                 lambda theirs, ours: 0 < ours * idle.SHARE <= theirs)
     for state in ("idle", "busy"):
-        growth(f"memory of a connection, {state}", hundred, MOST, lambda row, state=state: row[state]["total"],
-               MEMORY_GROWTH)
+        for what, measure_of in (("in all", lambda row, state=state: row[state]["total"]),
+                                 ("slab", lambda row, state=state: row[state]["slab"])):
+            growth(f"memory of a connection, {state}, {what}", hundred, MOST, measure_of, MEMORY_GROWTH)
     growth("CPU of a call", 1, hundred, cpu, CPU_GROWTH)
     growth("CPU of a call", hundred, MOST, cpu, CPU_GROWTH)
     for size in (hundred, MOST):

@@ -209,7 +209,7 @@ def tell(rows):
     ordered = [row for case in dict.fromkeys(row["case"] for row in rows) for row in rows if row["case"] == case]
     print("\nserver's memory for each connection, KiB; rings are those of queue pair and CQs, which the device's "
           "driver makes")
-    report.table(("", "transport", *(f"{state}: {what}" if not i else what for state in ("idle", "busy")
+    report.table(("server with", "transport", *(f"{state}: {what}" if not i else what for state in ("idle", "busy")
                                      for i, what in enumerate(("all", "rings", "the rest", "of all: slab",
                                                                "vmalloc")))),
                  [(row["case"], NAMES[row["xprt"]],
@@ -221,7 +221,7 @@ def tell(rows):
             print(f"  {NAMES[row['xprt']]}, {row['case']}: of the slab when idle, KiB: "
                   + ", ".join(f"{cache} {text(kib, 1)}" for cache, kib in row["slabs"].items()))
     print("\nserver's CPU")
-    report.table(("", "transport", f"idle, s in {REST} s", "without", "s per 1000 calls", "guest's count",
+    report.table(("server with", "transport", f"idle, s in {REST} s", "without", "s per 1000 calls", "guest's count",
                   "calls per s", "made in s"),
                  [(row["case"], NAMES[row["xprt"]], text(row["rest_cpu"], 2), text(row["rest_cpu_without"], 2),
                    text(cpu(row), 3), text(min(row["guest_cpu"]), 3),

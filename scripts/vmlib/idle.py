@@ -16,12 +16,13 @@ FIRST = 101       # last byte of the server's first further address
 SHARE = 4         # ours may take the in-tree transport's memory divided by this
 
 
-def _connections(vm):
+def connections(vm):
+    """RDMA connections of @vm."""
     return int(vm.run("rdma resource show qp | grep -c 'type RC.*state RTS'", 10, check=False))
 
 
-def _snapshot(vm):
-    """KiB in use in all, of rings, and of slab."""
+def snapshot(vm):
+    """KiB of @vm's memory that are in use: in all, of rings, and of the kinds that the kernel tells apart."""
     text = vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 2; "
                   "echo 3 > /proc/sys/vm/drop_caches; cat /proc/meminfo; "
                   "grep rxe_queue_init /proc/vmallocinfo", 60, "read memory", check=False)
@@ -33,11 +34,17 @@ def _snapshot(vm):
             "vmalloc": info["VmallocUsed"]}
 
 
-def measure(pair, connections):
+def slabs(vm):
+    """{cache: KiB} of @vm's slab allocator."""
+    lines = (line.split() for line in vm.run("cat /proc/slabinfo", 20, "slabs").splitlines()[2:])
+    return {words[0]: int(words[2]) * int(words[3]) // 1024 for words in lines}
+
+
+def measure(pair, number):
     """{what: KiB for each connection, or a text} of @pair, a Lab whose nfsd is not up yet."""
     pair.server.run(f"server_up {pair.server_xprt}", 60, "NFS server up")
     # The first ones fill what is made once.
-    batches = connections // PER_MOUNT
+    batches = number // PER_MOUNT
     at, shots = [], []
     for i in range(batches + 1):
         # A client shares the connections to an address: an address of the server for each mount.
@@ -48,14 +55,14 @@ def measure(pair, connections):
         pair.client.run(f"for n in $(seq {PER_MOUNT}); do stat -f /mnt{i} > /dev/null; done", 60)
         want = PER_MOUNT * (i + 1)
         deadline = time.monotonic() + 60
-        while _connections(pair.server) < want:
+        while connections(pair.server) < want:
             if time.monotonic() > deadline:
-                raise lab.LabError(f"{_connections(pair.server)} connections after {i + 1} mounts of "
+                raise lab.LabError(f"{connections(pair.server)} connections after {i + 1} mounts of "
                                    f"{PER_MOUNT}")
             time.sleep(0.5)
         if i in (0, batches):
-            at.append(_connections(pair.server))
-            shots.append(_snapshot(pair.server))
+            at.append(connections(pair.server))
+            shots.append(snapshot(pair.server))
     more = at[1] - at[0]
     each = {what: (shots[1][what] - shots[0][what]) / more for what in shots[0]}
     caps = pair.server.run(f"tail -n 1 {disturb.METER}/caps", 10, "read verbsmeter")

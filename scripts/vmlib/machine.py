@@ -303,6 +303,13 @@ class VM:
         if not job._ended.wait(20) or not self._dumped.wait(20):
             self._note("!", "the dump of all tasks did not end in 20 s")
 
+    def cpu_seconds(self):
+        """CPU that the machine has taken of the host so far, its devices included. The guest's own count has
+        what others take of its CPUs in it."""
+        with open(f"/proc/{self._qemu.pid}/stat") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def pause(self):
         """Stops the whole machine in mid-air, like a peer that has hung; resume() goes on."""
         os.kill(self._qemu.pid, signal.SIGSTOP)

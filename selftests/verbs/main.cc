@@ -9,6 +9,7 @@
  *						NAME= is one test alone
  *	verbspeer SERVER storm N MIX SECONDS	N strangers, see storm.cc
  *	verbspeer SERVER crowd N SECONDS	N that ask to be connected at the same time
+ *	verbspeer SERVER hold			connections that do what standard input says, see hold.cc
  *
  * And the other way round, as a server to a client:
  *
@@ -215,7 +216,7 @@ int usage()
 {
 	fputs("usage: verbspeer --list | SERVER null | SERVER test [NAME...] |\n"
 	      "       SERVER storm N MIX SECONDS   (MIX: letters of g h n c) |\n"
-	      "       SERVER crowd N SECONDS |\n"
+	      "       SERVER crowd N SECONDS | SERVER hold |\n"
 	      "       --list-odd | ADDRESS serve CLIENT [NAME...] | hands\n",
 	      stderr);
 	return 2;
@@ -261,6 +262,8 @@ int main(int argc, char **argv)
 			alarm(240 + u32(atoi(argv[4])));
 			return crowd(peer, u32(atoi(argv[3])), u32(atoi(argv[4]))) ? 0 : 1;
 		}
+		if (!strcmp(argv[2], "hold"))
+			return argc == 3 && hold(peer) ? 0 : 1;
 		std::vector<TestCase> tests;
 		if (!strcmp(argv[2], "null"))
 			tests = {{"null", "a NULL call is answered", null_call_alone}};

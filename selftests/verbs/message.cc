@@ -120,6 +120,11 @@ Octets null_call(u32 xid)
 	return rpc_call(xid, 100003, 3, 0).get();
 }
 
+Words nfs3_call(u32 xid, u32 procedure)
+{
+	return rpc_call(xid, 100003, 3, procedure, true);
+}
+
 Octets null_message(u32 xid)
 {
 	return message({xid}, {}, null_call(xid));

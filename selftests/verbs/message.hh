@@ -72,6 +72,8 @@ Octets message(const Header &header, const Chunks &chunks, const Octets &payload
 
 /** The head of an RPC call; arguments are appended to it. By default with AUTH_NONE. */
 Words rpc_call(u32 xid, u32 program, u32 version, u32 procedure, bool auth_sys = false);
+/** The same of NFSv3, with AUTH_SYS. */
+Words nfs3_call(u32 xid, u32 procedure);
 /** A whole NULL call of NFSv3. */
 Octets null_call(u32 xid);
 /** The same in its message. */

@@ -492,24 +492,6 @@ Octets path(u32 length)
 	return path;
 }
 
-/* The root's handle: NFSv3 takes those of NFSv4. */
-Octets root(Test &t, Connection &c)
-{
-	u32 xid = t.xid();
-	Compound compound(xid);
-	compound.getfh();
-	Results results(t.plain_reply(t.call(c, {xid}, {}, compound.payload()), xid), xid);
-	results.compound(2);
-	results.operation(op_putrootfh);
-	results.operation(op_getfh);
-	return results.opaque();
-}
-
-Words nfs3_call(u32 xid, u32 procedure)
-{
-	return rpc_call(xid, 100003, 3, procedure, true);
-}
-
 /* NFSv3 SYMLINK, its path in a Read chunk with or without pad, or inline; returns the link's handle. */
 Octets make_link(Test &t, Connection &c, const Octets &where, const Octets &target, bool reduced,
 		 bool pad)
@@ -536,7 +518,7 @@ Octets make_link(Test &t, Connection &c, const Octets &where, const Octets &targ
 void symlink(Test &t)
 {
 	Connection &c = t.connect();
-	Octets where = root(t, c);
+	Octets where = t.root(c);
 	for (u32 length : path_lengths) {
 		Octets target = path(length);
 		for (u32 way = 0; way < 3; way++) {
@@ -575,7 +557,7 @@ void only_written(Memory &memory, const Octets &target)
 void readlink(Test &t)
 {
 	Connection &c = t.connect();
-	Octets where = root(t, c);
+	Octets where = t.root(c);
 	for (u32 length : path_lengths) {
 		Octets target = path(length), link = make_link(t, c, where, target, true, false);
 		Memory memory(t.peer(), 2 * 4096, 0xee);

@@ -397,8 +397,12 @@ std::optional<u32> Connection::post_(ibv_send_wr wr, const Octets &bytes)
 	u32 slot = free_sends_.back();
 	free_sends_.pop_back();
 	ends_[slot].reset();
-	/* A Memory cannot be empty; a Send can, with no piece of memory at all. */
-	send_buffers_[slot] = std::make_unique<Memory>(peer_, bytes.empty() ? Octets(1) : bytes);
+	/* Registering takes longer than sending. What had the slot before has ended. */
+	if (send_buffers_[slot] && send_buffers_[slot]->bytes().size() == bytes.size())
+		std::copy(bytes.begin(), bytes.end(), send_buffers_[slot]->bytes().begin());
+	else /* A Memory cannot be empty; a Send can, with no piece of memory at all. */
+		send_buffers_[slot] =
+			std::make_unique<Memory>(peer_, bytes.empty() ? Octets(1) : bytes);
 
 	Segment all = send_buffers_[slot]->segment();
 	ibv_sge sge = {all.offset, u32(bytes.size()), send_buffers_[slot]->lkey()};

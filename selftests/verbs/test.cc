@@ -212,4 +212,16 @@ Octets Test::get(Connection &connection, u64 offset, u32 count)
 	return results.octets(results.read(eof));
 }
 
+Octets Test::root(Connection &connection)
+{
+	u32 xid = this->xid();
+	Compound compound(xid);
+	compound.getfh();
+	Results results(plain_reply(call(connection, {xid}, {}, compound.payload()), xid), xid);
+	results.compound(2);
+	results.operation(op_putrootfh);
+	results.operation(op_getfh);
+	return results.opaque();
+}
+
 } // namespace verbs

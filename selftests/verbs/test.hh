@@ -72,6 +72,8 @@ public:
 	/** Write to the file, and read from it, all inline. */
 	void put(Connection &connection, u64 offset, const Octets &data);
 	Octets get(Connection &connection, u64 offset, u32 count);
+	/** The root's handle: NFSv3 takes those of NFSv4. */
+	Octets root(Connection &connection);
 
 private:
 	Peer &peer_;
@@ -99,5 +101,8 @@ extern const std::vector<TestCase> header_tests, connection_tests, chunk_tests, 
 bool storm(Peer &peer, u32 connections, const std::string &mix, u32 seconds);
 /** For at most @seconds connections may wait. */
 bool crowd(Peer &peer, u32 connections, u32 seconds);
+
+/* hold.cc: does what standard input says; returns whether all was well. */
+bool hold(Peer &peer);
 
 } // namespace verbs

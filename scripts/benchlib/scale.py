@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What connections cost the server in memory and CPU, idle and busy: two transports at the server in turn.
+
+A program in the client makes the connections (selftests/verbs/hold.cc), so the client's transport has no part
+in them. Memory is what is in use beyond what was without connections (vmlib/idle.py). CPU is what the server's
+QEMU took of the host: a guest's own count has what others took meanwhile in it, and is kept beside it.
+"""
+
+import statistics
+import time
+
+from vmlib import idle, lab, machine
+
+from . import report
+
+ROUNDS = 1
+# In the order of measuring.
+XPRTS = ("rpcrdma", "rpcordma")
+NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours"}
+SIZES, MOST = (1, 100), 1000
+# MiB: a connection of the in-tree server's takes 2.5.
+MEMORY, MEMORY_MOST = 1024, 5120
+# Calls for a figure of CPU, but at least one round of hold.cc's depth on each connection; and how many such
+# figures. What disturbs the host makes them larger, never smaller: the least one counts.
+CALLS, DEPTH, TIMES = 1200, 4, 5
+# Seconds of doing nothing.
+REST = 10
+# Snapshots of memory differ by a few hundred KiB from one to the next, QEMU's CPU for the same calls by a tenth
+# on a busy host; what grows with the number of connections, as a list that is walked for each call, is beyond
+# both.
+MEMORY_GROWTH, CPU_GROWTH = 1.1, 1.2
+# CPU seconds that REST seconds may take more with connections than without: 1 %, of both figures' noise.
+REST_MORE = 0.1
+
+
+def name_of(size):
+    return f"{size} connection{'s' if size > 1 else ''}"
+
+
+def sizes(full):
+    return (*SIZES, MOST) if full else SIZES
+
+
+def names(full):
+    return [name_of(size) for size in sizes(full)]
+
+
+class Crew:
+    """The connections."""
+
+    def __init__(self, client):
+        self._client = client
+        client.run("rm -f /tmp/orders && mkfifo /tmp/orders", 10)
+        self._job = client.spawn("verbspeer 10.0.0.1 hold <> /tmp/orders", "hold connections")
+        self._told = 0
+
+    def order(self, text, limit):
+        """They do it; returns what they say of it."""
+        self._client.run(f"echo '{text}' > /tmp/orders", 20, text)
+        deadline = time.monotonic() + limit * machine.PATIENCE
+        while True:
+            lines = self._job.out.splitlines(keepends=True)
+            if len(lines) > self._told and lines[self._told].endswith("\n"):
+                break
+            if not self._job.running() or time.monotonic() > deadline:
+                raise lab.LabError(f"{text}: no word from verbspeer in {limit} s: {self._job.out[-300:]}")
+            time.sleep(0.02)
+        line = lines[self._told].strip()
+        self._told += 1
+        if line.startswith("not ok"):
+            raise lab.LabError(f"{text}: {line}")
+        return line
+
+    def end(self, server):
+        self._client.run("echo end > /tmp/orders", 20)
+        self._job.wait(120)
+        none_left(server)
+
+
+def none_left(server):
+    server.until("! rdma resource show qp | grep -q 'type RC'", 120, "the last connection to go", pause=0.5)
+
+
+def serve(pair, xprt, most):
+    """nfsd over @xprt, and what it asks of mountd asked once; no connection is left."""
+    server = pair.server
+    if pair.server_xprt != xprt:
+        server.run("nfsd_stop", 60, "stop nfsd")
+        server.until(f"rmmod {pair.server_xprt}", 30, f"rmmod {pair.server_xprt}")
+        server.run(f"modprobe {xprt} && nfsd_start 8", 60, f"nfsd over {xprt}")
+        pair.server_xprt = xprt
+    pair.only(server, xprt)
+    # nfsd takes fewer by itself, and drops others for more.
+    server.run(f"echo {most + 64} > /proc/fs/nfsd/max_connections", 10)
+    for version in ("3", "4.0"):
+        pair.mount(version)
+        pair.client.run("stat -f /mnt && stat /mnt", 20)
+        pair.umount()
+    none_left(server)
+
+
+def _guest_cpu(vm):
+    """CPU seconds by the guest's own count."""
+    user, nice, system, _idle, _iowait, irq, softirq = (int(word) for word in vm.run(
+        "head -n 1 /proc/stat", 10, "read CPU").split()[1:8])
+    return (user + nice + system + irq + softirq) / 100
+
+
+def _cpu(server, work):
+    """(of the host, of the guest) CPU seconds that @work() takes the server."""
+    guest = _guest_cpu(server)
+    # What reading that took has ended.
+    time.sleep(0.5)
+    host = server.cpu_seconds()
+    work()
+    host = server.cpu_seconds() - host
+    return host, _guest_cpu(server) - guest
+
+
+def _each(now, before, size):
+    return {what: (now[what] - before[what]) / size for what in now}
+
+
+def measure(pair, chosen, say):
+    """[{all that was measured of one number of connections}] of the transport that serves."""
+    server = pair.server
+    # What the first connection has made is there for all others.
+    crew = Crew(pair.client)
+    crew.order("open 4", 60)
+    crew.order(f"calls {CALLS // DEPTH // 4}", 120)
+    crew.end(server)
+    say("without connections")
+    rest, _ = _cpu(server, lambda: time.sleep(REST))
+
+    rows = []
+    for size in chosen:
+        def tell(what, size=size):
+            say(f"{name_of(size)}, {what}")
+
+        tell("made")
+        before, slabs = idle.snapshot(server), idle.slabs(server)
+        # None of these has been busy yet.
+        crew = Crew(pair.client)
+        began = time.monotonic()
+        crew.order(f"open {size}", 60 + size)
+        took = time.monotonic() - began
+        have = idle.connections(server)
+        if have != size:
+            raise lab.LabError(f"the server has {have} connections, {size} were made")
+        tell("idle")
+        idles, where = idle.snapshot(server), idle.slabs(server)
+        resting, _ = _cpu(server, lambda: time.sleep(REST))
+        turns = max(1, CALLS // DEPTH // size)
+        calls, done = f"calls {turns}", turns * DEPTH * size
+        tell("busy")
+        # Code that runs for the first time is translated first.
+        crew.order(calls, 300)
+        costs, seconds = [], []
+        for _ in range(TIMES):
+            began = time.monotonic()
+            costs.append(_cpu(server, lambda calls=calls, crew=crew: crew.order(calls, 300)))
+            seconds.append(time.monotonic() - began)
+        busy = idle.snapshot(server)
+        crew.end(server)
+        most = sorted(((where[name] - slabs.get(name, 0), name) for name in where), reverse=True)[:4]
+        rows.append({
+            "case": name_of(size), "connections": size, "made_seconds": took,
+            "idle": _each(idles, before, size), "busy": _each(busy, before, size),
+            "slabs": {name: kib / size for kib, name in most if kib > 0},
+            "rest_cpu": resting, "rest_cpu_without": rest, "calls": done, "seconds": seconds,
+            "cpu": [host * 1000 / done for host, _ in costs],
+            "guest_cpu": [guest * 1000 / done for _, guest in costs]})
+    return rows
+
+
+def run(rows, wrong, rounds, only, full):
+    """Appends to @rows those of measure(), each with xprt and round, of @rounds times both transports in turn;
+    and to @wrong what went wrong."""
+    chosen = [size for size in sizes(full) if name_of(size).startswith(only)]
+    most = max(chosen)
+    with lab.Lab("bench-scale", xprt=XPRTS[0], server_xprt=XPRTS[0],
+                 server_memory=MEMORY_MOST if most == MOST else MEMORY) as pair:
+        try:
+            pair.up()
+            pair.client.run("modprobe -a rdma_ucm ib_uverbs", 30)
+            for turn in range(rounds):
+                for xprt in XPRTS:
+                    def say(what, xprt=xprt, turn=turn):
+                        report.progress(f"scale: {NAMES[xprt]}, round {turn + 1} of {rounds}: {what}")
+
+                    serve(pair, xprt, most)
+                    try:
+                        measured = measure(pair, chosen, say)
+                    except (lab.LabError, machine.Failed) as error:
+                        wrong.append(f"{NAMES[xprt]}: {error}")
+                        # What was left would be counted as the next one's.
+                        return
+                    rows += [{"xprt": xprt, "round": turn, **row} for row in measured]
+        finally:
+            report.progress("")
+            wrong += [f"the kernel complained: {line}" for line in pair.complaints()]
+
+
+def text(number, digits=0):
+    return f"{number:.{digits}f}"
+
+
+def tell(rows):
+    ordered = [row for case in dict.fromkeys(row["case"] for row in rows) for row in rows if row["case"] == case]
+    print("\nserver's memory for each connection, KiB; rings are those of queue pair and CQs, which the device's "
+          "driver makes")
+    report.table(("server with", "transport", *(f"{state}: {what}" if not i else what for state in ("idle", "busy")
+                                     for i, what in enumerate(("all", "rings", "the rest", "of all: slab",
+                                                               "vmalloc")))),
+                 [(row["case"], NAMES[row["xprt"]],
+                   *(text(value) for state in ("idle", "busy")
+                     for value in (row[state]["total"], row[state]["rings"], own(row, state), row[state]["slab"],
+                                   row[state]["vmalloc"]))) for row in ordered])
+    for row in ordered:
+        if row["connections"] > 1:
+            print(f"  {NAMES[row['xprt']]}, {row['case']}: of the slab when idle, KiB: "
+                  + ", ".join(f"{cache} {text(kib, 1)}" for cache, kib in row["slabs"].items()))
+    print("\nserver's CPU")
+    report.table(("server with", "transport", f"idle, s in {REST} s", "without", "s per 1000 calls", "guest's count",
+                  "calls per s", "made in s"),
+                 [(row["case"], NAMES[row["xprt"]], text(row["rest_cpu"], 2), text(row["rest_cpu_without"], 2),
+                   text(cpu(row), 3), text(min(row["guest_cpu"]), 3),
+                   text(row["calls"] / min(row["seconds"])), text(row["made_seconds"], 1))
+                  for row in ordered])
+
+
+def own(row, state):
+    """KiB of a connection without its rings."""
+    return row[state]["total"] - row[state]["rings"]
+
+
+def cpu(row):
+    return min(row["cpu"])
+
+
+def goals(rows):
+    """The issue's, of several rounds' middle: memory of a never-busy connection, and that nothing grows faster
+    than the number of connections. For the latter the in-tree transport's figures are there to compare."""
+    table = report.Goals("in-tree")
+
+    def figure(xprt, size, measure_of):
+        found = [measure_of(row) for row in rows if row["xprt"] == xprt and row["connections"] == size]
+        return statistics.median(found) if found else None
+
+    def add(goal, needed, of, met):
+        """@of(xprt): the figure, where all @needed numbers of connections were measured."""
+        missing = [size for size in needed for xprt in XPRTS if figure(xprt, size, cpu) is None]
+        if missing:
+            table.add(goal, "-", "-", f"{name_of(missing[0])}: not measured"
+                      + (" without --full" if MOST in missing else ""))
+            return
+        theirs, ours = (of(xprt) for xprt in XPRTS)
+        table.add(goal, text(theirs[0], theirs[1]), text(ours[0], ours[1]), met(theirs[0], ours[0]))
+
+    def growth(goal, a, b, measure_of, most):
+        add(f"{goal}: {b} / {a} at most {most}", (a, b),
+            lambda xprt: (figure(xprt, b, measure_of) / figure(xprt, a, measure_of), 2),
+            lambda theirs, ours: 0 < ours <= most)
+
+    hundred = max(SIZES)
+    for size in (hundred, MOST):
+        for what, measure_of in (("without rings", lambda row: own(row, "idle")),
+                                 ("in all", lambda row: row["idle"]["total"])):
+            add(f"never-busy connection of {size}, KiB {what}: at most 1/{idle.SHARE}", (size,),
+                lambda xprt, size=size, measure_of=measure_of: (figure(xprt, size, measure_of), 0),
+                lambda theirs, ours: 0 < ours * idle.SHARE <= theirs)
+    for state in ("idle", "busy"):
+        for what, measure_of in (("in all", lambda row, state=state: row[state]["total"]),
+                                 ("slab", lambda row, state=state: row[state]["slab"])):
+            growth(f"memory of a connection, {state}, {what}", hundred, MOST, measure_of, MEMORY_GROWTH)
+    growth("CPU of a call", 1, hundred, cpu, CPU_GROWTH)
+    growth("CPU of a call", hundred, MOST, cpu, CPU_GROWTH)
+    for size in (hundred, MOST):
+        add(f"{size} idle connections: at most {REST_MORE} s of CPU in {REST} s", (size,),
+            lambda xprt, size=size: (figure(xprt, size,
+                                            lambda row: row["rest_cpu"] - row["rest_cpu_without"]), 2),
+            lambda theirs, ours: ours <= REST_MORE)
+    return table

@@ -137,6 +137,11 @@ bench-full: ## the same, with what takes too long for every day
 	@scripts/setup bench build vm
 	@scripts/bench $(PART) $(bench_options) --full
 
+.PHONY: bench-plot
+bench-plot: ## plots of the newest runs, as SVG; TO=folder
+	@scripts/setup bench
+	@scripts/bench plot $(if $(TO),--to '$(TO)')
+
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy
 	@scripts/setup style

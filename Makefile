@@ -129,13 +129,18 @@ bench_options = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)"
 
 .PHONY: bench
 bench: ## beside the in-tree transport and rpcgen, in turn: codec, counts, ...; PART=counts ROUNDS= ONLY="READ 1 MiB"
-	@scripts/setup bench build vm
+	@scripts/setup bench build vm uml
 	@scripts/bench $(PART) $(bench_options)
 
 .PHONY: bench-full
 bench-full: ## the same, with what takes too long for every day
-	@scripts/setup bench build vm
+	@scripts/setup bench build vm uml
 	@scripts/bench $(PART) $(bench_options) --full
+
+.PHONY: bench-plot
+bench-plot: ## plots of the newest runs, as SVG; TO=folder
+	@scripts/setup bench
+	@scripts/bench plot $(if $(TO),--to '$(TO)')
 
 .PHONY: style
 style: ## formatting of C++ and C, clang-tidy

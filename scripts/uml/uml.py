@@ -26,7 +26,8 @@ BUILD = os.environ.get("UML_BUILD", os.path.join(TOP, "build", "uml"))
 
 # Programs of the guest and the package that each comes from.
 PROGRAMS = {
-    "ip": "iproute2", "rdma": "iproute2", "mount.nfs": "nfs-common", "rpc.statd": "nfs-common",
+    "ip": "iproute2", "tc": "iproute2", "rdma": "iproute2", "mount.nfs": "nfs-common",
+    "rpc.statd": "nfs-common",
     "exportfs": "nfs-kernel-server", "rpc.mountd": "nfs-kernel-server",
     "rpcbind": "rpcbind", "kmod": "kmod",
 }
@@ -104,6 +105,15 @@ def build_module(source, kdir, out, *variables):
         print(done.stdout, end="", flush=True)
         raise UmlError(f"scripts/build-module {source} named no module")
     return found[-1]
+
+
+def compiled(source, target):
+    """@source, one C file for the host, as the program @target."""
+    if not os.path.exists(target) or os.stat(target).st_mtime < os.stat(source).st_mtime:
+        done = subprocess.run(["gcc", "-O2", "-Wall", "-pthread", "-static", "-o", target, source])
+        if done.returncode:
+            raise UmlError(f"{source} does not compile, see above")
+    return target
 
 
 def _which(name):

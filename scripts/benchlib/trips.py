@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Round trips that an operation takes, in a kernel where only waiting takes time.
+
+One User-Mode Linux machine with time-travel=inf-cpu for each transport: whatever is computed takes no time, and
+when all are waiting, time goes on to the next timer. Client and server are joined by two virtual interfaces
+that hold each packet for the same time. So the time of an operation, divided by twice that, is the number of
+times that it waited for the other end, whatever the host is busy with.
+"""
+
+import os
+import sys
+
+from . import report
+from .counts import ENTRIES, LONG, NAMES, ODD, XPRTS
+
+sys.path.insert(0, os.path.join(report.TOP, "scripts", "uml"))
+import uml  # noqa: E402
+
+ROUNDS = 1
+# Of its own kernel, not those of the virtual machines.
+HOST = True
+CONFIG = "debug"
+# Milliseconds that a packet takes, one way: far more than the microseconds that reading the clock takes here,
+# and far less than what any timer of a transport or of rxe waits for.
+DELAY = 10
+KIB, MIB = 1024, 1024 * 1024
+GUEST = os.path.join(report.TOP, "selftests", "vm", "guest")
+LIMIT = 240
+
+# Both ends are in one network, as rxe knows no other. What one interface sends to the other's address would be
+# taken for loopback, but for a link-local address, which says which interface it is meant for.
+COMMON = uml.GUEST_SHELL + """
+. /job/lib.sh
+modprobe() {
+	[ "$1" = -a ] && return 0
+	[ -e /job/$1.ko ] && [ ! -e /sys/module/$1 ] || return 0
+	/usr/sbin/insmod /job/$1.ko
+}
+tc() {
+	/usr/sbin/tc "$@"
+}
+leaks_forget
+ip link set lo up
+ip link add va type veth peer name vb || die "no veth"
+for dev in va vb; do
+	echo 0 > /proc/sys/net/ipv6/conf/$dev/accept_dad
+	ip link set $dev mtu 4500 addrgenmode none up
+	tc qdisc add dev $dev root netem delay @DELAY@ms limit 100000 || die "no netem"
+done
+ip addr add fe80::1/64 dev va nodad
+ip addr add fe80::2/64 dev vb nodad
+for dev in va vb; do
+	rdma link add rxe_$dev type rxe netdev $dev || die "no rxe"
+done
+export_up 400M
+server_up @XPRT@
+rpc_mount() {
+	mkdir -p $2
+	case $1 in
+	3) source=/export more=nolock,mountproto=tcp,mounthost=127.0.0.1,rsize=1048576,wsize=1048576 ;;
+	*) source=/ more=rsize=1048576 ;;
+	esac
+	/sbin/mount.nfs "[fe80::2%va]:$source" $2 -o vers=$1,proto=rdma6,port=20049,$more,$3 || die "no mount of $1"
+}
+now() {
+	sed -n 's/^now at \\([0-9]*\\) nsecs.*/\\1/p' /proc/timer_list
+}
+# timed NAME COUNT COMMAND...: what COMMAND takes once, and COUNT times more. The first time is not counted: it
+# looks at what is cached from then on.
+timed() {
+	name=$1 more=$2
+	shift 2
+	for count in 1 1 $((1 + more)); do
+		begin=$(now)
+		[ "$begin" ] || die "no clock"
+		("$@" $count) > /tmp/said 2>&1 || { echo "$name: $(cat /tmp/said)" >> /job/failed; return; }
+		eval "took_$count=$(($(now) - begin))"
+	done
+	eval "echo \\"$name|$more|\\$took_1|\\$took_$((1 + more))\\"" >> /job/trips
+}
+"""
+
+END = """
+umount -a -t nfs,nfs4 || die "umount"
+nfsd_stop
+n=0
+until /usr/sbin/rmmod @XPRT@ 2> /tmp/rmmod; do
+	n=$((n + 1))
+	[ $n -gt 100 ] && die "rmmod @XPRT@: $(cat /tmp/rmmod)"
+	usleep 100000
+done
+health
+"""
+
+
+class Case:
+    """@n times more than once the command of the guest's shell @command, whose last operand is how often."""
+
+    def __init__(self, name, n, command, before="", after=""):
+        self.name, self.n, self.command, self.before, self.after = name, n, command, before, after
+
+    def script(self):
+        function = "f() { " + self.command.replace("COUNT", "$1") + "; }"
+        return f"{self.before}\n{function}\ntimed '{self.name}' {self.n} f\n{self.after}\n"
+
+
+def _transfer(what, size, odd):
+    at, skew, less = ODD if odd else (0, 0, 0)
+    amount = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+    return Case(f"{what.upper()} {amount}{' odd' if odd else ''}", 4,
+                f"/job/repeat {what} /mnt/file COUNT {size - less} {at} {skew}")
+
+
+def cases():
+    """All that is measured, in this order."""
+    for version in ("3", "4.2"):
+        yield Case(f"mount {version}", 2, "for i in $(seq COUNT); do "
+                   f"rpc_mount {version} /tmp/other nosharecache && umount /tmp/other || return 1; done")
+    yield Case("GETATTR", 4, "/job/repeat stat /tmp/fresh/file COUNT",
+               "rpc_mount 3 /tmp/fresh actimeo=0,nosharecache", "umount /tmp/fresh")
+    for what in ("read", "write"):
+        for size in (4 * KIB, 64 * KIB, 512 * KIB, MIB):
+            for odd in (False, True):
+                yield _transfer(what, size, odd)
+    yield Case("READDIR large", 4, "/job/repeat list /mnt/dir COUNT")
+    yield Case("long call", 4, f"/job/repeat setxattr /tmp/v4/file COUNT {LONG}",
+               "rpc_mount 4.2 /tmp/v4 actimeo=600", "umount /tmp/v4")
+
+
+def names(_full):
+    return [case.name for case in cases()]
+
+
+def _one(xprt, chosen, kdir, files):
+    """Boots a machine; returns ({case: round trips}, what went wrong)."""
+    script = COMMON + (f"/job/fsops dirmake /export/dir {ENTRIES}\n"
+                       "dd if=/dev/zero of=/export/file bs=1M count=24 2>/dev/null; chmod 666 /export/file\n"
+                       f"rpc_mount 3 /mnt actimeo=600,nordirplus\n")
+    script += "".join(case.script() for case in chosen) + END
+    script = script.replace("@XPRT@", xprt).replace("@DELAY@", str(DELAY))
+    machine = uml.Machine(xprt, uml.new_run("trips"), kdir, "PATH=/job:$PATH\n" + script, files, memory="1G",
+                          arguments=["time-travel=inf-cpu"])
+    machine.start()
+    machine.wait(LIMIT, "counting round trips")
+    trips = {}
+    for line in machine.file("trips").splitlines():
+        name, more, once, often = line.split("|")
+        trips[name] = (int(often) - int(once)) / int(more) / (2 * DELAY * 1e6)
+    return trips, machine.file("failed").splitlines() + [f"{line} (see {machine.log})" for line in machine.judge()]
+
+
+def run(rows, wrong, rounds, only, _full):
+    """Appends to @rows {case, xprt, round, trips}."""
+    chosen = [case for case in cases() if case.name.startswith(only)]
+    try:
+        report.progress("trips: the kernel and the module")
+        kdir = uml.kernel(CONFIG)
+        module = {"rpcrdma": os.path.join(kdir, "net", "sunrpc", "xprtrdma", "rpcrdma.ko"),
+                  "rpcordma": uml.build_module(".", kdir, os.path.join(uml.BUILD, f"{CONFIG}-module"))}
+        programs = [uml.compiled(os.path.join(GUEST, f"{name}.c"), os.path.join(uml.BUILD, name))
+                    for name in ("fsops", "repeat")]
+        for turn in range(rounds):
+            for xprt in XPRTS:
+                report.progress(f"trips: {NAMES[xprt]}, round {turn + 1} of {rounds}")
+                trips, complaints = _one(xprt, chosen, kdir,
+                                         [os.path.join(GUEST, "lib.sh"), module[xprt], *programs])
+                wrong += [f"{NAMES[xprt]}: {line}" for line in complaints]
+                wrong += [f"{NAMES[xprt]}: {case.name} was not measured" for case in chosen
+                          if case.name not in trips]
+                rows += [{"case": name, "xprt": xprt, "round": turn, "trips": number}
+                         for name, number in trips.items()]
+    except uml.UmlError as error:
+        wrong.append(str(error))
+    finally:
+        report.progress("")
+
+
+def _cells(rows, xprt, case):
+    return [row["trips"] for row in rows if row["case"] == case and row["xprt"] == xprt]
+
+
+def _text(numbers):
+    return " ".join(f"{number:.2f}" for number in numbers) or "-"
+
+
+def tell(rows):
+    print("\nround trips of each")
+    report.table(("operation", "in-tree", "ours"),
+                 [(case, *(_text(_cells(rows, xprt, case)) for xprt in XPRTS))
+                  for case in dict.fromkeys(row["case"] for row in rows)])
+
+
+def goals(rows):
+    """Never more than in-tree; of several rounds the worst of ours, the best of in-tree."""
+    table = report.Goals("in-tree")
+    for case in names(False):
+        theirs, ours = (_cells(rows, xprt, case) for xprt in XPRTS)
+        if not theirs or not ours:
+            table.add(f"{case}: no more round trips", "-", "-", "was not measured")
+        # Less than one is no waiting for the other end: the delay is not there.
+        elif min(theirs + ours) < 0.99:
+            table.add(f"{case}: no more round trips", _text([min(theirs)]), _text([max(ours)]), False)
+        else:
+            table.add(f"{case}: no more round trips", _text([min(theirs)]), _text([max(ours)]),
+                      max(ours) <= min(theirs) + 0.01)
+    return table

@@ -58,7 +58,8 @@ RPCORDMA_TEST(rdma_chain, splits)
 {
 	Room &room = fresh_room();
 	static constexpr rpcordma_sge local[] = {{1000, 100, 1}, {5000, 50, 2}, {9000, 70, 3}};
-	ChainBuilder chain(local, room.requests, room.sges, 8, RPCORDMA_WR_RDMA_READ, &room.cqe);
+	ChainBuilder chain(local, room.requests, room.sges, 8, ~0u, RPCORDMA_WR_RDMA_READ,
+			   &room.cqe);
 
 	EXPECT_EQ(chain.count(), 0);
 	ASSERT_TRUE(chain.transfer(segment(7, 30, 0x70000)));
@@ -95,8 +96,8 @@ RPCORDMA_TEST(rdma_chain, max_sge)
 	for (u32 most = 1; most <= 6; most++) {
 		TEST_NOTE("SGEs at most", most);
 		Room &room = fresh_room();
-		ChainBuilder chain(local, room.requests, room.sges, most, RPCORDMA_WR_RDMA_WRITE,
-				   &room.cqe);
+		ChainBuilder chain(local, room.requests, room.sges, most, ~0u,
+				   RPCORDMA_WR_RDMA_WRITE, &room.cqe);
 
 		ASSERT_TRUE(chain.transfer(segment(7, 45, 0x70000)));
 		ASSERT_EQ(chain.count(), (5 + most - 1) / most);
@@ -119,7 +120,8 @@ RPCORDMA_TEST(rdma_chain, skip)
 {
 	Room &room = fresh_room();
 	static constexpr rpcordma_sge local[] = {{1000, 100, 1}, {5000, 50, 2}, {9000, 70, 3}};
-	ChainBuilder chain(local, room.requests, room.sges, 8, RPCORDMA_WR_RDMA_READ, &room.cqe);
+	ChainBuilder chain(local, room.requests, room.sges, 8, ~0u, RPCORDMA_WR_RDMA_READ,
+			   &room.cqe);
 
 	/* Within an SGE, to its end, over one, and too far. */
 	ASSERT_TRUE(chain.skip(10));
@@ -149,17 +151,18 @@ RPCORDMA_TEST(rdma_chain, room)
 			TEST_NOTE("requests", requests);
 			TEST_NOTE("sges", sges);
 			ChainBuilder one(local, Span(room.requests).first(requests),
-					 Span(room.sges).first(sges), 8, RPCORDMA_WR_RDMA_READ,
+					 Span(room.sges).first(sges), 8, ~0u, RPCORDMA_WR_RDMA_READ,
 					 &room.cqe);
 			EXPECT_EQ(one.transfer(segment(7, 30, 0)), requests >= 1 && sges >= 3);
 
 			ChainBuilder three(local, Span(room.requests).first(requests),
-					   Span(room.sges).first(sges), 1, RPCORDMA_WR_RDMA_READ,
-					   &room.cqe);
+					   Span(room.sges).first(sges), 1, ~0u,
+					   RPCORDMA_WR_RDMA_READ, &room.cqe);
 			EXPECT_EQ(three.transfer(segment(7, 30, 0)), requests >= 3 && sges >= 3);
 		}
 	/* More at the peer than here. */
-	ChainBuilder chain(local, room.requests, room.sges, 8, RPCORDMA_WR_RDMA_READ, &room.cqe);
+	ChainBuilder chain(local, room.requests, room.sges, 8, ~0u, RPCORDMA_WR_RDMA_READ,
+			   &room.cqe);
 	EXPECT_FALSE(chain.transfer(segment(7, 31, 0)));
 }
 
@@ -231,6 +234,7 @@ RPCORDMA_TEST(rdma_chain, any)
 		TEST_NOTE("seed", seed);
 		Random random(seed);
 		const u32 most = 1 + random.below(6);
+		const u32 bytes = random.one_in(2) ? ~0u : 16 + random.below(200);
 		u32 total = 0, at = 0, least = 0;
 
 		world.sge_count = 1 + random.below(kLocal);
@@ -247,7 +251,7 @@ RPCORDMA_TEST(rdma_chain, any)
 		__builtin_memset(world.expected, 0, kBytes);
 
 		ChainBuilder chain({world.sges, world.sge_count}, room.requests, room.sges, most,
-				   RPCORDMA_WR_RDMA_WRITE, &room.cqe);
+				   bytes, RPCORDMA_WR_RDMA_WRITE, &room.cqe);
 		bool good = true;
 		for (u32 n = 0; n < 16 && good; n++) {
 			const u32 skipped = random.one_in(3) ? random.below(40) : 0;
@@ -261,7 +265,9 @@ RPCORDMA_TEST(rdma_chain, any)
 			good = chain.transfer(segment(100 + n, length, 128 * n));
 			for (u32 i = 0; i < length; i++)
 				world.expected[128 * n + i] = *local_byte(world, at++);
-			least += (length + kBytes / kLocal * most - 1) / (kBytes / kLocal * most);
+			const u32 longest = bytes < kBytes / kLocal * most ? bytes :
+									     kBytes / kLocal * most;
+			least += (length + longest - 1) / longest;
 		}
 		/* Out of room only where there may be none. */
 		if (!good) {
@@ -270,6 +276,12 @@ RPCORDMA_TEST(rdma_chain, any)
 		}
 		built++;
 		EXPECT_GE(chain.count(), least);
+		for (u32 i = 0; i < chain.count(); i++) {
+			u32 length = 0;
+			for (int n = 0; n < room.requests[i].wr.num_sge; n++)
+				length += room.requests[i].wr.sg_list[n].length;
+			EXPECT_LE(length, bytes);
+		}
 		execute(world, chain.count() ? &room.requests[0].wr : nullptr, chain.count(), most,
 			&room.cqe);
 		EXPECT_BYTES(Bytes(world.peer), Bytes(world.expected));

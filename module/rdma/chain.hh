@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Builds a chain of RDMA Read or Write work requests between a run of local memory, described by SGEs,
- * and segments at the peer. A work request has one segment, or a part of one, and as many SGEs as the
- * device takes; so a chain is as short as the segments let it be. Pure logic.
+ * and segments at the peer. A work request has one segment, or a part of one, and as many SGEs and bytes
+ * as it may; so a chain is as short as the segments let it be. Pure logic.
  */
 #pragma once
 
@@ -19,15 +19,18 @@ public:
 	 * @local      what is mapped, in order; consumed from its front
 	 * @wrs, @sges where the chain is built
 	 * @max_sge    SGEs of one work request, at least one
+	 * @max_bytes  bytes of one work request, at least one
 	 * @opcode     RPCORDMA_WR_RDMA_READ or RPCORDMA_WR_RDMA_WRITE
 	 * @cqe        of all work requests: hears of failures only
 	 */
 	ChainBuilder(Span<const rpcordma_sge> local, Span<rpcordma_rdma_wr> wrs,
-		     Span<rpcordma_sge> sges, u32 max_sge, int opcode, rpcordma_cqe *cqe)
+		     Span<rpcordma_sge> sges, u32 max_sge, u32 max_bytes, int opcode,
+		     rpcordma_cqe *cqe)
 		: local_(local),
 		  wrs_(wrs),
 		  sges_(sges),
 		  max_sge_(max_sge),
+		  max_bytes_(max_bytes),
 		  opcode_(opcode),
 		  cqe_(cqe)
 	{
@@ -66,18 +69,21 @@ public:
 			wr.wr.sg_list = sges_.data() + sges_used_;
 			wr.remote_addr = remote.offset + (remote.length - left);
 			wr.rkey = remote.handle.get();
-			while (left && u32(wr.wr.num_sge) < max_sge_) {
+			u32 part = min(left, max_bytes_);
+			left -= part;
+			while (part && u32(wr.wr.num_sge) < max_sge_) {
 				if (local_.empty() || sges_used_ == sges_.size())
 					return false;
 				rpcordma_sge &sge = sges_[sges_used_++];
 
 				sge.addr = local_[0].addr + in_sge_;
-				sge.length = min(left, local_[0].length - in_sge_);
+				sge.length = min(part, local_[0].length - in_sge_);
 				sge.lkey = local_[0].lkey;
-				left -= sge.length;
+				part -= sge.length;
 				consume_(sge.length);
 				wr.wr.num_sge++;
 			}
+			left += part;
 			if (count_)
 				wrs_[count_ - 1].wr.next = &wr.wr;
 			count_++;
@@ -113,6 +119,7 @@ private:
 	usize count_ = 0;
 	usize sges_used_ = 0;
 	u32 max_sge_;
+	u32 max_bytes_;
 	int opcode_;
 	rpcordma_cqe *cqe_;
 };

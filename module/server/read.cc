@@ -136,8 +136,8 @@ Status rpcordma_server::build_reads(Call *call, rpcordma_alloc_how how)
 		mapped = u32(sges);
 	}
 
-	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, read_sges, RPCORDMA_WR_RDMA_READ,
-			   &call->chain_cqe.cqe);
+	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, read_sges, ~0u,
+			   RPCORDMA_WR_RDMA_READ, &call->chain_cqe.cqe);
 	bool built = true;
 	if (arrival.how == chunk::Arrival::How::single) {
 		for (xdr::ReadSegment segment : call->header.reads)

@@ -49,7 +49,8 @@ Status rpcordma_server::build_writes(Call *call, const rpcordma_xdr_buf *reply,
 		return Error::no_memory;
 
 	ChainBuilder chain({t.local, usize(mapped)}, t.requests, t.sges, send_sges,
-			   RPCORDMA_WR_RDMA_WRITE, &call->chain_cqe.cqe);
+			   more_writes ? kLongestWrite : ~0u, RPCORDMA_WR_RDMA_WRITE,
+			   &call->chain_cqe.cqe);
 	bool built = true;
 	/* A chunk is filled contiguously, in segment order (RFC 8166 3.4.6). */
 	auto fill = [&](const xdr::WriteChunk &into, u32 length) {

@@ -188,28 +188,6 @@ void withdraw_written(Test &t)
 	t.note(answered ? "answered before" : c.describe());
 }
 
-/*
- * More calls than the server's send queue has room for answers, and no Receive for any. Others are served
- * meanwhile; the server tries again and again to be heard, and ends it when nothing has moved for 30 s.
- */
-void no_receives(Test &t)
-{
-	constexpr u64 limit_ms = 30000;
-	Setup setup;
-	setup.receives = 0;
-	Connection &c = t.connect(setup);
-	u32 calls = 0;
-	while (calls < 1000 && c.send(null_message(t.xid())))
-		calls++;
-	const u64 full = now_ms();
-	check(c.state() == Connection::State::connected, "lost too early: " + c.describe());
-	t.served(t.connect());
-	check(c.ended(limit_ms + 20000), text("still connected after %u calls", calls));
-	check(now_ms() - full > limit_ms / 2, "lost too early: " + c.describe());
-	t.note(text("after %u calls and %llu s", calls,
-		    (unsigned long long)(now_ms() - full) / 1000));
-}
-
 } // namespace
 
 const std::vector<TestCase> connection_tests = {
@@ -219,8 +197,6 @@ const std::vector<TestCase> connection_tests = {
 	{"connect-offset", "private data behind somebody else's: found", private_data_offset},
 	{"connect-no-reads", "no RDMA Read allowed: refused", no_reads},
 	{"connect-silence", "silent for 2 s, then served", silence},
-	{"connect-no-receives",
-	 "takes no answer: others are served, and it is disconnected after 30 s", no_receives},
 	{"connect-leave", "left at every point: survived", leave},
 	{"connect-withdraw", "memory deregistered while it is read: answered or lost", withdraw},
 	{"connect-withdraw-written", "the same while it is written to", withdraw_written},

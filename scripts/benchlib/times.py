@@ -243,7 +243,8 @@ def run(rows, wrong, rounds, only, full):
         try:
             _prepare(pair)
             for turn in range(rounds):
-                for xprt in XPRTS:
+                # A B B A: a host that gets slower, or faster, all the time favours neither.
+                for xprt in XPRTS[::-1] if turn % 2 else XPRTS:
                     report.progress(f"times: {NAMES[xprt]}, round {turn + 1} of {rounds}: {len(chosen)} cases")
                     for row in _phase(pair, xprt, chosen).values():
                         rows.append({"xprt": xprt, "round": turn, **row})

@@ -128,7 +128,7 @@ void ServerPool::pop_locked_(page **pages, u32 count)
 
 		top_->count -= n;
 		count -= n;
-		__builtin_memcpy(pages + count, top_->pages + top_->count, n * sizeof(*pages));
+		__builtin_memcpy(pages + count, top_->pages + top_->count, n * sizeof(void *));
 		if (!top_->count && top_->below) {
 			Block *empty = top_;
 

@@ -364,6 +364,13 @@ RPCORDMA_TEST(server_pool, refill_without_memory)
 	ASSERT_NE(sink, nullptr);
 	pool.give(sink);
 	FakeServerPort::pages_left = FakePort::kNoLimit;
+	/* That was a shortage, and no use for more. */
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+	sink = pool.take_sink(kPages, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	pool.give(sink);
 
 	/* The first block has room for 508, of 520 that are wanted now. */
 	FakePort::allocations_left = 0;

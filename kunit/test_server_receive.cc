@@ -242,11 +242,10 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		for (u32 i = 0; i < 2; i++)
 			writes.encoder.write_chunk(segments);
 		writes.finish(60);
-		/* 40, 8 runs of SGEs, those that are short on purpose, and the Send. */
-		EXPECT_EQ(c.server->more_writes, 9);
-		c.server->queue_size = 57;
+		/* 40, 8 runs of SGEs, and the Send. */
+		c.server->queue_size = 48;
 		expect_refused(writes, 1);
-		c.server->queue_size = 58;
+		c.server->queue_size = 49;
 		ASSERT_TRUE(c.send(writes));
 		EXPECT_EQ(c.receive(), 60);
 		c.release();
@@ -399,9 +398,9 @@ RPCORDMA_TEST(server_receive, many_reply_segments)
 		u32 write, more, reply;
 		bool fits;
 	} calls[] = {
-		/* 260 pages in runs of 32 are 8 requests, 9 are short on purpose, and one is the Send. */
-		{110, 0, 0, true}, {111, 0, 0, false}, {0, 0, 110, true},  {0, 0, 111, false},
-		{60, 50, 0, true}, {60, 51, 0, false}, {40, 40, 30, true}, {40, 40, 31, false},
+		/* 260 pages in runs of 32 are 8 requests, and one is the Send. */
+		{119, 0, 0, true}, {120, 0, 0, false}, {0, 0, 119, true},  {0, 0, 120, false},
+		{60, 59, 0, true}, {60, 60, 0, false}, {40, 40, 39, true}, {40, 40, 40, false},
 	};
 
 	for (const auto &m : calls) {

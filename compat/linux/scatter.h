@@ -18,7 +18,7 @@ struct rpcordma_scatter {
 	unsigned int used; /* entries that are filled in */
 	unsigned int room; /* entries there are */
 	unsigned int longest; /* bytes of one entry */
-	phys_addr_t end; /* where the last entry ends; 0, there is none */
+	phys_addr_t end; /* where the last entry ends; PHYS_ADDR_MAX, there is none */
 	struct scatterlist entries[];
 };
 
@@ -27,7 +27,7 @@ void rpcordma_scatter_init(struct rpcordma_scatter *scatter, unsigned int room);
 static inline void rpcordma_scatter_reset(struct rpcordma_scatter *scatter)
 {
 	scatter->used = 0;
-	scatter->end = 0;
+	scatter->end = PHYS_ADDR_MAX;
 }
 
 /** Add what lies in one page, or in pages that are neighbours. False: there is no room. */

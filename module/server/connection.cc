@@ -8,7 +8,6 @@
 
 #include <new>
 
-#include "module/chunk/reduce.hh"
 #include "xdr/private_data.hh"
 
 using namespace rpcordma;
@@ -201,11 +200,6 @@ Status rpcordma_server::create_queues()
 		if (Transfer::kPages / least >= min(Transfer::kRequests, queue_size))
 			break;
 		sizes.send_sges = send_sges;
-		/* Twice the longest reply, so that one can be made while another is sent. */
-		more_writes = chunk::kMaxPayload / kLongestWrite + 1;
-		if (2 * (Transfer::kPages / send_sges + more_writes) >
-		    min(Transfer::kRequests, queue_size))
-			more_writes = 0;
 		rc = rpcordma_endpoint_create_qp(endpoint, &sizes);
 		if (!rc)
 			return {};

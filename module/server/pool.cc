@@ -27,6 +27,8 @@ bool ServerPool::init()
 void ServerPool::exit()
 {
 	(void)shrink(~0u);
+	if (lent_)
+		rpcordma_warn("sink pages are lent, and no connection is left");
 	rpcordma_free(spare_);
 	rpcordma_free(top_);
 	spare_ = top_ = nullptr;
@@ -156,7 +158,7 @@ Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 			pop_locked_(transfer->pages, pages);
 			transfer->page_count = transfer->lent = pages;
 			lent_ += pages;
-		} else {
+		} else if (!missing_locked_()) {
 			/* There was use for more. */
 			wanted_ = min(max(2 * wanted_, pages), max(cap_pages, pages));
 		}

@@ -23,6 +23,20 @@ rpcordma_bool rpcordma_core_server_has_space(const rpcordma_server *server)
 	return !server->waiters.load(std::memory_order_seq_cst);
 }
 
+/*
+ * Bytes of an RDMA Write at most, for @bytes into the chunks of @lists. Short ones only where all of them
+ * surely fit, and while others leave the queue half empty.
+ */
+u32 rpcordma_server::longest_write(const xdr::ChunkLists &lists, u64 bytes) const
+{
+	const u64 writes = u64(lists.writes.segments()) + lists.reply.count() +
+			   Transfer::kPages / send_sges + bytes / kLongestWrite;
+	/* One is the Send, one where a piece of memory is cut once more. */
+	const bool fit = writes + 2 <= min(Transfer::kRequests, queue_size);
+
+	return fit && room.load(std::memory_order_relaxed) > queue_size / 2 ? kLongestWrite : ~0u;
+}
+
 /* Map what goes into chunks and build the chain of Writes; the pages become the transfer's. */
 Status rpcordma_server::build_writes(Call *call, const rpcordma_xdr_buf *reply,
 				     const chunk::Answer &answer, svc_rqst *rqst)
@@ -49,8 +63,9 @@ Status rpcordma_server::build_writes(Call *call, const rpcordma_xdr_buf *reply,
 		return Error::no_memory;
 
 	ChainBuilder chain({t.local, usize(mapped)}, t.requests, t.sges, send_sges,
-			   more_writes ? kLongestWrite : ~0u, RPCORDMA_WR_RDMA_WRITE,
-			   &call->chain_cqe.cqe);
+			   longest_write(call->header,
+					 u64(answer.write_length) + answer.reply_length),
+			   RPCORDMA_WR_RDMA_WRITE, &call->chain_cqe.cqe);
 	bool built = true;
 	/* A chunk is filled contiguously, in segment order (RFC 8166 3.4.6). */
 	auto fill = [&](const xdr::WriteChunk &into, u32 length) {

@@ -115,7 +115,7 @@ static constexpr u32 kServerBackwardCalls = 16;
 /** Receives posted beyond those that are promised. */
 static constexpr u32 kServerBatch = 4;
 /**
- * Bytes of an RDMA Write, where the queue has room for several. One would do, but soft RoCE asks for an
+ * Bytes of an RDMA Write, where there is room for several. One would do, but soft RoCE asks for an
  * acknowledgment at a Write's end, and sends no more than half a megabyte ahead: with longer ones a READ of a
  * megabyte takes a round trip more.
  */
@@ -143,13 +143,12 @@ struct rpcordma_server {
 
 	/* Set when the connection is accepted. */
 	rpcordma_device device = {};
-	u32 receive_size = 0; /* bytes the client may send inline */
-	u32 send_size = 0;    /* bytes we may */
-	u32 send_sges = 1;    /* of an RDMA Write */
-	u32 more_writes = 0;  /* Writes that a reply may take as one is to be short; 0: it is not */
-	u32 read_sges = 1;    /* of an RDMA Read */
-	u32 region_pages = 0; /* of a sink's region; 0: sinks need none */
-	u32 queue_size = 0;   /* work requests of the send queue */
+	u32 receive_size = 0;	/* bytes the client may send inline */
+	u32 send_size = 0;	/* bytes we may */
+	u32 send_sges = 1;	/* of an RDMA Write */
+	u32 read_sges = 1;	/* of an RDMA Read */
+	u32 region_pages = 0;	/* of a sink's region; 0: sinks need none */
+	u32 queue_size = 0;	/* work requests of the send queue */
 	u32 receives_limit = 0; /* what the queue pair holds */
 	bool remote_invalidation = false;
 
@@ -235,6 +234,8 @@ struct rpcordma_server {
 		return rpcordma::Credits(grant.load(std::memory_order_relaxed));
 	}
 	[[nodiscard]] rpcordma::Result<u32> build_reply(Call *call, svc_rqst *rqst);
+	[[nodiscard]] u32 longest_write(const rpcordma::xdr::ChunkLists &lists,
+					rpcordma::u64 bytes) const;
 	[[nodiscard]] rpcordma::Status build_writes(Call *call, const rpcordma_xdr_buf *reply,
 						    const rpcordma::chunk::Answer &answer,
 						    svc_rqst *rqst);

@@ -56,7 +56,7 @@ Error decode_error(Bytes message, Header &header)
 }
 
 /** Fills @header, which is fresh. Split from decode() so that the result is built where it is returned. */
-Error decode_into(Bytes message, Header &header)
+[[gnu::always_inline]] inline Error decode_into(Bytes message, Header &header)
 {
 	/* No receive is that long; and the lists' counts and sums rely on it. */
 	if (message.size() > ~u32(0))

@@ -109,10 +109,10 @@ kunit-vng: ## the same under virtme-ng, on an x86 kernel with lockdep, and NFS o
 	@scripts/vng-kunit $(if $(FILTER),'$(FILTER)')
 
 .PHONY: vm-check
-vm-check: ## the tests between virtual machines
+vm-check: ## the tests between virtual machines; TESTS="server replay", SLOW=1 with those that take minutes
 	@scripts/setup build vm interop wire
 	@$(build)
-	@scripts/vm-check
+	@VM_SLOW=$(or $(SLOW),$(VM_SLOW)) scripts/vm-check $(TESTS)
 
 .PHONY: load
 load: ## verified I/O while a connection is dropped every second: five minutes, or SECONDS=; KERNEL=lockdep|kcsan

@@ -301,4 +301,23 @@ struct Connected : Accepted {
 	}
 };
 
+/** Has all transfers of the pool, while it lives. */
+class NoTransfers {
+public:
+	NoTransfers()
+	{
+		for (u32 left = FakeServerPort::bulks; left && count_ < 8; left--)
+			taken_[count_++] = server_pool.take(RPCORDMA_ALLOC_NOIO);
+	}
+	~NoTransfers()
+	{
+		while (count_)
+			server_pool.give(taken_[--count_]);
+	}
+
+private:
+	u32 count_ = 0;
+	Transfer *taken_[8];
+};
+
 } // namespace rpcordma

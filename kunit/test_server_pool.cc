@@ -12,6 +12,8 @@ namespace rpcordma {
 namespace {
 
 constexpr u32 kPages = Transfer::kPages;
+/* Transfers that a filled pool has. */
+constexpr u32 kTransfers = 4;
 /* The wish of a take that has no limit to speak of. */
 constexpr u32 kPlenty = 100000;
 
@@ -55,7 +57,7 @@ RPCORDMA_TEST(server_pool, join_and_leave)
 	pool.leave();
 	EXPECT_EQ(FakeServerPort::pages, kPages);
 	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
-	EXPECT_EQ(FakeServerPort::bulks, 1);
+	EXPECT_EQ(FakeServerPort::bulks, kTransfers);
 	pool.leave();
 	EXPECT_EQ(FakeServerPort::pages, 0);
 	EXPECT_EQ(FakeServerPort::bulks, 0);
@@ -82,21 +84,27 @@ RPCORDMA_TEST(server_pool, shrink)
 	EXPECT_EQ(pool.shrink(100), 0);
 	pool.join();
 	pool.refill();
+	/* All transfers but one; the pages of one call stay. */
+	const u32 transfers = pool.spare_pages();
+	EXPECT_GT(transfers, kTransfers - 1);
+	EXPECT_LT(transfers, 20 * kTransfers);
+	EXPECT_EQ(pool.shrink(~0u), transfers);
+	EXPECT_EQ(FakeServerPort::bulks, 1);
+	EXPECT_EQ(FakeServerPort::pages, kPages);
 	EXPECT_EQ(pool.spare_pages(), 0);
 	EXPECT_EQ(pool.shrink(100), 0);
-	EXPECT_EQ(FakeServerPort::pages, kPages);
 
 	EXPECT_EQ(pool.take_sink(4 * kPages, kPlenty), nullptr);
 	pool.refill();
 	EXPECT_EQ(FakeServerPort::pages, 4 * kPages);
+	EXPECT_EQ(FakeServerPort::bulks, 1);
 	EXPECT_EQ(pool.spare_pages(), 3 * kPages);
 	/* Two idle transfers: one stays for a call. */
 	Transfer *one = pool.take(RPCORDMA_ALLOC_NOIO), *two = pool.take(RPCORDMA_ALLOC_NOIO);
 	pool.give(one);
 	pool.give(two);
 	const u32 transfer = pool.spare_pages() - 3 * kPages;
-	EXPECT_GT(transfer, 1);
-	EXPECT_LT(transfer, 20);
+	EXPECT_EQ(transfer * (kTransfers - 1), transfers);
 	EXPECT_EQ(pool.shrink(10), 10);
 	EXPECT_EQ(FakeServerPort::pages, 4 * kPages - 10);
 	/* They are not allocated again. */
@@ -164,17 +172,48 @@ RPCORDMA_TEST(server_pool, transfers)
 /* Without memory for either part, there is no transfer, and nothing is left behind. */
 RPCORDMA_TEST(server_pool, no_transfer)
 {
+	for (u32 *left : {&FakePort::allocations_left, &FakeServerPort::bulks_left}) {
+		FakeServerPort port;
+		Pool pool(false);
+
+		*left = 0;
+		EXPECT_EQ(pool.take(RPCORDMA_ALLOC_NOIO), nullptr);
+		pool.refill();
+		EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+		EXPECT_EQ(FakeServerPort::bulks, 0);
+		*left = FakePort::kNoLimit;
+		pool.refill();
+		Transfer *sink = pool.take_sink(1, kPlenty);
+		EXPECT_NE(sink, nullptr);
+		pool.give(sink);
+	}
+}
+
+/* A sink's transfer is never made for it: with all taken, more are wanted, twice as many. */
+RPCORDMA_TEST(server_pool, more_transfers)
+{
 	FakeServerPort port;
 	Pool pool;
+	Transfer *taken[kTransfers];
 
-	FakePort::allocations_left = 0;
-	EXPECT_EQ(pool.take(RPCORDMA_ALLOC_NOIO), nullptr);
+	for (Transfer *&transfer : taken)
+		ASSERT_NE(transfer = pool.take_sink(1, kPlenty), nullptr);
+	EXPECT_EQ(FakeServerPort::bulks, kTransfers);
+	const u32 refills = FakeServerPort::refills;
 	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
-	FakePort::allocations_left = FakePort::kNoLimit;
-	FakeServerPort::bulks_left = 0;
-	EXPECT_EQ(pool.take(RPCORDMA_ALLOC_NOIO), nullptr);
-	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	EXPECT_EQ(FakeServerPort::refills, refills + 1);
+	EXPECT_EQ(FakeServerPort::bulks, kTransfers);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::bulks, 3 * kTransfers);
+	/* Without use for more pages there are no more. */
 	EXPECT_EQ(FakeServerPort::pages, kPages);
+	Transfer *sink = pool.take_sink(1, kPlenty);
+	EXPECT_NE(sink, nullptr);
+	pool.give(sink);
+	for (Transfer *transfer : taken)
+		pool.give(transfer);
+	pool.refill();
+	EXPECT_EQ(FakeServerPort::bulks, 3 * kTransfers);
 }
 
 RPCORDMA_TEST(server_pool, sinks)
@@ -400,16 +439,16 @@ RPCORDMA_TEST(server_pool, give_without_memory)
 /* Takes and gives of all sizes, over many blocks: no page is ever two transfers'. */
 RPCORDMA_TEST(server_pool, any)
 {
-	constexpr u32 kTransfers = 8;
+	constexpr u32 kMost = 8;
 	FakeServerPort port;
 	Pool pool;
-	Transfer *taken[kTransfers] = {};
+	Transfer *taken[kMost] = {};
 	Random random(1);
 	u32 sinks = 0, refused = 0;
 
 	for (u32 step = 0; step < 3000; step++) {
 		TEST_NOTE("step", step);
-		const u32 i = random.below(kTransfers);
+		const u32 i = random.below(kMost);
 
 		if (taken[i]) {
 			for (u32 n = 0; n < taken[i]->page_count; n++)
@@ -435,7 +474,7 @@ RPCORDMA_TEST(server_pool, any)
 }
 
 RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, no_transfer,
-	       sinks, missing_pages, order, grows, reply_pages, late, mapped, refill_without_memory,
-	       give_without_memory, any);
+	       more_transfers, sinks, missing_pages, order, grows, reply_pages, late, mapped,
+	       refill_without_memory, give_without_memory, any);
 
 } // namespace rpcordma

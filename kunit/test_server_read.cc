@@ -425,6 +425,20 @@ RPCORDMA_TEST(server_read, stalled)
 
 /* --- failures --- */
 
+/* The completion allocates nothing: it takes what is there. */
+RPCORDMA_TEST(server_read, without_allocations)
+{
+	Connected c;
+	CallMaker call(1);
+
+	FakePort::allocations_left = FakeServerPort::bulks_left = 0;
+	make_write(call, 40 * kPage);
+	ASSERT_TRUE(c.send(call));
+	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_EQ(FakeServerPort::sends, 2);
+	FakePort::allocations_left = FakeServerPort::bulks_left = FakePort::kNoLimit;
+}
+
 /* Whatever of memory is missing, the call is held; for a thread, the connection ends. Nothing leaks. */
 RPCORDMA_TEST(server_read, no_memory)
 {
@@ -437,6 +451,7 @@ RPCORDMA_TEST(server_read, no_memory)
 			u32 &left = what == 0 ? FakePort::allocations_left :
 				    what == 1 ? FakeServerPort::bulks_left :
 						FakeServerPort::bulk_maps_left;
+			const NoTransfers others;
 
 			left = 0;
 			make_write(call, 1000);
@@ -746,8 +761,8 @@ RPCORDMA_TEST(server_read, registered_no_memory)
 }
 
 RPCORDMA_SUITE(server_read, eager, held, in_order, behind_waiters, linear, short_position_zero,
-	       stranger, budget, no_room, stalled, no_memory, post_fails, closing, remote_access,
-	       other_failures, registered, registered_not_posted, registered_largest,
-	       registered_read_fails, registered_no_memory);
+	       stranger, budget, no_room, stalled, without_allocations, no_memory, post_fails,
+	       closing, remote_access, other_failures, registered, registered_not_posted,
+	       registered_largest, registered_read_fails, registered_no_memory);
 
 } // namespace rpcordma

@@ -320,6 +320,8 @@ RPCORDMA_TEST(server_reply, no_memory)
 			    what == 2 ? FakeServerPort::bulks_left :
 					FakeServerPort::bulk_maps_left;
 
+		const NoTransfers others;
+
 		have_call(c, 1000, 0);
 		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
 		left = 0;

@@ -28,12 +28,12 @@ programs := $(BUILD)/unit-tests $(BUILD)/sim $(targets:%=$(BUILD)/fuzz-%)
 .SECONDARY:
 .PHONY: run FORCE
 
-# One after the other: they write to the same files. A traced seed runs the trace points.
+# One after the other: they write to the same files. Traced seeds run the trace points.
 run: $(programs)
 	@find $(BUILD) -name '*.gcda' -delete
 	@$(BUILD)/unit-tests >$(BUILD)/unit.log 2>&1 || { cat $(BUILD)/unit.log; exit 1; }
 	@$(BUILD)/sim --first $(FIRST) --seeds $(SEEDS) >$(BUILD)/sim.log 2>&1 || { cat $(BUILD)/sim.log; exit 1; }
-	@$(BUILD)/sim --seed 1 --trace >$(BUILD)/trace.log 2>&1 || { tail $(BUILD)/trace.log; exit 1; }
+	@$(BUILD)/sim --first 1 --seeds 10 --trace >$(BUILD)/trace.log 2>&1 || { tail $(BUILD)/trace.log; exit 1; }
 	@set -e; for target in $(targets); do \
 		$(BUILD)/fuzz-$$target selftests/fuzz/corpus/$$target >$(BUILD)/fuzz.log 2>&1 || \
 			{ cat $(BUILD)/fuzz.log; exit 1; }; \

@@ -129,13 +129,8 @@ Encoder::Encoder(MutableBytes room, Xid xid, Credits credits, Proc proc)
 		writer_.fail(Error::invalid);
 		return;
 	}
-	u8 *at = writer_.reserve(xdr::fixed_header_size);
-	if (!at)
-		return;
-	xdr::store_be32(at, xid.get());
-	xdr::store_be32(at + 4, version);
-	xdr::store_be32(at + 8, credits.get());
-	xdr::store_be32(at + 12, static_cast<u32>(proc));
+	if (u8 *at = writer_.reserve(xdr::fixed_header_size))
+		xdr::store_fixed(at, {xid, version, credits, static_cast<u32>(proc)});
 }
 
 Result<u32> Encoder::finish()
@@ -155,10 +150,7 @@ Result<u32> encode_error_vers(MutableBytes room, Xid xid, u32 vers, Credits cred
 	if (room.size() < error_vers_length)
 		return Error::no_space;
 	u8 *at = room.data();
-	xdr::store_be32(at, xid.get());
-	xdr::store_be32(at + 4, vers);
-	xdr::store_be32(at + 8, credits.get());
-	xdr::store_be32(at + 12, static_cast<u32>(Proc::error));
+	xdr::store_fixed(at, {xid, vers, credits, static_cast<u32>(Proc::error)});
 	xdr::store_be32(at + error_code_at, static_cast<u32>(ErrorCode::vers));
 	xdr::store_be32(at + vers_low_at, low);
 	xdr::store_be32(at + vers_high_at, high);
@@ -170,10 +162,7 @@ Result<u32> encode_error_chunk(MutableBytes room, Xid xid, u32 vers, Credits cre
 	if (room.size() < error_chunk_length)
 		return Error::no_space;
 	u8 *at = room.data();
-	xdr::store_be32(at, xid.get());
-	xdr::store_be32(at + 4, vers);
-	xdr::store_be32(at + 8, credits.get());
-	xdr::store_be32(at + 12, static_cast<u32>(Proc::error));
+	xdr::store_fixed(at, {xid, vers, credits, static_cast<u32>(Proc::error)});
 	xdr::store_be32(at + error_code_at, static_cast<u32>(ErrorCode::chunk));
 	return error_chunk_length;
 }

@@ -173,11 +173,8 @@ private:
 	if (room.size() < min_header_length)
 		return Error::no_space;
 	u8 *at = room.data();
-	xdr::store_be32(at, xid.get());
-	xdr::store_be32(at + 4, version);
-	xdr::store_be32(at + 8, credits.get());
-	static_assert(static_cast<u32>(Proc::msg) == 0);
-	__builtin_memset(at + 12, 0, min_header_length - 12);
+	xdr::store_fixed(at, {xid, version, credits, static_cast<u32>(Proc::msg)});
+	__builtin_memset(at + xdr::fixed_header_size, 0, min_header_length - xdr::fixed_header_size);
 	return min_header_length;
 }
 

@@ -231,4 +231,17 @@ constexpr u32 fixed_header_size = 16;
 			   load_be32(at + 12)};
 }
 
+/**
+ * Write the four fixed words, as every codec's messages begin.
+ *
+ * @at  where to: room for fixed_header_size bytes
+ */
+inline void store_fixed(u8 *at, const FixedHeader &fixed)
+{
+	store_be32(at, fixed.xid.get());
+	store_be32(at + 4, fixed.vers);
+	store_be32(at + 8, fixed.credits.get());
+	store_be32(at + 12, fixed.proc);
+}
+
 } // namespace rpcordma::xdr

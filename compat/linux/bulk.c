@@ -47,29 +47,34 @@ static inline struct cursor begin(struct rpcordma_scatter *scatter)
 	};
 }
 
-static inline void finish(struct rpcordma_scatter *scatter, const struct cursor *cursor)
+static __always_inline bool put(struct cursor *cursor, struct page *page, u32 length, u32 offset)
 {
-	scatter->used = cursor->entry - scatter->entries;
-	scatter->end = cursor->end;
+	if (unlikely(cursor->entry == cursor->limit))
+		return false;
+	sg_set_page(cursor->entry++, page, length, offset);
+	return true;
 }
 
 static __always_inline bool append(struct cursor *cursor, struct page *page, u32 length, u32 offset)
 {
-	const phys_addr_t at = page_to_phys(page) + offset;
-
 	/*
 	 * Memory that goes on where the last entry ends is one run: two entries would make a gap of
 	 * it.
 	 */
-	if (at == cursor->end && cursor->entry[-1].length + length <= cursor->longest) {
+	if (page_to_phys(page) + offset == cursor->end &&
+	    cursor->entry[-1].length + length <= cursor->longest) {
 		cursor->entry[-1].length += length;
-	} else {
-		if (unlikely(cursor->entry == cursor->limit))
-			return false;
-		sg_set_page(cursor->entry++, page, length, offset);
+		return true;
 	}
-	cursor->end = at + length;
-	return true;
+	return put(cursor, page, length, offset);
+}
+
+/* @page, @length, @offset: what was added last. */
+static __always_inline void finish(struct rpcordma_scatter *scatter, const struct cursor *cursor,
+				   struct page *page, u32 length, u32 offset)
+{
+	scatter->used = cursor->entry - scatter->entries;
+	scatter->end = page_to_phys(page) + offset + length;
 }
 
 bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u32 length,
@@ -79,32 +84,62 @@ bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u
 
 	if (!append(&cursor, page, length, offset))
 		return false;
-	finish(scatter, &cursor);
+	finish(scatter, &cursor, page, length, offset);
 	return true;
+}
+
+/* Whether pages that follow each other in memory do so as pointers, and the other way round. */
+#define POINTERS_TELL (!IS_ENABLED(CONFIG_SPARSEMEM) || IS_ENABLED(CONFIG_SPARSEMEM_VMEMMAP))
+
+/*
+ * The run of neighbours that @page begins with, which is one piece: at most @left bytes, and @longest or
+ * a page. Returns its length, from @in_page on, and moves @page behind it.
+ */
+static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left, u32 longest)
+{
+	const struct page *next = *(*page)++ + 1;
+	u32 take = PAGE_SIZE - in_page;
+
+	while (POINTERS_TELL && take < left && **page == next && take <= longest - PAGE_SIZE) {
+		take += PAGE_SIZE;
+		next++;
+		(*page)++;
+	}
+	return min(take, left);
 }
 
 bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **page, u32 in_page,
 				u32 left)
 {
 	struct cursor cursor = begin(scatter);
+	struct page *first;
+	u32 take;
 
+	if (!left)
+		return true;
 	page += in_page >> PAGE_SHIFT;
 	in_page = offset_in_page(in_page);
-	while (left) {
-		u32 take = min_t(u32, left, PAGE_SIZE - in_page);
-
-		if (unlikely(!*page)) {
-			rpcordma_warn("absent pages are filled in before they are mapped");
-			return false;
-		}
-		if (!append(&cursor, *page, take, in_page))
-			return false;
-		left -= take;
+	first = *page;
+	if (unlikely(!first))
+		goto absent;
+	take = take_run(&page, in_page, left, cursor.longest);
+	if (!append(&cursor, first, take, in_page))
+		return false;
+	while (left -= take) {
 		in_page = 0;
-		page++;
+		first = *page;
+		if (unlikely(!first))
+			goto absent;
+		take = take_run(&page, 0, left, cursor.longest);
+		if (!put(&cursor, first, take, 0))
+			return false;
 	}
-	finish(scatter, &cursor);
+	finish(scatter, &cursor, first, take, in_page);
 	return true;
+
+absent:
+	rpcordma_warn("absent pages are filled in before they are mapped");
+	return false;
 }
 
 /* The part of @kvec that lies in the range; moves the range's start and shortens it by that. */
@@ -187,6 +222,7 @@ struct rpcordma_bulk {
 
 /* Bytes of one piece: well below what bounce buffers, and devices' segments, hold. */
 #define LONGEST_RUN 65536
+static_assert(PAGE_SIZE <= LONGEST_RUN, "take_run() has room for a page");
 
 struct rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, enum rpcordma_alloc_how how)
 {

@@ -45,12 +45,15 @@ static ssize_t disconnect_write(struct file *file, const char __user *data, size
 				loff_t *position)
 {
 	struct rpcordma_transport *transport;
+	bool found = false;
 
 	mutex_lock(&transports_mutex);
-	list_for_each_entry(transport, &transports, link)
+	list_for_each_entry(transport, &transports, link) {
+		found |= xprt_connected(&transport->xprt);
 		rpcordma_core_client_inject_disconnect(to_client(&transport->xprt));
+	}
 	mutex_unlock(&transports_mutex);
-	return length;
+	return found ? length : -ENOENT;
 }
 
 static const struct file_operations disconnect_operations = {

@@ -109,7 +109,7 @@ module_param_cb(server_rnr_retry_count, &rnr_retry_count_ops,
 		&rpcordma_server_tunables.rnr_retry_count, 0644);
 __MODULE_PARM_TYPE(server_rnr_retry_count, "uint");
 MODULE_PARM_DESC(server_rnr_retry_count,
-		 "how often the server's device sends again to a client that has no receive buffer, 0 to 7; 7: without end (default: 7)");
+		 "how often a client's device sends again while our server has no receive buffer, 0 to 7; 7: without end (default: 7)");
 
 static int __init rpcordma_init(void)
 {

@@ -49,16 +49,16 @@ static ssize_t disconnect_write(struct file *file, const char __user *data, size
 	struct rpcordma_connection *connection;
 	char text[16] = "";
 	u32 number = 0;
-	bool found;
+	bool all, found = false;
 
 	if (copy_from_user(text, data, min(length, sizeof(text) - 1)))
 		return -EFAULT;
-	found = sysfs_streq(text, "all");
-	if (!found && (kstrtou32(strim(text), 10, &number) || !number))
+	all = sysfs_streq(text, "all");
+	if (!all && (kstrtou32(strim(text), 10, &number) || !number))
 		return -EINVAL;
 	mutex_lock(&joined_mutex);
 	list_for_each_entry(connection, &joined, link) {
-		if (number && number != connection->number)
+		if (!all && number != connection->number)
 			continue;
 		found = true;
 		rpcordma_core_server_inject_disconnect(connection_server(connection));

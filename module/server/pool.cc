@@ -12,6 +12,9 @@ namespace rpcordma {
 /* Free transfers that are kept: more are a burst's. */
 static constexpr u32 kKeptTransfers = 64;
 
+/* Those that are there before anybody needs one. */
+static constexpr u32 kFirstTransfers = 4;
+
 /* Pages allocated or freed at once, with the lock not held. */
 static constexpr u32 kBatch = 64;
 
@@ -44,6 +47,7 @@ void ServerPool::join()
 		if (users_++)
 			return;
 		wanted_ = Transfer::kPages;
+		transfers_wanted_ = kFirstTransfers;
 	}
 	rpcordma_server_queue_refill();
 }
@@ -55,7 +59,7 @@ void ServerPool::leave()
 
 		if (--users_)
 			return;
-		wanted_ = 0;
+		wanted_ = transfers_wanted_ = 0;
 	}
 	(void)shrink(~0u);
 }
@@ -80,14 +84,17 @@ void ServerPool::destroy_(Transfer *transfer)
 	rpcordma_free_large(transfer);
 }
 
+Transfer *ServerPool::pop_transfer_locked_()
+{
+	Transfer *spare = transfers_.pop_front();
+
+	transfer_count_ -= spare != nullptr;
+	return spare;
+}
+
 Transfer *ServerPool::take(rpcordma_alloc_how how)
 {
-	Transfer *transfer = locked(lock_, [&] {
-		Transfer *spare = transfers_.pop_front();
-
-		transfer_count_ -= spare != nullptr;
-		return spare;
-	});
+	Transfer *transfer = locked(lock_, [&] { return pop_transfer_locked_(); });
 
 	return transfer ? transfer : create_(how);
 }
@@ -110,13 +117,15 @@ u32 ServerPool::push_locked_(page *const *pages, u32 count)
 			block->below = top_;
 			top_ = block;
 		}
-		const u32 before = top_->count;
-		u32 used = before;
-		for (; i < count && used < Block::kPages; i++)
-			if (pages[i])
-				top_->pages[used++] = pages[i];
-		top_->count = used;
-		page_count_ += used - before;
+		/* Absent ones leave room, which the next round fills. */
+		page *const *const until = pages + i + min(count - i, Block::kPages - top_->count);
+		page **const first = top_->pages + top_->count, **to = first;
+		for (page *const *from = pages + i; from < until; from++)
+			if (*from)
+				*to++ = *from;
+		i = static_cast<u32>(until - pages);
+		top_->count += static_cast<u32>(to - first);
+		page_count_ += static_cast<u32>(to - first);
 	}
 	return count;
 }
@@ -145,31 +154,28 @@ void ServerPool::pop_locked_(page **pages, u32 count)
 
 Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 {
-	Transfer *transfer = take(RPCORDMA_ALLOC_ATOMIC);
-	bool enough, low;
-
-	if (!transfer)
-		return nullptr;
+	Transfer *transfer = nullptr;
+	bool low;
 	{
 		LockGuard guard(lock_);
 
-		enough = page_count_ >= pages;
-		if (enough) {
+		if (page_count_ >= pages)
+			transfer = pop_transfer_locked_();
+		if (transfer) {
 			pop_locked_(transfer->pages, pages);
 			transfer->page_count = transfer->lent = pages;
 			lent_ += pages;
-		} else if (!missing_locked_()) {
+		} else if (page_count_ >= pages) {
 			/* There was use for more. */
+			transfers_wanted_ = min(2 * transfers_wanted_, kKeptTransfers);
+		} else if (!missing_locked_()) {
 			wanted_ = min(max(2 * wanted_, pages), max(cap_pages, pages));
 		}
 		low = page_count_ + lent_ < wanted_ / 2;
 	}
-	if (!enough || low)
+	if (!transfer || low)
 		rpcordma_server_queue_refill();
-	if (enough)
-		return transfer;
-	give(transfer);
-	return nullptr;
+	return transfer;
 }
 
 void ServerPool::give(Transfer *transfer)
@@ -211,6 +217,13 @@ u32 ServerPool::missing_locked_() const
 
 void ServerPool::refill()
 {
+	while (locked(lock_, [&] { return transfer_count_ < transfers_wanted_; })) {
+		Transfer *fresh = create_(RPCORDMA_ALLOC_NOIO);
+
+		if (!fresh)
+			break;
+		give(fresh);
+	}
 	for (;;) {
 		page *fresh[kBatch];
 
@@ -267,8 +280,8 @@ u32 ServerPool::shrink(u32 pages)
 				/* Lest they be allocated again at once; who finds too few asks for more. */
 				wanted_ = min(wanted_, users_ ? page_count_ + lent_ : 0);
 			} else if (spare_transfers_locked_()) {
-				transfer = transfers_.pop_front();
-				transfer_count_--;
+				transfer = pop_transfer_locked_();
+				transfers_wanted_ = min(transfers_wanted_, transfer_count_);
 			}
 		}
 		if (!count && !transfer)

@@ -56,12 +56,15 @@ public:
 
 	/** A transfer, without pages; null without memory. @how: as for rpcordma_alloc(). */
 	[[nodiscard]] Transfer *take(rpcordma_alloc_how how);
-	/** A transfer with @pages sink pages; null when the pool has none, and then it will. */
+	/**
+	 * A transfer with @pages sink pages, of what is there: nothing is allocated. Null when the pool has
+	 * too little, and then it will have more. Any context.
+	 */
 	[[nodiscard]] Transfer *take_sink(u32 pages, u32 cap_pages);
 	/** The mapping is undone, the pages it still has go to the pool, or are released. Any context. */
 	void give(Transfer *transfer);
 
-	/** Fill up to what is wanted. Process context; may sleep. */
+	/** Fill up to what is wanted, transfers and pages. Process context; may sleep. */
 	void refill();
 
 	/** What shrink() could free, in pages. Any context. */
@@ -87,6 +90,7 @@ private:
 
 	[[nodiscard]] Transfer *create_(rpcordma_alloc_how how);
 	static void destroy_(Transfer *transfer);
+	[[nodiscard]] Transfer *pop_transfer_locked_();
 	[[nodiscard]] u32 push_locked_(page *const *pages, u32 count);
 	void pop_locked_(page **pages, u32 count);
 	[[nodiscard]] u32 missing_locked_() const;
@@ -96,7 +100,8 @@ private:
 	rpcordma_lock *lock_ = nullptr; /* of all below */
 	List<Transfer, TransferTag> transfers_;
 	u32 transfer_count_ = 0;
-	Block *top_ = nullptr; /* blocks below are full */
+	u32 transfers_wanted_ = 0; /* to have at hand */
+	Block *top_ = nullptr;	   /* blocks below are full */
 	Block *spare_ = nullptr;
 	u32 page_count_ = 0;
 	u32 lent_ = 0;	 /* pages that transfers have, and will give back or others for them */

@@ -194,13 +194,11 @@ int rpcordma_server::post_reads(Call *call, bool &some)
 	return rc;
 }
 
-/* @call has done with its transfer, and the device has. */
+/* @call, which has a transfer, has done with it, and so has the device. */
 void rpcordma_server::put_transfer(Call *call)
 {
 	Transfer *transfer = call->transfer;
 
-	if (!transfer)
-		return;
 	call->transfer = nullptr;
 	for (Region *&region : transfer->regions) {
 		if (!region)
@@ -210,13 +208,6 @@ void rpcordma_server::put_transfer(Call *call)
 		region = nullptr;
 	}
 	server_pool.give(transfer);
-}
-
-/* As that; and what it took of the eager budget. */
-void rpcordma_server::abandon(Call *call)
-{
-	put_transfer(call);
-	return_eager(call);
 }
 
 bool rpcordma_server::read_eagerly(Call *call)

@@ -186,16 +186,16 @@ Server::Kind rpcordma_server::classify(Call *call)
 
 	rpcordma_svc_limits limits;
 	rpcordma_svc_get_limits(xprt, &limits);
-	/* Before they are looked at one by one; and what a reply could never fill, before it is executed. */
-	const u32 most = min(Transfer::kRequests, queue_size) - 1;
-	if (header.reads.count() > most ||
-	    header.writes.segments() + header.reply.count() + Transfer::kPages / send_sges > most)
-		return refuse("chunks of too many segments", int(header.reads.count()));
 	const Bytes payload = header.payload(message);
 	if (!header.has_chunks() && payload.size() <= limits.max_message) {
 		call->arrival = chunk::Arrival::inline_only(u32(payload.size()));
 		return Kind::call;
 	}
+	/* Before they are looked at one by one; and what a reply could never fill, before it is executed. */
+	const u32 most = min(Transfer::kRequests, queue_size) - 1;
+	if (header.reads.count() > most ||
+	    header.writes.segments() + header.reply.count() + Transfer::kPages / send_sges > most)
+		return refuse("chunks of too many segments", int(header.reads.count()));
 	const auto arrival =
 		chunk::plan_arrival(header.reads, u32(payload.size()), limits.max_message);
 	if (!arrival.ok())

@@ -223,7 +223,14 @@ struct rpcordma_server {
 	void reads_failed(Call *call, u32 count, bool some, int rc);
 	[[nodiscard]] int read_with(Call *call, svc_rqst *rqst);
 	void reads_done(Call *call, const rpcordma_completion &completion);
-	void abandon(Call *call);
+	/* Undo what the call took, if it did: a transfer, and a part of the eager budget. */
+	void abandon(Call *call)
+	{
+		if (call->transfer)
+			put_transfer(call);
+		if (call->eager)
+			return_eager(call);
+	}
 	[[nodiscard]] u32 sink_pages(const Call *call) const;
 	[[nodiscard]] u32 longest_chain(const Call *call) const;
 

@@ -127,7 +127,7 @@ def run(rows, wrong, rounds, only, _full):
     """Appends to @rows {case, xprt, calls, cost by role}, of @rounds times both transports in turn, cases that
     begin with @only; and to @wrong what went wrong."""
     chosen = [case for case in cases() if case.name.startswith(only)]
-    with lab.Lab("bench-counts", xprt=XPRTS[0], server_xprt=XPRTS[0]) as pair:
+    with lab.Lab("bench-counts", xprt=XPRTS[0], server_xprt=XPRTS[0], server_params="") as pair:
         try:
             _prepare(pair)
             for turn in range(rounds):

@@ -98,6 +98,10 @@ class Meter:
             total[place] = total.get(place, 0) + instructions
         return total
 
+    def kernel(self, vm):
+        """All that @vm's kernel has executed, of whichever module or of none."""
+        return sum(number for place, number in self._read(vm).items() if isinstance(place, tuple))
+
     def take(self, pair):
         # Before and after some work both machines are quiet.
         at = {vm.name: self._read(vm) for vm in (pair.client, pair.server)}
@@ -126,7 +130,8 @@ def run(rows, wrong, rounds, only, _full):
     module's; helped, with HELPERS; kernel, all of the kernel; rounds of string instructions; modules, and the
     functions of those."""
     chosen = [case for case in counts.cases() if case.name.startswith(only)]
-    with lab.Lab("bench-instructions", xprt=XPRTS[0], server_xprt=XPRTS[0], plugin=plugin()) as pair:
+    with lab.Lab("bench-instructions", xprt=XPRTS[0], server_xprt=XPRTS[0], server_params="",
+                 plugin=plugin()) as pair:
         try:
             pair.up(lease=600)
             counts.make_files(pair)

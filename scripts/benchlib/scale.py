@@ -2,8 +2,9 @@
 """What connections cost the server in memory and CPU, idle and busy: two transports at the server in turn.
 
 A program in the client makes the connections (selftests/verbs/hold.cc), so the client's transport has no part
-in them. Memory is what is in use beyond what was without connections (vmlib/idle.py). CPU is what the server's
-QEMU took of the host: a guest's own count has what others took meanwhile in it, and is kept beside it.
+in them. Memory is what is in use beyond what was without connections (vmlib/idle.py). What a call takes is
+counted in instructions of the server's kernel (instructions.py), which do not depend on what else the host does;
+the CPU that its QEMU took of the host is kept beside them, and is all there is to say of a rest.
 """
 
 import statistics
@@ -11,24 +12,22 @@ import time
 
 from vmlib import idle, lab, machine
 
-from . import report
+from . import counts, instructions, report
+from .counts import NAMES, XPRTS
 
 ROUNDS = 1
-# In the order of measuring.
-XPRTS = ("rpcrdma", "rpcordma")
-NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours"}
 SIZES, MOST = (1, 100), 1000
 # MiB: a connection of the in-tree server's takes 2.5.
 MEMORY, MEMORY_MOST = 1024, 5120
-# Calls for a figure of CPU, but at least one round of hold.cc's depth on each connection; and how many such
-# figures. What disturbs the host makes them larger, never smaller: the least one counts.
-CALLS, DEPTH, TIMES = 1200, 4, 5
+# Calls for a figure, but at least one round of hold.cc's depth on each connection; and how many such figures.
+# What disturbs the host makes them larger, never smaller: the least one counts.
+CALLS, DEPTH, TIMES = 1200, 4, 3
 # Seconds of doing nothing.
 REST = 10
-# Snapshots of memory differ by a few hundred KiB from one to the next, QEMU's CPU for the same calls by a tenth
-# on a busy host; what grows with the number of connections, as a list that is walked for each call, is beyond
-# both.
-MEMORY_GROWTH, CPU_GROWTH = 1.1, 1.2
+# Snapshots of memory differ by a few hundred KiB from one to the next, and timers are in the instructions of
+# calls that take longer; what grows with the number of connections, as a list that is walked for each call, is
+# beyond both.
+MEMORY_GROWTH, CALL_GROWTH = 1.1, 1.1
 # CPU seconds that REST seconds may take more with connections than without: 1 %, of both figures' noise.
 REST_MORE = 0.1
 
@@ -83,13 +82,8 @@ def none_left(server):
 
 def serve(pair, xprt, most):
     """nfsd over @xprt, and what it asks of mountd asked once; no connection is left."""
+    counts.change(xprt, pair)
     server = pair.server
-    if pair.server_xprt != xprt:
-        server.run("nfsd_stop", 60, "stop nfsd")
-        server.until(f"rmmod {pair.server_xprt}", 30, f"rmmod {pair.server_xprt}")
-        server.run(f"modprobe {xprt} && nfsd_start 8", 60, f"nfsd over {xprt}")
-        pair.server_xprt = xprt
-    pair.only(server, xprt)
     # nfsd takes fewer by itself, and drops others for more.
     server.run(f"echo {most + 64} > /proc/fs/nfsd/max_connections", 10)
     for version in ("3", "4.0"):
@@ -99,22 +93,12 @@ def serve(pair, xprt, most):
     none_left(server)
 
 
-def _guest_cpu(vm):
-    """CPU seconds by the guest's own count."""
-    user, nice, system, _idle, _iowait, irq, softirq = (int(word) for word in vm.run(
-        "head -n 1 /proc/stat", 10, "read CPU").split()[1:8])
-    return (user + nice + system + irq + softirq) / 100
-
-
-def _cpu(server, work):
-    """(of the host, of the guest) CPU seconds that @work() takes the server."""
-    guest = _guest_cpu(server)
-    # What reading that took has ended.
-    time.sleep(0.5)
-    host = server.cpu_seconds()
+def _took(server, meter, work):
+    """(CPU seconds of the host, instructions of the kernel) that @work() takes the server."""
+    before, seconds = meter.kernel(server), server.cpu_seconds()
     work()
-    host = server.cpu_seconds() - host
-    return host, _guest_cpu(server) - guest
+    seconds = server.cpu_seconds() - seconds
+    return seconds, meter.kernel(server) - before
 
 
 def _each(now, before, size):
@@ -123,14 +107,14 @@ def _each(now, before, size):
 
 def measure(pair, chosen, say):
     """[{all that was measured of one number of connections}] of the transport that serves."""
-    server = pair.server
+    server, meter = pair.server, instructions.Meter(pair)
     # What the first connection has made is there for all others.
     crew = Crew(pair.client)
     crew.order("open 4", 60)
     crew.order(f"calls {CALLS // DEPTH // 4}", 120)
     crew.end(server)
     say("without connections")
-    rest, _ = _cpu(server, lambda: time.sleep(REST))
+    rest, _ = _took(server, meter, lambda: time.sleep(REST))
 
     rows = []
     for size in chosen:
@@ -149,7 +133,7 @@ def measure(pair, chosen, say):
             raise lab.LabError(f"the server has {have} connections, {size} were made")
         tell("idle")
         idles, where = idle.snapshot(server), idle.slabs(server)
-        resting, _ = _cpu(server, lambda: time.sleep(REST))
+        resting, _ = _took(server, meter, lambda: time.sleep(REST))
         turns = max(1, CALLS // DEPTH // size)
         calls, done = f"calls {turns}", turns * DEPTH * size
         tell("busy")
@@ -158,7 +142,7 @@ def measure(pair, chosen, say):
         costs, seconds = [], []
         for _ in range(TIMES):
             began = time.monotonic()
-            costs.append(_cpu(server, lambda calls=calls, crew=crew: crew.order(calls, 300)))
+            costs.append(_took(server, meter, lambda calls=calls, crew=crew: crew.order(calls, 300)))
             seconds.append(time.monotonic() - began)
         busy = idle.snapshot(server)
         crew.end(server)
@@ -169,7 +153,7 @@ def measure(pair, chosen, say):
             "slabs": {name: kib / size for kib, name in most if kib > 0},
             "rest_cpu": resting, "rest_cpu_without": rest, "calls": done, "seconds": seconds,
             "cpu": [host * 1000 / done for host, _ in costs],
-            "guest_cpu": [guest * 1000 / done for _, guest in costs]})
+            "instructions": [number / done for _, number in costs]})
     return rows
 
 
@@ -178,8 +162,8 @@ def run(rows, wrong, rounds, only, full):
     and to @wrong what went wrong."""
     chosen = [size for size in sizes(full) if name_of(size).startswith(only)]
     most = max(chosen)
-    with lab.Lab("bench-scale", xprt=XPRTS[0], server_xprt=XPRTS[0],
-                 server_memory=MEMORY_MOST if most == MOST else MEMORY) as pair:
+    with lab.Lab("bench-scale", xprt=XPRTS[0], server_xprt=XPRTS[0], server_params="",
+                 server_memory=MEMORY_MOST if most == MOST else MEMORY, plugin=instructions.plugin()) as pair:
         try:
             pair.up()
             pair.client.run("modprobe -a rdma_ucm ib_uverbs", 30)
@@ -220,11 +204,11 @@ def tell(rows):
         if row["connections"] > 1:
             print(f"  {NAMES[row['xprt']]}, {row['case']}: of the slab when idle, KiB: "
                   + ", ".join(f"{cache} {text(kib, 1)}" for cache, kib in row["slabs"].items()))
-    print("\nserver's CPU")
-    report.table(("server with", "transport", f"idle, s in {REST} s", "without", "s per 1000 calls", "guest's count",
-                  "calls per s", "made in s"),
+    print("\nserver's CPU; instructions are the kernel's")
+    report.table(("server with", "transport", f"idle, s in {REST} s", "without", "instructions per call",
+                  "s per 1000 calls", "calls per s", "made in s"),
                  [(row["case"], NAMES[row["xprt"]], text(row["rest_cpu"], 2), text(row["rest_cpu_without"], 2),
-                   text(cpu(row), 3), text(min(row["guest_cpu"]), 3),
+                   text(of_call(row)), text(min(row["cpu"]), 3),
                    text(row["calls"] / min(row["seconds"])), text(row["made_seconds"], 1))
                   for row in ordered])
 
@@ -234,8 +218,9 @@ def own(row, state):
     return row[state]["total"] - row[state]["rings"]
 
 
-def cpu(row):
-    return min(row["cpu"])
+def of_call(row):
+    """Instructions."""
+    return min(row["instructions"])
 
 
 def goals(rows):
@@ -249,7 +234,7 @@ def goals(rows):
 
     def add(goal, needed, of, met):
         """@of(xprt): the figure, where all @needed numbers of connections were measured."""
-        missing = [size for size in needed for xprt in XPRTS if figure(xprt, size, cpu) is None]
+        missing = [size for size in needed for xprt in XPRTS if figure(xprt, size, of_call) is None]
         if missing:
             table.add(goal, "-", "-", f"{name_of(missing[0])}: not measured"
                       + (" without --full" if MOST in missing else ""))
@@ -273,8 +258,8 @@ def goals(rows):
         for what, measure_of in (("in all", lambda row, state=state: row[state]["total"]),
                                  ("slab", lambda row, state=state: row[state]["slab"])):
             growth(f"memory of a connection, {state}, {what}", hundred, MOST, measure_of, MEMORY_GROWTH)
-    growth("CPU of a call", 1, hundred, cpu, CPU_GROWTH)
-    growth("CPU of a call", hundred, MOST, cpu, CPU_GROWTH)
+    growth("instructions of a call", 1, hundred, of_call, CALL_GROWTH)
+    growth("instructions of a call", hundred, MOST, of_call, CALL_GROWTH)
     for size in (hundred, MOST):
         add(f"{size} idle connections: at most {REST_MORE} s of CPU in {REST} s", (size,),
             lambda xprt, size=size: (figure(xprt, size,

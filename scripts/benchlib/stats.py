@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ratios of two things that were measured in turn, A B A B, with their 95 % interval.
+"""Ratios of two things that were measured in turn, with their 95 % interval.
 
 Each pair was measured at nearly the same time, so what slows the machine for a while slows both, and the
 ratio of a pair stays. Ratios are averaged by their logarithms: twice as fast and half as fast cancel out.

@@ -239,7 +239,7 @@ def run(rows, wrong, rounds, only, full):
     """Appends a row (above) to @rows for each case that begins with @only, transport and round; to @wrong what
     went wrong."""
     chosen = [case for case in cases(full) if case.name.startswith(only)]
-    with lab.Lab("bench-times", xprt=XPRTS[0], server_xprt=XPRTS[0], tools=True) as pair:
+    with lab.Lab("bench-times", xprt=XPRTS[0], server_xprt=XPRTS[0], server_params="", tools=True) as pair:
         try:
             _prepare(pair)
             for turn in range(rounds):

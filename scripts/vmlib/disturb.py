@@ -12,7 +12,10 @@ import time
 from . import lab, machine
 
 METER = "/sys/kernel/debug/verbsmeter/rxe0"
-TRIGGER = "/sys/kernel/debug/rpcordma/disconnect"
+OURS = "/sys/kernel/debug/rpcordma"
+# Any one of them.
+DROP_ONE = f"""number=$(awk 'BEGIN {{ srand() }} {{ all[NR] = $1 }} END {{ if (NR) print all[int(rand() * NR) + 1] }}' \
+    {OURS}/server/connections) && [ "$number" ] && echo $number > {OURS}/server/disconnect"""
 
 
 def up(pair, export="600m", params="", serve=True, lease=10):
@@ -31,14 +34,15 @@ def inject(vm, text):
     vm.run(f"echo '{text}' > {METER}/inject", 10, f"inject {text}")
 
 
-def drop_script(xprt, way=""):
-    """Shell command that drops a connection on a machine whose transport module is @xprt.
+def drop_script(xprt, end, way=""):
+    """Shell command that drops connections at @end, "client" or "server", whose transport module is @xprt. It
+    fails where there is none.
 
-    @way  "debugfs" (all of our module's), "verbs" (one, by its queue pair); default: debugfs for our
-          module, verbs for the in-tree one, which has no trigger
+    @way  "debugfs" (our client's has all dropped, our server's one), "verbs" (one, by its queue pair);
+          default: debugfs for our module, verbs for the in-tree one, which has no trigger
     """
     if (way or {"rpcordma": "debugfs"}.get(xprt)) == "debugfs":
-        return f"echo 1 > {TRIGGER}"
+        return f"({DROP_ONE if end == 'server' else f'echo 1 > {OURS}/disconnect'}) 2>/dev/null"
     return f"echo 1 > {METER}/break 2>/dev/null"
 
 

@@ -9,6 +9,8 @@ Everything made lands under build/vm/. Kernel packages come unpacked from `scrip
 VM_KERNEL_ROOT overrides that with a directory that holds boot/ and lib/modules/.
 """
 
+import contextlib
+import fcntl
 import glob
 import hashlib
 import lzma
@@ -28,6 +30,7 @@ PROGRAMS = {
     "mount.nfs": "nfs-common", "rpc.statd": "nfs-common", "sm-notify": "nfs-common",
     "showmount": "nfs-common",
     "exportfs": "nfs-kernel-server", "rpc.mountd": "nfs-kernel-server",
+    "rpc.nfsd": "nfs-kernel-server",
     "rpcbind": "rpcbind", "rpcinfo": "rpcbind",
     "kmod": "kmod", "rping": "rdmacm-utils", "strace": "strace",
 }
@@ -496,6 +499,15 @@ def _krb5():
     os.rename(target + ".new", target)
     _record(target, stamp)
     return target
+
+
+@contextlib.contextmanager
+def exclusive():
+    """Of several programs that make images here, one at a time."""
+    os.makedirs(BUILD, exist_ok=True)
+    with open(os.path.join(BUILD, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def image(series, extra_modules=(), krb5=False):

@@ -16,6 +16,10 @@ LOGS = os.environ.get("VM_LOGS", os.path.join(image.TOP, "build", "log", "vm"))
 # Machines after boot (snapshot.py).
 SNAPSHOTS = None if os.environ.get("VM_SNAPSHOTS") == "0" else os.path.join(image.BUILD, "snapshots")
 
+# Parameters of our module at the server: a Receive that is missing there costs the connection, where
+# by default the client's device would send again and nobody would see it.
+STRICT = "server_rnr_retry_count=0"
+
 # Modules of the distribution that take a while to load, and on which neither transport depends.
 WARM = "modprobe -a nfsv3 nfsv4 nfsd lockd rdma_cm"
 
@@ -66,6 +70,7 @@ class Lab:
     @server         False: no second machine, and the client's eth0 leads nowhere
     @server_kernel  "6.12" or "6.1"
     @server_xprt    module that is the server's transport
+    @server_params  parameters of our module when the server loads it, "" for its defaults
     @client2        a third machine, on a network of its own: the server's eth1
     @device         "rxe" or "siw" (6.12 only)
     @krb5           the machines are members of a Kerberos realm
@@ -77,7 +82,7 @@ class Lab:
     def __init__(self, name, client_kernel="6.12", xprt=None, server=True, client_memory=1024,
                  server_memory=1024, client_cmdline="", server_kernel="6.12", server_xprt=None,
                  client2=False, device="rxe", krb5=False, tools=False, capture=False,
-                 plugin=None):
+                 plugin=None, server_params=STRICT):
         self.name = name
         self.xprt = xprt or default_xprt()
         self.server_xprt = server_xprt or default_server_xprt()
@@ -95,8 +100,9 @@ class Lab:
         self._cable = self._cable2 = None
 
         def need(xprt, series):
-            extra = [image.siw_module(image.Kernel(series))] if device == "siw" else []
-            made = image.image(series, extra, krb5)
+            with image.exclusive():
+                extra = [image.siw_module(image.Kernel(series))] if device == "siw" else []
+                made = image.image(series, extra, krb5)
             if xprt == "rpcordma" and not image.find_module("rpcordma", made[0]):
                 raise LabError(f"no rpcordma.ko for {made[0].release} under build/: "
                                f"run make module KVER={series}, or set RPCORDMA_KO")
@@ -116,6 +122,9 @@ class Lab:
                 self.client2 = self._boot("client2", *client2_image, [self._cable2], 768, cpus=1)
             for vm in self.vms:
                 vm.wait_boot(90)
+            if server and server_params:
+                # For modprobe, whoever calls it: tests unload the module and load it again.
+                self.server.run(f"echo options rpcordma {server_params} > /etc/modprobe.d/options.conf")
 
         try:
             self._client_image = need(self.xprt, client_kernel)
@@ -151,14 +160,25 @@ class Lab:
                         capture=capture, cmdline=cmdline, cpus=cpus, share=self._share,
                         snapshots=SNAPSHOTS if life == 1 else None, warm=WARM, plugin=plugin)
         self.vms.append(vm)
+        vm.company = self.vms
         return vm
 
     def power_cycle_client(self):
         """Takes the power from the client, without a word to anybody, and boots it again."""
         self.client.stop()
-        self.client = self._boot("client", *self._client_image, [self._cable],
-                                 *self._client_options)
-        self.client.wait_boot(90)
+
+        def boot():
+            self.client = self._boot("client", *self._client_image, [self._cable], *self._client_options)
+            self.client.wait_boot(90)
+
+        try:
+            boot()
+        except machine.VmError as error:
+            # As when the lab began.
+            print(f"vm: {error}\nvm: booting the client once more", flush=True)
+            self.client.stop()
+            self.client.complaints.clear()
+            boot()
 
     def __enter__(self):
         return self
@@ -177,10 +197,13 @@ class Lab:
 
     # Roles
 
-    def up(self, export="600m", verbsmeter=False, params="", flavours="sys", lease=10, grace=10):
-        """Brings all sides to where a mount works; nfsd's @lease and @grace period in seconds."""
+    def up(self, export="600m", verbsmeter=False, params="", flavours="sys", lease=10, grace=10,
+           server_meter=False):
+        """Brings all sides to where a mount works; nfsd's @lease and @grace period in seconds.
+        @verbsmeter is the client's, @server_meter the server's."""
+        meter = "modprobe ib_core; modprobe verbsmeter; " if server_meter else ""
         second = f"net_up 1 1 eth1; rdma_up {self.device} eth1; " if self.client2 else ""
-        server = self.server.spawn(f"net_up 1; rdma_up {self.device}; {second}"
+        server = self.server.spawn(f"net_up 1; {meter}rdma_up {self.device}; {second}"
                                    f"export_up {export} {flavours}; "
                                    f"server_up {self.server_xprt} {lease} {grace}",
                                    "NFS server up")

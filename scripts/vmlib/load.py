@@ -121,7 +121,7 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
     vms = {"client": (pair.client, pair.xprt), "server": (pair.server, pair.server_xprt)}
     options = f"hard,nconnect={CONNECTIONS},rsize=1048576,wsize=1048576"
 
-    scripts = [(vm, disturb.drop_script(xprt, drop)) for vm, xprt in (vms[end] for end in ends)]
+    scripts = [(vms[end][0], disturb.drop_script(vms[end][1], end, drop)) for end in ends]
 
     # Caches, pools and modules that stay are there after a first short run.
     pair.mount(version, options, timeout=120)
@@ -173,7 +173,7 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
                  "each kind of I/O wrote and read back", f"{kinds}")
     result.check(drops >= seconds * 0.6 / period, "a connection dropped every second",
                  f"{drops} drops in {seconds} s")
-    result.check(reconnects >= drops / 2, "connections came back", f"{reconnects} after {drops} drops")
+    result.check(reconnects >= drops * 0.8, "connections came back", f"{reconnects} after {drops} drops")
     result.check(stats["bad_reply"] == 0, "no bad reply", f"{stats['bad_reply']}")
 
     _clear(pair, version)
@@ -198,6 +198,10 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
     races = sum(vm.scanner.others_races for vm in pair.vms)
     if races:
         result.row("data races of others", f"{races} reports")
+    # On its way out a module says what of its own is left: sink pages that are lent, calls, regions.
+    pair.unload()
+    pair.server.run("nfsd_stop", 60, "stop nfsd")
+    pair.server.until(f"rmmod {pair.server_xprt}", 30, f"rmmod {pair.server_xprt}")
     complaints = pair.complaints()
     result.check(not complaints, "no kernel complaint", "; ".join(complaints[:4]))
     return result

@@ -7,6 +7,7 @@ The first machine of a kind boots and leaves its state here; QEMU's migration wr
 gets another time of day (machine.py) and, by vmgenid, other random numbers. VM_SNAPSHOTS=0: all boot.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -76,8 +77,18 @@ class Snapshot:
 
     def save(self, monitor):
         """Of the machine behind @monitor, which goes on afterwards. That it cannot be had is no error."""
-        self.forget()
-        os.makedirs(self._folder)
+        os.makedirs(os.path.dirname(self._folder), exist_ok=True)
+        with open(self._folder + ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Another one of its kind is at it.
+                return
+            self.forget()
+            os.makedirs(self._folder)
+            self._save(monitor)
+
+    def _save(self, monitor):
         new = self.path + ".new"
         monitor.command("stop")
         try:

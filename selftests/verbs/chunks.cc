@@ -21,8 +21,8 @@ struct Call {
 
 /*
  * A call that makes the server touch memory which is not there. The first time nothing can be
- * answered: the failed RDMA operation takes the connection with it. But when that has happened
- * twice, the server knows, and answers ERR_CHUNK (4.5.3).
+ * answered: the failed RDMA operation takes the connection with it. The next time, or the time after
+ * that, the server knows, and answers ERR_CHUNK (4.5.3).
  */
 void touches_nothing(Test &t, const Call &call)
 {

@@ -455,8 +455,10 @@ void large(Test &t)
 void at_once(Test &t)
 {
 	Connection &c = t.connect();
-	t.served(c); /* until then there is one credit */
-	constexpr u32 count = 16, length = 20000;
+	constexpr u32 count = 16, length = 20000, patience = 1000;
+	/* One credit at first, then few, and more with use. */
+	for (u32 calls = 0; t.served(c) < count; calls++)
+		check(calls < patience, text("%u calls, and not yet %u credits", calls, count));
 	std::vector<std::unique_ptr<Memory>> memories;
 	std::map<u32, u32> calls;
 	for (u32 i = 0; i < count; i++) {

@@ -289,8 +289,8 @@ void Connection::make_queue_pair_()
 	attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
 	must(rdma_create_qp(id_, peer_.pd_, &attributes), "queue pair");
 
-	receive_buffers_ = std::make_unique<Memory>(peer_, size_t(std::max(setup_.receives, 1u)) *
-								   setup_.message_size);
+	receive_buffers_ =
+		std::make_unique<Memory>(peer_, size_t(setup_.receives) * setup_.message_size);
 	for (u32 slot = 0; slot < setup_.receives; slot++)
 		post_receive_(slot);
 	send_buffers_.resize(setup_.sends);

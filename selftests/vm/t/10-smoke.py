@@ -12,6 +12,9 @@ def smoke(t, kernel, **options):
     before = pair.rdma_resources()
     pair.server.run(f"net_up 1; rxe_up; export_up 600m; server_up {pair.server_xprt}", 60, "NFS server up")
     pair.client_transport()
+    if pair.server_xprt == "rpcordma":
+        count = pair.server.run("cat /sys/module/rpcordma/parameters/server_rnr_retry_count", 10)
+        t.equal(count, "0\n", "server_rnr_retry_count, for a Receive that is missing to be seen")
     for version in VERSIONS:
         pair.mount(version)
         options = pair.client.run("grep ' /mnt nfs' /proc/mounts")
@@ -23,6 +26,7 @@ def smoke(t, kernel, **options):
         t.check(stats["read_chunks"] and stats["write_chunks"],
                 f"vers={version}: 5 MB went both ways without a chunk: {stats}")
         t.equal(stats["bad_reply"], 0, f"vers={version}: bad replies")
+        t.equal(stats["connect_count"], 1, f"vers={version}: connections, with nothing to disturb one")
         pair.umount()
     pair.unload()
     t.check(not pair.client.ok(f"lsmod | grep '^{pair.xprt} '"), f"{pair.xprt} is still loaded")

@@ -41,6 +41,7 @@ def counts(t):
     t.check(read["wc_send"] <= 1, f"more than one signaled Send per READ: {read}")
     write = each(pair, "write")
     t.check(write["wr_reg_mr"] >= 1, f"a WRITE of 1 MiB registered nothing: {write}")
+    t.equal(pair.xprt_stats()["connect_count"], 1, "connections, with nothing to disturb one")
     for what, one in (("READ", read), ("WRITE", write)):
         print(f"    1 MiB {what}: {one['send_wrs']:g} WRs, {one['send_posts']:g} posts, "
               f"{one['completions']:g} completions, {one['wr_local_inv']:g} LOCAL_INV", flush=True)

@@ -4,6 +4,7 @@
 import os
 import time
 
+from vmlib import lab
 from vmlib.testing import test
 
 DISCONNECT = "/sys/kernel/debug/rpcordma/disconnect"
@@ -62,8 +63,8 @@ def debugfs_disconnect(t):
                             "fsops compare /src/d08 /mnt/a 2", "copy under disconnects")
     times = 0
     while job.running() and times < 12:
-        pair.client.run(f"echo 1 > {DISCONNECT}", 10)
-        times += 1
+        # Right after the last time it may not be connected yet.
+        times += pair.client.ok(f"echo 1 > {DISCONNECT}", 10)
         time.sleep(1)
     job.wait(120)
     t.check(reconnects(pair) >= 2, f"{times} disconnects, {reconnects(pair)} reconnects")
@@ -140,10 +141,8 @@ def nconnect(t):
     pair.unload()
 
 
-@test("ipv6")
-def ipv6(t):
-    """proto=rdma6 on an IPv6 address"""
-    pair = t.lab()
+def over_ipv6(t, pair):
+    """Files that are compared over an IPv6 mount; what the server says of the connection meanwhile."""
     pair.up()
     pair.client.until("ping -c 1 -W 1 fd00::1 > /dev/null", 10, "the server answers IPv6 ping")
     for version in ("3", "4.2"):
@@ -152,8 +151,25 @@ def ipv6(t):
                         f"proto=rdma6,port=20049,sec=sys", 40, f"mount vers={version} over IPv6")
         pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1000003 count=3 2>/dev/null; "
                         "cp /tmp/f /mnt/f; drop_caches; cmp /tmp/f /mnt/f", 40, "compare")
+        t.equal(pair.xprt_stats()["connect_count"], 1, f"vers={version}: connections")
+        if pair.server_xprt == "rpcordma":
+            peers = pair.server.run("cut -d ' ' -f 2 /sys/kernel/debug/rpcordma/server/connections", 10)
+            t.check(peers.startswith("[fd00::2]:") and len(peers.split()) == 1,
+                    f"vers={version}: the server's connections are {peers!r}, expected one of [fd00::2]")
         pair.umount()
     pair.unload()
+
+
+@test("ipv6")
+def ipv6(t):
+    """proto=rdma6 on an IPv6 address"""
+    over_ipv6(t, t.lab())
+
+
+@test("server-ipv6")
+def server_ipv6(t):
+    """the same with our server"""
+    over_ipv6(t, t.lab(server_xprt=lab.server_under_test()))
 
 
 @test("netns")

@@ -4,17 +4,21 @@ that are full, calls that are put off, nfsd that stops under load, network names
 
 With SERVER_XPRT=rpcrdma they are the in-tree server's; what that one fails is skipped, and said. (To
 see these tests fail: let listeners ignore ADDR_CHANGE, or DEVICE_REMOVAL; bound the queue elsewhere;
-report calls as longer than their head, which are never put off; leak a listener's identifier.)
+report calls as longer than their head, which are never put off; leak a listener's identifier; post no
+backward call over a second connection.)
 """
 
 import re
 import time
 
-from vmlib import disturb, lab, trace
+from vmlib import disturb, lab, state, trace
 from vmlib.testing import test
 
 # Of one listener of ours.
 MOST_QUEUED = 128
+# For how long nfsd lets a client keep what it was asked to give back, in seconds: long, so that a recall that
+# arrives is told from one that does not.
+LEASE = 45
 
 
 def bring_up(t, device="rxe_up", **options):
@@ -356,7 +360,8 @@ def server_deferred(t):
     print(f"    put off and answered: {counts['svc_defer_recv']}", end="", flush=True)
 
     # Their connection goes while they are put off: they are dropped, and come again.
-    counts = put_off(lambda: pair.client.run(disturb.drop_script(pair.xprt), 20, "drop the connection"))
+    counts = put_off(lambda: pair.client.run(disturb.drop_script(pair.xprt, "client"), 20,
+                                             "drop the connection"))
     t.check(counts["svc_defer_drop"] >= 4, f"calls put off, of a lost connection: {counts}")
     print(f"; of a lost connection: {counts['svc_defer_drop']}", end="", flush=True)
 
@@ -414,4 +419,80 @@ def server_netns(t):
     pair.umount()
     pair.server.run("nfsd_stop", 60)
     pair.server.until(f"rmmod {pair.server_xprt}", 20, f"rmmod {pair.server_xprt}")
+    pair.unload()
+
+
+def drop_first(pair):
+    """Drops the first client's connection at the server, and no other."""
+    if pair.server_xprt == "rpcordma":
+        folder = "/sys/kernel/debug/rpcordma/server"
+        script = f"""number=$(sed -n 's/ 10[.]0[.]0[.]2:.*//p' {folder}/connections)
+            echo $number > {folder}/disconnect || die "connections: $(cat {folder}/connections)" """
+    else:
+        # rxe0 has the first client's alone.
+        script = disturb.drop_script(pair.server_xprt, "server")
+    pair.server.run(script, 10, "drop the first client's connection")
+
+
+def bound(pair):
+    """How often the first client has told nfsd that a connection of its is for backward calls too."""
+    return disturb.op_counts(pair.client)["BIND_CONN_TO_SESSION"][0]
+
+
+def recall(t, pair, version, lost):
+    """The second client wants what is delegated to the first, whose connection is lost.
+
+    @lost  "before": it has come back with another when nfsd asks for the delegation; "with the answer":
+           it goes when the client answers, and of the answer nothing gets out
+
+    What nfsd (of Linux 6.12) asks while there is no connection, or with the connection that is lost, it
+    does not ask again, over any transport: the second client then waits until the lease has run out. So
+    that is not shown here.
+    """
+    name = f"{lost.replace(' ', '-')}-{version}"
+    pair.server.run(f"echo 'first words' > /export/{name} && chmod 666 /export/{name}", 10)
+    job = state.delegated(pair, name)
+    before, connections, binds = state.returned(pair), pair.xprt_stats()["connect_count"], bound(pair)
+    pair.client.run("rm -f /tmp/enough")
+    # Something to come back for, of which nothing can be delegated.
+    tick = "until [ -e /tmp/enough ]; do mkdir /mnt/tick && rmdir /mnt/tick; sleep 1; done"
+    if lost == "before":
+        drop_first(pair)
+        ticks = pair.client.spawn(tick, "a call every second")
+        until(t, 20, "the first client to come back", lambda: bound(pair) > binds)
+    else:
+        # Nothing else is sent by the first client until then.
+        disturb.inject(pair.client, "disconnect 1 1")
+    opening = pair.client2.spawn(f"state write /mnt/{name} 'other words'", "open for writing")
+    if lost != "before":
+        pair.client.until(f"[ -z \"$(cat {disturb.METER}/inject)\" ]", 20, f"the connection to be lost {lost}")
+        ticks = pair.client.spawn(tick, "a call every second")
+    out = opening.wait(2 * LEASE)
+    took = int(re.search(r"open ms=(\d+)", out).group(1))
+    what = f"vers={version}, connection lost {lost}"
+    t.check(took < LEASE * 500, f"{what}: the second client's open took {took} ms")
+    t.equal(state.returned(pair) - before, 1, f"{what}: delegations given back")
+    t.equal(state.delegations(pair), [], f"{what}: delegations that nfsd lists")
+    pair.client.run("> /tmp/enough")
+    ticks.wait(30)
+    t.equal(pair.xprt_stats()["connect_count"] - connections, 1, f"{what}: reconnects")
+    state.let_go(pair.client, job)
+    t.equal(pair.client.run(f"cat /mnt/{name}", 10).strip(), "other words",
+            f"{what}: what the first client reads")
+    return took
+
+
+@test("server-recall")
+def server_recall(t):
+    """a delegation is recalled around the loss of its holder's connection: given back once, within the lease"""
+    pair = t.lab(server_xprt=lab.server_under_test(), client2=True)
+    pair.up(lease=LEASE, verbsmeter=True, server_meter=True)
+    for version in ("4.1", "4.2"):
+        pair.mount(version)
+        pair.mount2(version)
+        took = {lost: recall(t, pair, version, lost) for lost in ("before", "with the answer")}
+        print(f"    vers={version}: the second client's open, connection lost "
+              + ", ".join(f"{lost}: {ms} ms" for lost, ms in took.items()), flush=True)
+        pair.umount()
+        pair.client2.run("umount /mnt", 40, "umount")
     pair.unload()

@@ -112,7 +112,7 @@ kunit-vng: ## the same under virtme-ng, on an x86 kernel with lockdep, and NFS o
 vm-check: ## the tests between virtual machines; TESTS="server replay", SLOW=1 with those that take minutes
 	@scripts/setup build vm interop wire
 	@$(build)
-	@VM_SLOW=$(or $(SLOW),$(VM_SLOW)) scripts/vm-check $(TESTS)
+	@VM_SLOW=$(filter-out 0,$(or $(SLOW),$(VM_SLOW))) scripts/vm-check $(TESTS)
 
 .PHONY: load
 load: ## verified I/O while a connection is dropped every second: five minutes, or SECONDS=; KERNEL=lockdep|kcsan
@@ -121,7 +121,7 @@ load: ## verified I/O while a connection is dropped every second: five minutes, 
 		$(if $(KERNEL),--kernel $(KERNEL))
 
 .PHONY: interop
-interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1
+interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1 JOBS=2
 	@scripts/setup build vm interop
 	@scripts/interop
 

@@ -58,6 +58,12 @@ struct NoSinks {
 	}
 };
 
+/* What Reads of so many bytes take of memory. */
+constexpr u32 pinned(u32 bytes)
+{
+	return div_round_up(bytes, kPage) * kPage + kTransferBytes;
+}
+
 } // namespace
 
 /* The completion pulls, nfsd is woken once, with all of it; pages change hands and none is lost. */
@@ -73,7 +79,7 @@ RPCORDMA_TEST(server_read, eager)
 		EXPECT_EQ(FakeServerPort::enqueued, 1); /* ESTABLISHED */
 		EXPECT_FALSE(FakeServerPort::data);
 		EXPECT_EQ(FakeServerPort::sends, div_round_up(size, 32 * kPage));
-		EXPECT_EQ(server_pool.eager_bytes.load(), size);
+		EXPECT_EQ(server_pool.eager_bytes.load(), pinned(size));
 		c.work();
 		EXPECT_EQ(FakeServerPort::enqueued, 2);
 		c.fill_thread();
@@ -329,21 +335,23 @@ RPCORDMA_TEST(server_read, stranger)
 /* The module's cap, by its parameter and by default; and a connection's share of it. */
 RPCORDMA_TEST(server_read, budget)
 {
+	/* What each takes: it is memory that counts, not what the peer says that it sends. */
+	constexpr u32 kOne = pinned(1000);
 	static constexpr struct {
 		u32 parameter, threads, others, users, eager;
 	} budgets[] = {
 		/* 1000 bytes are asked for, then 1000 again. */
 		{0, 8, 0, 0, 2},
-		{999, 8, 0, 0, 0},
-		{1000, 8, 0, 0, 1},
-		{1999, 8, 0, 0, 1},
-		{2000, 8, 0, 0, 2},
-		{2000, 8, 1, 0, 1},
-		{2000, 8, 1000, 0, 1},
-		{2000, 8, 1001, 0, 0},
+		{kOne - 1, 8, 0, 0, 0},
+		{kOne, 8, 0, 0, 1},
+		{2 * kOne - 1, 8, 0, 0, 1},
+		{2 * kOne, 8, 0, 0, 2},
+		{2 * kOne, 8, 1, 0, 1},
+		{2 * kOne, 8, kOne, 0, 1},
+		{2 * kOne, 8, kOne + 1, 0, 0},
 		/* Four connections, of which three have some already. */
-		{8000, 8, 0, 3, 2},
-		{7999, 8, 0, 3, 1},
+		{8 * kOne, 8, 0, 3, 2},
+		{8 * kOne - 1, 8, 0, 3, 1},
 		/* No thread, nothing. */
 		{0, 0, 0, 0, 0},
 	};
@@ -366,7 +374,7 @@ RPCORDMA_TEST(server_read, budget)
 			ASSERT_TRUE(c.send(call));
 		}
 		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), b.eager);
-		EXPECT_EQ(server_pool.eager_bytes.load(), b.others + 1000 * b.eager);
+		EXPECT_EQ(server_pool.eager_bytes.load(), b.others + kOne * b.eager);
 		EXPECT_EQ(server_pool.eager_users.load(), b.users + (b.eager > 0));
 		/* The end of the connection gives it back as well. */
 		c.end();

@@ -24,6 +24,7 @@ void rpcordma_scatter_init(struct rpcordma_scatter *scatter, unsigned int room)
 {
 	scatter->mapped = 0;
 	scatter->room = room;
+	/* A region must not have a gap where a head meets a page. */
 	scatter->longest = UINT_MAX;
 	rpcordma_scatter_reset(scatter);
 	sg_init_table(scatter->entries, room);
@@ -92,15 +93,23 @@ bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u
 #define POINTERS_TELL (!IS_ENABLED(CONFIG_SPARSEMEM) || IS_ENABLED(CONFIG_SPARSEMEM_VMEMMAP))
 
 /*
- * The run of neighbours that @page begins with, which is one piece: at most @left bytes, and @longest or
- * a page. Returns its length, from @in_page on, and moves @page behind it.
+ * Bytes of pages that become one piece: well below what a bounce buffer (256 KiB), and a device's segment,
+ * holds. A piece that is longer could not be mapped, ever.
  */
-static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left, u32 longest)
+#define LONGEST_RUN 65536
+static_assert(PAGE_SIZE <= LONGEST_RUN, "take_run() has room for a page");
+
+/*
+ * The run of neighbours that @page begins with, which is one piece: at most @left bytes, and LONGEST_RUN.
+ * Returns its length, from @in_page on, and moves @page behind it.
+ */
+static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 {
 	const struct page *next = *(*page)++ + 1;
 	u32 take = PAGE_SIZE - in_page;
 
-	while (POINTERS_TELL && take < left && **page == next && take <= longest - PAGE_SIZE) {
+	while (POINTERS_TELL && take < left && **page == next &&
+	       take <= LONGEST_RUN - PAGE_SIZE) {
 		take += PAGE_SIZE;
 		next++;
 		(*page)++;
@@ -122,7 +131,7 @@ bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **
 	first = *page;
 	if (unlikely(!first))
 		goto absent;
-	take = take_run(&page, in_page, left, cursor.longest);
+	take = take_run(&page, in_page, left);
 	if (!append(&cursor, first, take, in_page))
 		return false;
 	while (left -= take) {
@@ -130,7 +139,7 @@ bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **
 		first = *page;
 		if (unlikely(!first))
 			goto absent;
-		take = take_run(&page, 0, left, cursor.longest);
+		take = take_run(&page, 0, left);
 		if (!put(&cursor, first, take, 0))
 			return false;
 	}
@@ -195,8 +204,13 @@ bool rpcordma_scatter_add_buf(struct rpcordma_scatter *scatter, const struct xdr
 int rpcordma_scatter_map(struct rpcordma_scatter *scatter, struct ib_device *device,
 			 enum dma_data_direction direction)
 {
-	const int entries = ib_dma_map_sg(device, scatter->entries, scatter->used, direction);
+	int entries;
 
+#ifdef CONFIG_NEED_SG_DMA_FLAGS
+	/* An IOMMU's bounce buffers leave a mark here, which is the next mapping's lie. */
+	scatter->entries[0].dma_flags = 0;
+#endif
+	entries = ib_dma_map_sg(device, scatter->entries, scatter->used, direction);
 	/* The IOMMU or the bounce buffers are full: that passes. */
 	if (entries <= 0)
 		return -ENOMEM;
@@ -220,10 +234,6 @@ struct rpcordma_bulk {
 	struct rpcordma_scatter scatter;
 };
 
-/* Bytes of one piece: well below what bounce buffers, and devices' segments, hold. */
-#define LONGEST_RUN 65536
-static_assert(PAGE_SIZE <= LONGEST_RUN, "take_run() has room for a page");
-
 struct rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, enum rpcordma_alloc_how how)
 {
 	struct rpcordma_bulk *bulk;
@@ -232,6 +242,7 @@ struct rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, enum rpcordma_al
 	if (!bulk)
 		return NULL;
 	rpcordma_scatter_init(&bulk->scatter, pieces);
+	/* Many chunks may end within pages, each where the last one did. */
 	bulk->scatter.longest = LONGEST_RUN;
 	return bulk;
 }

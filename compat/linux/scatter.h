@@ -17,7 +17,7 @@ struct rpcordma_scatter {
 	unsigned int mapped; /* entries that are DMA-mapped; 0, none */
 	unsigned int used; /* entries that are filled in */
 	unsigned int room; /* entries there are */
-	unsigned int longest; /* bytes of one entry */
+	unsigned int longest; /* bytes of an entry that more is added to */
 	phys_addr_t end; /* where the last entry ends; PHYS_ADDR_MAX, there is none */
 	struct scatterlist entries[];
 };

@@ -45,6 +45,9 @@ struct Transfer : ListLink<TransferTag> {
 	rpcordma_rdma_wr requests[kRequests] = {};
 };
 
+/** What a transfer takes of memory, its mapping's 32 bytes for each piece included. */
+inline constexpr u32 kTransferBytes = sizeof(Transfer) + Transfer::kPieces * 32;
+
 class ServerPool {
 public:
 	[[nodiscard]] bool init();
@@ -75,7 +78,7 @@ public:
 	 */
 	u32 shrink(u32 pages);
 
-	/** Bytes of Reads that receive completions have under way, of all connections. */
+	/** Bytes of memory for Reads that receive completions have under way, of all connections. */
 	std::atomic<u64> eager_bytes{0};
 	/** Connections that have some. */
 	std::atomic<u32> eager_users{0};

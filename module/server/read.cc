@@ -27,7 +27,7 @@ u32 rpcordma_server::longest_chain(const Call *call) const
 
 /* --- the eager budget --- */
 
-[[nodiscard]] static u64 eager_cap(const svc_xprt *xprt)
+[[nodiscard]] static u64 eager_cap(const svc_xprt *xprt, u32 page_size)
 {
 	const u32 bytes = rpcordma_server_tunables.eager_read_bytes;
 	rpcordma_svc_limits limits;
@@ -35,17 +35,18 @@ u32 rpcordma_server::longest_chain(const Call *call) const
 	if (bytes)
 		return bytes;
 	rpcordma_svc_get_limits(xprt, &limits);
-	return u64(limits.threads) * limits.max_message;
+	return u64(limits.threads) * (limits.max_message + page_size + kTransferBytes);
 }
 
 /*
- * Bytes that the module pulls before any thread has asked for them are capped, lest strangers pin what
- * memory there is; connections that have some under way share the cap evenly; and one that has not been
+ * Memory that the module pulls into before any thread has asked for it is capped, lest strangers pin what
+ * there is; connections that have some under way share the cap evenly; and one that has not been
  * replied to yet has one call.
  */
-bool rpcordma_server::take_eager(Call *call, u64 cap)
+bool rpcordma_server::take_eager(Call *call, u32 pages, u64 cap)
 {
-	const u32 bytes = call->arrival.sink_length;
+	/* However few bytes they are: a stranger chooses. */
+	const u32 bytes = pages * device.page_size + kTransferBytes;
 
 	/* Only receive completions, one at a time, add to it. */
 	const u64 mine = eager_bytes.load(std::memory_order_relaxed);
@@ -213,13 +214,13 @@ void rpcordma_server::put_transfer(Call *call)
 bool rpcordma_server::read_eagerly(Call *call)
 {
 	const u32 pages = sink_pages(call);
-	const u64 cap = eager_cap(xprt);
+	const u64 cap = eager_cap(xprt, device.page_size);
 
 	/* Not past calls that are waiting for a thread. */
 	const bool in_order = locked(lock, [&] { return held.empty(); });
 	/* Nor past threads that wait for room. */
 	if (!in_order || waiters.load(std::memory_order_relaxed) ||
-	    !established.load(std::memory_order_acquire) || !take_eager(call, cap))
+	    !established.load(std::memory_order_acquire) || !take_eager(call, pages, cap))
 		return false;
 
 	call->transfer =

@@ -213,7 +213,7 @@ struct rpcordma_server {
 
 	/* read.cc */
 	[[nodiscard]] bool read_eagerly(Call *call);
-	[[nodiscard]] bool take_eager(Call *call, u64 cap);
+	[[nodiscard]] bool take_eager(Call *call, u32 pages, u64 cap);
 	void return_eager(Call *call);
 	[[nodiscard]] rpcordma::Status build_reads(Call *call, rpcordma_alloc_how how);
 	[[nodiscard]] rpcordma::Result<u32> register_sink(Call *call, rpcordma_alloc_how how);

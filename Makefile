@@ -36,7 +36,7 @@ demo: ## real files over NFS/RDMA between two virtual machines, every byte compa
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host fuzz uml vm wire interop
+	@scripts/setup build host fuzz uml vm wire interop bench
 	@scripts/check $(STEPS)
 
 # --- the module ---

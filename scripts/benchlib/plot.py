@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Plots of the newest runs' JSON files, as SVG whose text is text: the same files for the same runs.
 
-    scripts/bench plot [--to DIR] [--self-test]
+    scripts/bench plot [--to DIR]
 
 A part that was not run, or a case that only one transport was measured in, is said and counted as skipped.
 """
@@ -59,7 +59,7 @@ def _save(figure, run, title, path, more=""):
     figure.suptitle(title, fontsize=11, fontweight="bold")
     at = run["machine"]
     figure.supxlabel(f"scripts/bench {run['what']}: commit {run['commit']}, {run['time'][:10]}, {at['cpu']}, "
-                     f"{at['cpus']} CPUs, kernel {at['kernel']}{more}", fontsize=6.5, color="#555555")
+                     f"{at['cpus']} CPUs, host kernel {at['kernel']}{more}", fontsize=6.5, color="#555555")
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
     _pyplot().close(figure)
 
@@ -85,6 +85,7 @@ def _log(axes, low, high):
 def _both(rows, left_out):
     """{case: {xprt: its rows, by round}}, of the cases that both were measured in."""
     found = {}
+    rows = [row for row in rows if "profile" not in row]
     for row in sorted(rows, key=lambda row: row.get("round", 0)):
         found.setdefault(row["case"], {}).setdefault(row["xprt"], []).append(row)
     # In the order of measuring.
@@ -340,6 +341,7 @@ def _made_up():
 
     times = rows("twice <4 KiB> & more", 2.0) + rows("half", 0.5) + rows("one round", 1.5, rounds=1)
     times += [row for row in rows("only ours", 1) if row["xprt"] == "rpcordma"]
+    times += [{"case": "half", "xprt": xprt, "profile": {}} for xprt in NAMES]
     return {"times": {**head, "what": "times", "rows": times},
             "counts": {**head, "what": "counts", "rows": costs("send_wrs", "READ 1 MiB", (17, 2), (57, 4)) +
                        costs("send_wrs", "NULL", (1, 1), (1, 1))},

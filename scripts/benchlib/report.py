@@ -42,6 +42,7 @@ class Goals:
     def __init__(self, other):
         self.other = other
         self.rows = []
+        self.notes = []
 
     def add(self, goal, other, ours, met):
         """@met: True, False, or a text that says why it could not be measured."""
@@ -49,11 +50,17 @@ class Goals:
                           "verdict": met if isinstance(met, str) else "met" if met else "NOT MET",
                           "met": None if isinstance(met, str) else bool(met)})
 
+    def note(self, text):
+        """Said below the rows."""
+        self.notes.append(text)
+
     def tell(self):
         table(("goal", self.other, "ours", ""),
               [(row["goal"], row["other"], row["ours"],
                 row["verdict"] if row["met"] is not None else f"skipped: {row['verdict']}")
                for row in self.rows])
+        for text in self.notes:
+            print(text)
 
     def counts(self):
         """(passed, failed, skipped)."""
@@ -61,7 +68,10 @@ class Goals:
 
 
 def _output(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=TOP)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=TOP)
+    except FileNotFoundError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -69,8 +79,10 @@ def machine():
     """What a figure's reader has to know of this machine."""
     with open("/proc/cpuinfo") as f:
         models = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
+    qemu = _output("qemu-system-x86_64", "--version").splitlines()
     return {"cpu": models[0] if models else platform.machine(), "cpus": os.cpu_count(),
-            "kernel": platform.release(), "load": os.getloadavg()[0]}
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30), 1),
+            "kernel": platform.release(), "qemu": qemu[0] if qemu else "", "load": os.getloadavg()[0]}
 
 
 def commit():
@@ -78,14 +90,14 @@ def commit():
     return _output("git", "describe", "--always", "--dirty")
 
 
-def save(what, content):
-    """Writes build/bench/WHAT-TIME.json, and the same as WHAT.json; returns the first's path."""
+def save(what, content, whole=True):
+    """Writes build/bench/WHAT-TIME.json, and the same as WHAT.json when it is @whole; returns the first's path."""
     os.makedirs(BUILD, exist_ok=True)
     content = {"what": what, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "commit": commit(),
                "machine": machine(), **content}
     text = json.dumps(content, indent=1) + "\n"
     path = os.path.join(BUILD, f"{what}-{time.strftime('%Y%m%d-%H%M%S')}.json")
-    for name in (path, os.path.join(BUILD, f"{what}.json")):
+    for name in (path, os.path.join(BUILD, f"{what}.json"))[:1 + whole]:
         with open(name, "w") as f:
             f.write(text)
     return os.path.relpath(path, os.getcwd()) if path.startswith(TOP) else path

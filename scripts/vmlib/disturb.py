@@ -116,11 +116,15 @@ def objects(vm):
 
 
 def memory(vm):
-    """KiB that the kernel does not give back by itself: unreclaimable slab, vmalloc, per-CPU data,
-    page tables aside. Caches are dropped first, and what RCU owes has a moment to come."""
-    return int(vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; "
-                      "awk '/^(SUnreclaim|VmallocUsed|Percpu):/ { s += $2 } END { print s }' "
-                      "/proc/meminfo", 60, "read kernel memory"))
+    """{what: KiB} that the kernel does not give back by itself: unreclaimable slab, vmalloc and per-CPU
+    data; and all pages that are in use, processes and page cache aside, which has those that nobody accounts
+    for. Caches are dropped first, and what RCU owes has a moment to come."""
+    text = vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; echo 3 > /proc/sys/vm/drop_caches; "
+                  "cat /proc/meminfo", 60, "read kernel memory")
+    info = {name: int(kib) for name, kib in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
+    user = info["AnonPages"] + info["Cached"] + info["Buffers"]
+    return {"kernel memory": info["SUnreclaim"] + info["VmallocUsed"] + info["Percpu"],
+            "pages in use": info["MemTotal"] - info["MemFree"] - user}
 
 
 def leaks(vm):

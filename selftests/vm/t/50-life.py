@@ -104,7 +104,17 @@ def killed_calls(t):
 @test("signals")
 def signals(t):
     """readers and writers that are killed at random moments leave a mount that works"""
-    pair = t.lab()
+    killed_at_random(t)
+
+
+@test("server-signals")
+def server_signals(t):
+    """the same with the in-tree client, whose killed calls free their credits at once, and our server"""
+    killed_at_random(t, xprt="rpcrdma", server_xprt=lab.server_under_test())
+
+
+def killed_at_random(t, **options):
+    pair = t.lab(**options)
     pair.up()
     pair.mount("4.1")
     pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=16 2>/dev/null; cp /tmp/f /mnt/f; "

@@ -3,13 +3,19 @@
 a reserved port, sysctls and counters; and the trace points of both ends.
 
 (To see these tests fail: take RQ_SECURE away, widen a range, count twice, leave an event out or give it
-another xid. And server-ipv6: refuse AF_INET6.)
+another xid. And server-ipv6: refuse AF_INET6; server-secure-6.1: have the port not reserved.)
 """
 
+import os
 import re
+import shlex
 
-from vmlib import disturb, lab, state, trace
+from vmlib import disturb, image, lab, state, trace
 from vmlib.testing import test
+
+
+# What `make install` puts into /etc/modprobe.d.
+INSTALLED = os.path.join(image.TOP, "scripts", "modprobe.conf")
 
 
 @test("server-listen")
@@ -34,6 +40,35 @@ def server_listen(t):
         pair.mount(version)
         pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1000003 count=2 2>/dev/null; cp /tmp/f /mnt/f; "
                         "drop_caches; cmp /tmp/f /mnt/f", 40, f"vers={version}: compare")
+        pair.umount()
+    pair.unload()
+    if pair.server_xprt != "rpcordma":
+        return
+    # A module that is not loaded is, by what `make install` puts there.
+    pair.server.run("nfsd_stop; rmmod rpcordma", 60, "no transport")
+    with open(INSTALLED) as installed:
+        pair.server.run(f"printf '%s' {shlex.quote(installed.read())} > /etc/modprobe.d/rpcordma.conf")
+    t.check(not pair.server.ok("lsmod | grep -E '^(rpcrdma|rpcordma) '"), "a transport is loaded without a port")
+    pair.server.run("nfsd_start 8", 60, "echo rdma 20049 > /proc/fs/nfsd/portlist")
+    loaded = pair.server.run("lsmod | grep -oE '^(rpcrdma|rpcordma) '", 10).split()
+    t.equal(loaded, ["rpcordma"], "what the RDMA port loaded")
+    pair.client_transport()
+    pair.mount("4.2")
+    pair.client.run("cmp /tmp/f /mnt/f", 40, "compare")
+    pair.umount()
+    pair.unload()
+
+
+@test("server-secure-6.1")
+def server_secure_6_1(t):
+    """a kernel that asks the transport whether a peer's port is reserved: "secure" exports are served"""
+    pair = t.lab(client_kernel="6.1", server_kernel="6.1", server_xprt=lab.server_under_test())
+    pair.up()
+    pair.server.run("sed -i s/insecure/secure/ /etc/exports && exportfs -ra && exportfs -v | grep -w secure",
+                    20, "the export wants a reserved port")
+    for version in ("3", "4.2"):
+        pair.mount(version)
+        pair.client.run("echo words > /mnt/f && drop_caches && grep words /mnt/f", 40, f"vers={version}: a file")
         pair.umount()
     pair.unload()
 

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whether what judges the figures is right: intervals, goals, and what is read from the machines. No machine is
+booted; the figures are made up, so that each verdict is known."""
+
+import json
+import math
+
+from . import codec, counts, instructions, plot, report, scale, stats, times, trips
+from .counts import XPRTS
+
+
+def _goals(part, rows):
+    """{goal: verdict: True, False, or None for what was skipped}."""
+    return {row["goal"]: row["met"] for row in part.goals(rows).rows}
+
+
+def _one(found, beginning):
+    """The verdict on the one goal that begins so."""
+    verdicts = [met for goal, met in found.items() if goal.startswith(beginning)]
+    return verdicts[0] if len(verdicts) == 1 else f"{len(verdicts)} goals"
+
+
+def _stats(expect):
+    middle, low, high = stats.ratio([2, 8], [1, 4])
+    expect("stats: twice, each time", (round(middle, 9), round(low, 9), round(high, 9)), (2, 2, 2))
+    middle, low, high = stats.ratio([2, 1], [1, 2])
+    expect("stats: twice and half are 1", round(middle, 9), 1)
+    # The logarithms are ln 2 and -ln 2: their standard error is ln 2, Student's t of one degree 12.706.
+    expect("stats: the interval", (round(low, 9), round(high, 9)),
+           (round(math.exp(-12.706 * math.log(2)), 9), round(math.exp(12.706 * math.log(2)), 9)))
+    try:
+        stats.ratio([1], [1])
+        expect("stats: one pair", "an interval", "refused")
+    except ValueError:
+        pass
+
+
+def _times_rows(case, rates):
+    """@rates: (in-tree, ours) of each round."""
+    return [{"case": case, "xprt": xprt, "round": turn, "iops": rate, "bw": None, "lat": {}, "cpu": {}, "per": ""}
+            for turn, both in enumerate(rates) for xprt, rate in zip(XPRTS, both)]
+
+
+def _times(expect):
+    name = "4 KiB random read, depth 16"
+    for what, rates, met in (
+            ("a little ahead", [(100, 101), (100, 102), (100, 101)], True),
+            ("a little behind", [(100, 96), (100, 95), (100, 96)], False),
+            ("wide, and ahead in the middle", [(100, 150), (100, 80), (100, 130)], False),
+            ("in one round", [(100, 200)], None)):
+        goal = f"{name}: at least 0.97"
+        expect(f"times: {what}", _one(_goals(times, _times_rows(name, rates)), goal), met)
+    found = times.goals(_times_rows(name, [(100, 150), (100, 80), (100, 130)]))
+    expect("times: what is undecided is said", len(found.notes), 1)
+    large = "1 MiB read, depth 4"
+    found = _goals(times, _times_rows(large, [(100, 110), (100, 111), (100, 110)]))
+    expect("times: 1.1 is not 1.15", _one(found, f"{large}: at least 1.15"), False)
+    expect("times: nor with a delay", _one(found, f"{large}, 1 ms: at least 1.15"), None)
+    profiled = [{"case": large, "xprt": xprt, "profile": {}} for xprt in XPRTS]
+    expect("times: a profile is no round",
+           _one(_goals(times, profiled + _times_rows(large, [(100, 120)] * 2)), f"{large}: at"), True)
+
+    # What the client prints, of I/O, of files, and of both.
+    stat = " ".join(["cpu"] + ["0"] * 10)
+    busy = "cpu 100 0 50 7 9 0 25 25 0 0"
+    by = {case.name: case for case in times.cases(False)}
+    percentiles = {f"{percent:.6f}": 5000 for percent in times.PERCENTILES.values()}
+
+    def fio(number):
+        return json.dumps({"jobs": [{"jobname": f"c{number}", "error": 0, "mixed": {
+            "total_ios": 500, "runtime": 2000, "io_bytes": 500 * 4096, "clat_ns": {"percentile": percentiles}}}]})
+
+    def printed(chosen):
+        snaps = "".join(f"c{n} {stat} {stat}\nc{n} {busy} {stat}\n" for n in range(len(chosen)))
+        files = "".join(f"c{n} 30 2000000000 {' '.join(['7'] * len(times.PERCENTILES))}\n"
+                        for n, case in enumerate(chosen) if not case.fio)
+        jobs = [fio(n) for n, case in enumerate(chosen) if case.fio]
+        return "noise\n" + "\n".join(f"{mark}\n{text}" for mark, text in zip(times.MARKS, (
+            snaps, files, jobs[0] if jobs else "")))
+
+    for chosen in ([by[name]], [by["stat"]], [by[name], by["stat"]]):
+        what = " and ".join(case.name for case in chosen)
+        rows = times._parse(printed(chosen), chosen)
+        expect(f"times: {what}: rates", [rows[n]["iops"] for n in range(len(chosen))],
+               [250.0 if case.fio else 15.0 for case in chosen])
+        expect(f"times: {what}: latency", [rows[n]["lat"]["p50"] for n in range(len(chosen))],
+               [5.0 if case.fio else 7.0 for case in chosen])
+        # 200 ticks of the client's; idle and waiting are none.
+        expect(f"times: {what}: CPU", [rows[n]["cpu"] for n in range(len(chosen))],
+               [{"client": 2 / (500 * 4096 / times.GIB) if case.fio else 2 / 0.03, "server": 0} for case in chosen])
+
+
+def _counts(expect):
+    def row(xprt, client, server, case="READ 1 MiB"):
+        return {"case": case, "xprt": xprt, "round": 0, "calls": 20,
+                "client": {"send_wrs": 0, "send_posts": 0, "wr_local_inv": 0, "wr_send": 1, "send_signaled": 0, **client},
+                "server": {"wr_rdma_write": 0, "nfsd_wakeups": 0, "dequeues": 0, **server}}
+
+    theirs = row("rpcrdma", {"send_wrs": 17, "send_posts": 2, "wr_local_inv": 8}, {"wr_rdma_write": 56})
+    good = {"send_wrs": 2, "send_posts": 1}
+    for what, client, server, verdicts in (
+            ("as wanted", good, {"wr_rdma_write": 9}, (True, True, True, True)),
+            ("a work request more", {**good, "send_wrs": 3}, {"wr_rdma_write": 9}, (False, True, True, True)),
+            ("a LOCAL_INV", {**good, "wr_local_inv": 1}, {"wr_rdma_write": 9}, (True, True, False, True)),
+            ("too many Writes", good, {"wr_rdma_write": 11}, (True, True, True, False)),
+            ("no Write at all", good, {"wr_rdma_write": 0}, (True, True, True, False)),
+            ("no Send was seen", {**good, "wr_send": 0}, {"wr_rdma_write": 9}, (False, False, False, False))):
+        found = _goals(counts, [theirs, row("rpcordma", client, server)])
+        expect(f"counts: {what}", tuple(_one(found, f"1 MiB READ, {goal}") for goal in (
+            "client: 2 WRs", "client: 1 post", "client: no LOCAL_INV", "server: about 9")), verdicts)
+    found = _goals(counts, [row("rpcordma", good, {})])
+    expect("counts: in-tree was not measured", _one(found, "1 MiB READ, client: 2 WRs"), None)
+    for wakes, met in ((1, True), (1.2, False), (0, False)):
+        found = _goals(counts, [row(xprt, {}, {"nfsd_wakeups": wakes, "dequeues": 1}, "WRITE 4 KiB odd")
+                                for xprt in XPRTS])
+        expect(f"counts: {wakes} wake-ups", _one(found, "4 KiB odd WRITE, server: 1 wake-up"), met)
+
+
+def _instructions(expect):
+    def rows(case, theirs, ours):
+        return [{"case": case, "xprt": xprt, "round": turn, **{role: {"transport": number} for role in (
+            "client", "server")}} for xprt, numbers in zip(XPRTS, (theirs, ours)) for turn, number in enumerate(numbers)]
+
+    for what, case, theirs, ours, met in (
+            ("0.8", "READ 4 KiB", [1000], [800], True), ("0.81", "READ 4 KiB", [1000], [810], False),
+            ("1.0, inline", "GETATTR", [1000], [1000], True), ("1.01, inline", "GETATTR", [1000], [1010], False),
+            ("the worst of ours", "GETATTR", [1000, 1000], [900, 1010], False),
+            ("the best of in-tree", "GETATTR", [1000, 900], [950, 950], False),
+            ("nothing was seen", "GETATTR", [1000], [0], False), ("nothing of in-tree", "GETATTR", [0], [0], False)):
+        expect(f"instructions: {what}", _one(_goals(instructions, rows(case, theirs, ours)), f"{case}, client"), met)
+
+
+def _trips(expect):
+    for theirs, ours, met in ((2, 2, True), (2, 1, True), (2, 2.5, False), (2, 0.5, False)):
+        found = _goals(trips, [{"case": "GETATTR", "xprt": xprt, "round": 0, "trips": number}
+                               for xprt, number in zip(XPRTS, (theirs, ours))])
+        expect(f"trips: {ours} to {theirs}", _one(found, "GETATTR"), met)
+    expect("trips: not measured", _one(_goals(trips, []), "GETATTR"), None)
+
+
+def _scale(expect):
+    def rows(ours, calls=(1000, 1000)):
+        return [{"case": scale.name_of(size), "xprt": xprt, "connections": size, "round": 0,
+                 "idle": {"total": kib, "rings": 10, "slab": kib}, "busy": {"total": kib, "rings": 10, "slab": kib},
+                 "instructions": [number], "rest_cpu": 0, "rest_cpu_without": 0}
+                for xprt, kib in zip(XPRTS, (1000, ours)) for size, number in zip(scale.SIZES, calls)]
+
+    for ours, met in ((250, True), (251, False), (0, False)):
+        expect(f"scale: {ours} of 1000 KiB", _one(_goals(scale, rows(ours)),
+                                                  "never-busy connection of 100, KiB in all"), met)
+    for calls, met in (((1000, 1100), True), ((1000, 1101), False)):
+        expect(f"scale: {calls} instructions", _one(_goals(scale, rows(100, calls)),
+                                                    "instructions of a call: 100 / 1 "), met)
+    expect("scale: 1,000 without --full", _one(_goals(scale, rows(100)), "1000 idle connections"), None)
+
+
+def _codec(expect):
+    def rows(low):
+        return [{"function": "decode", "shape": "inline", "ours": {"ns": 10},
+                 "rpcgen": {"ns": 60, "ratio": (6, low, 7)}}]
+
+    for low, met in ((5.0, True), (4.99, False)):
+        expect(f"codec: an interval from {low}", _one(_goals(codec, rows(low)), "decode of inline"), met)
+    expect("codec: another shape is missed", _one(_goals(codec, rows(5.5)), "decode of read-1:"), None)
+
+
+def main():
+    wrong, good = [], 0
+
+    def expect(what, got, want):
+        nonlocal good
+        if got == want:
+            good += 1
+        else:
+            wrong.append(f"{what}: {got!r}, expected {want!r}")
+
+    for test in (_stats, _times, _counts, _instructions, _trips, _scale, _codec):
+        test(expect)
+    for line in wrong:
+        print(f"FAILED   {line}")
+    drawn = plot.main(["--self-test"])
+    print(f"{good + (drawn == 0)} passed, {len(wrong) + (drawn != 0)} failed, 0 skipped")
+    return 1 if wrong or drawn else 0

@@ -31,7 +31,7 @@ from vmlib import cost, lab, machine
 from . import instructions, report, stats
 from .counts import MOUNT, NAMES, XPRTS, change
 
-ROUNDS = 6
+ROUNDS = 5
 MILLISECONDS = 1000
 KIB, MIB, GIB = 1024, 1 << 20, 1 << 30
 # The file on the server, and what of it is used, in MiB.

@@ -19,7 +19,8 @@ import uml  # noqa: E402
 ROUNDS = 1
 # Of its own kernel, not those of the virtual machines.
 HOST = True
-CONFIG = "debug"
+CONFIG = "plain"
+KERNEL = [os.path.join(report.TOP, "scripts", "uml-kernel"), CONFIG]
 # Milliseconds that a packet takes, one way: far more than the microseconds that reading the clock takes here,
 # and far less than what any timer of a transport or of rxe waits for.
 DELAY = 10

@@ -62,7 +62,7 @@ release = $$(scripts/kernels release $(KVER))
 endif
 
 .PHONY: install
-install: ## rpcordma.ko and its modprobe aliases, for the running kernel or KVER (DESTDIR works)
+install: ## rpcordma.ko, and the in-tree transport's names for it, for the running kernel or KVER (DESTDIR works)
 	@scripts/setup build
 	@set -e; ko=$(KO); [ -n "$$ko" ] || ko=$$($(build)); \
 	scripts/install-module install "$$ko" "$(release)" "$(DESTDIR)"

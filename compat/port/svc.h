@@ -29,7 +29,7 @@ struct rpcordma_server_tunables {
 	rpcordma_u32 max_requests; /* calls that a client may have outstanding */
 	rpcordma_u32 max_req_size; /* bytes that a client may send inline */
 	rpcordma_u32 max_outbound_read_requests; /* RDMA Reads at once, per connection */
-	rpcordma_u32 eager_read_bytes; /* module parameter; 0: threads times the largest message */
+	rpcordma_u32 eager_read_bytes; /* module parameter; 0: a largest message for each thread */
 	rpcordma_u32 rnr_retry_count; /* module parameter; 7: without end */
 };
 extern struct rpcordma_server_tunables rpcordma_server_tunables;

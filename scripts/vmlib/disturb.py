@@ -117,14 +117,15 @@ def objects(vm):
 
 def memory(vm):
     """{what: KiB} that the kernel does not give back by itself: unreclaimable slab, vmalloc and per-CPU
-    data; and all pages that are in use, processes and page cache aside, which has those that nobody accounts
-    for. Caches are dropped first, and what RCU owes has a moment to come."""
+    data; and all pages that are in use, processes, page cache and each CPU's own free pages aside, which has
+    those that nobody accounts for. Caches are dropped first, and what RCU owes has a moment to come."""
     text = vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; echo 3 > /proc/sys/vm/drop_caches; "
-                  "cat /proc/meminfo", 60, "read kernel memory")
+                  "cat /proc/meminfo /proc/zoneinfo", 60, "read kernel memory")
     info = {name: int(kib) for name, kib in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
-    user = info["AnonPages"] + info["Cached"] + info["Buffers"]
+    aside = info["AnonPages"] + info["Cached"] + info["Buffers"]
+    aside += 4 * sum(int(pages) for pages in re.findall(r"^ +count: +(\d+)$", text, re.M))
     return {"kernel memory": info["SUnreclaim"] + info["VmallocUsed"] + info["Percpu"],
-            "pages in use": info["MemTotal"] - info["MemFree"] - user}
+            "pages in use": info["MemTotal"] - info["MemFree"] - aside}
 
 
 def leaks(vm):

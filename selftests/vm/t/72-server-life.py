@@ -121,7 +121,7 @@ def server_stop(t):
         pair.server.run("nfsd_stop", 60, "stop nfsd")
         until_objects(t, pair.server, before, f"vers={version}: nfsd has stopped")
         pair.server.run(f"rmmod {xprt}", 20, f"rmmod {xprt} after nfsd has stopped")
-        used.append(disturb.memory(pair.server))
+        used.append(disturb.memory(pair.server)["kernel memory"])
         pair.server.run(f"modprobe {xprt} && nfsd_start 8 {'grace' if version != '3' else ''}", 60,
                         "start nfsd again")
         work.goes_on(t, f"vers={version}, after nfsd came back")

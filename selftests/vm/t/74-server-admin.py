@@ -45,7 +45,8 @@ def server_listen(t):
     if pair.server_xprt != "rpcordma":
         return
     # A module that is not loaded is, by what `make install` puts there.
-    pair.server.run("nfsd_stop; rmmod rpcordma", 60, "no transport")
+    pair.server.run("nfsd_stop", 60, "stop nfsd")
+    pair.server.until("rmmod rpcordma", 15, "rmmod rpcordma")
     with open(INSTALLED) as installed:
         pair.server.run(f"printf '%s' {shlex.quote(installed.read())} > /etc/modprobe.d/rpcordma.conf")
     t.check(not pair.server.ok("lsmod | grep -E '^(rpcrdma|rpcordma) '"), "a transport is loaded without a port")

@@ -110,15 +110,21 @@ class Meter:
         return at
 
 
-def _row(xprt, counters):
-    """What of one machine's @counters is kept."""
-    modules, functions = {}, {}
+def by_module(counters):
+    """{module: instructions} of one machine's @counters."""
+    modules = {}
     for place, number in counters.items():
         if isinstance(place, tuple) and number:
-            module, name = place
-            modules[module] = modules.get(module, 0) + number
-            if module == xprt or module in HELPERS:
-                functions.setdefault(module, {})[name] = number
+            modules[place[0]] = modules.get(place[0], 0) + number
+    return modules
+
+
+def _row(xprt, counters):
+    """What of one machine's @counters is kept."""
+    modules, functions = by_module(counters), {}
+    for place, number in counters.items():
+        if isinstance(place, tuple) and number and place[0] in (xprt, *HELPERS):
+            functions.setdefault(place[0], {})[place[1]] = number
     transport = modules.get(xprt, 0)
     return {"transport": transport, "helped": transport + sum(modules.get(name, 0) for name in HELPERS),
             "kernel": sum(modules.values()), "user": counters["user"], "rounds": counters["rounds"],

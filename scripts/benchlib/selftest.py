@@ -165,6 +165,8 @@ def _codec(expect):
 
 
 def main():
+    # First: it may go on in another Python.
+    drawn = plot.main(["--self-test"])
     wrong, good = [], 0
 
     def expect(what, got, want):
@@ -178,6 +180,5 @@ def main():
         test(expect)
     for line in wrong:
         print(f"FAILED   {line}")
-    drawn = plot.main(["--self-test"])
     print(f"{good + (drawn == 0)} passed, {len(wrong) + (drawn != 0)} failed, 0 skipped")
     return 1 if wrong or drawn else 0

@@ -300,27 +300,15 @@ def _profiles(rows, wrong, chosen):
 
 
 def _profile(pair, meter, case):
-    """{role: {module: instructions of one operation}}: what more operations take more."""
+    """{role: {module: instructions of one operation}}; an operation is a call."""
     def work(turns):
         job = GLOBAL.replace("time_based=1\n", "") + f"[job]\nfilename=/mnt/file\n{case.fio}number_ios={turns}\n"
         pair.client.run("cd /tmp\n" + _file("job", job) + "tool fio job > said 2>&1 || die \"$(cat said)\"", 120,
                         f"{case.name}: {turns} operations")
 
-    small = "bs=4096\n" in case.fio
-    few, many = (200, 2200) if small else (20, 80)
-    work(many)
-    taken = [meter.take(pair)]
-    for turns in (few, many):
-        work(turns)
-        taken.append(meter.take(pair))
-    each = cost.less(cost.less(taken[2], taken[1]), cost.less(taken[1], taken[0]))
-    profile = {}
-    for role, counters in each.items():
-        profile[role] = {}
-        for place, number in counters.items():
-            if isinstance(place, tuple):
-                profile[role][place[0]] = profile[role].get(place[0], 0) + number / (many - few)
-    return profile
+    few, many = (200, 2200) if "bs=4096\n" in case.fio else (20, 80)
+    each, _ = cost.per_call(pair, lambda: work(few), lambda: work(many), many - few, take=meter.take)
+    return {role: instructions.by_module(each[role]) for role in instructions.ROLES}
 
 
 def pairs(rows, case, measure):

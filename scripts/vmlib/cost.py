@@ -75,8 +75,7 @@ def snapshot(pair):
     return {role: _parse(job.wait(60)) for role, job in jobs.items()}
 
 
-def less(a, b):
-    """{role: {counter: @a - @b}}."""
+def _less(a, b):
     return {role: {name: a[role][name] - b[role].get(name, 0) for name in a[role]} for role in a}
 
 
@@ -99,7 +98,7 @@ def per_call(pair, few, many, calls=None, attempts=3, take=snapshot):
         for work in (few, many):
             work()
             at.append(take(pair))
-        cost = less(less(at[2], at[1]), less(at[1], at[0]))
+        cost = _less(_less(at[2], at[1]), _less(at[1], at[0]))
         seen = cost["server"]["calls"]
         if seen > 0 and (calls is None or seen == calls):
             return {role: {name: value / seen for name, value in counts.items()}

@@ -115,17 +115,26 @@ def objects(vm):
     return {kind: n for kind, n in lab.Lab.rdma_resources(None, vm).items() if n}
 
 
+def meminfo(text):
+    """{name: KiB} of /proc/meminfo, which @text has."""
+    return {name: int(kib) for name, kib in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
+
+
+def in_use(info):
+    """KiB of memory that are in use by @info, processes and page cache aside."""
+    return info["MemTotal"] - info["MemFree"] - info["AnonPages"] - info["Cached"] - info["Buffers"]
+
+
 def memory(vm):
     """{what: KiB} that the kernel does not give back by itself: unreclaimable slab, vmalloc and per-CPU
     data; and all pages that are in use, processes, page cache and each CPU's own free pages aside, which has
     those that nobody accounts for. Caches are dropped first, and what RCU owes has a moment to come."""
     text = vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; echo 3 > /proc/sys/vm/drop_caches; "
                   "cat /proc/meminfo /proc/zoneinfo", 60, "read kernel memory")
-    info = {name: int(kib) for name, kib in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
-    aside = info["AnonPages"] + info["Cached"] + info["Buffers"]
-    aside += 4 * sum(int(pages) for pages in re.findall(r"^ +count: +(\d+)$", text, re.M))
+    info = meminfo(text)
+    listed = 4 * sum(int(pages) for pages in re.findall(r"^ +count: +(\d+)$", text, re.M))
     return {"kernel memory": info["SUnreclaim"] + info["VmallocUsed"] + info["Percpu"],
-            "pages in use": info["MemTotal"] - info["MemFree"] - aside}
+            "pages in use": in_use(info) - listed}
 
 
 def leaks(vm):

@@ -26,10 +26,9 @@ def snapshot(vm):
     text = vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 2; "
                   "echo 3 > /proc/sys/vm/drop_caches; cat /proc/meminfo; "
                   "grep rxe_queue_init /proc/vmallocinfo", 60, "read memory", check=False)
-    info = {k: int(v) for k, v in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
+    info = disturb.meminfo(text)
     rings = sum(int(pages) * 4 for pages in re.findall(r"rxe_queue_init.* pages=(\d+)", text))
-    user = info["AnonPages"] + info["Cached"] + info["Buffers"]
-    return {"total": info["MemTotal"] - info["MemFree"] - user, "rings": rings,
+    return {"total": disturb.in_use(info), "rings": rings,
             "slab": info["SUnreclaim"] + info["SReclaimable"],
             "vmalloc": info["VmallocUsed"]}
 

@@ -6,6 +6,7 @@ always runs the in-tree one. What is done over the mount is in the tests.
 """
 
 import os
+import shlex
 import shutil
 import tempfile
 
@@ -250,6 +251,11 @@ class Lab:
 
     def umount(self, where="/mnt", timeout=40):
         self.client.run(f"umount {where}", timeout, f"umount {where}")
+
+    def install_names(self, vm):
+        """Has modprobe of @vm know what `make install` tells it."""
+        with open(os.path.join(image.TOP, "scripts", "modprobe.conf")) as conf:
+            vm.run(f"printf '%s' {shlex.quote(conf.read())} > /etc/modprobe.d/rpcordma.conf", 10)
 
     def unload(self):
         """Removes the client's transport module; a failed mount takes a moment to let go of it."""

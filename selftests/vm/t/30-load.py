@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Loading and unloading: parameters, sysctls, rivals, aliases. No mount but the one that autoloads."""
 
-import os
-import shlex
 import time
 
-from vmlib import image
 from vmlib.testing import test
 
 # Those of the in-tree transport: a value below and one above the range.
@@ -16,8 +13,6 @@ SYSCTLS = {
     "rdma_inline_write_padding": (-1, 1 << 20),
     "rdma_memreg_strategy": (-1, 1000),
 }
-# What `make install` puts into /etc/modprobe.d.
-INSTALLED = os.path.join(image.TOP, "scripts", "modprobe.conf")
 
 
 @test("load-100-times")
@@ -109,8 +104,7 @@ def load_alias(t):
     server = pair.server.spawn("net_up 1; rxe_up; export_up 100m; server_up rpcrdma")
     pair.client_net()
     if t.xprt == "rpcordma":
-        with open(INSTALLED) as installed:
-            pair.client.run(f"printf '%s' {shlex.quote(installed.read())} > /etc/modprobe.d/rpcordma.conf")
+        pair.install_names(pair.client)
     pair.client.run("modprobe -a nfs nfsv4; rpc_daemons_up")
     t.check(not pair.client.ok("lsmod | grep -E '^(rpcrdma|rpcordma) '"), "loaded before a mount")
     server.wait(60)

@@ -6,16 +6,10 @@ a reserved port, sysctls and counters; and the trace points of both ends.
 another xid. And server-ipv6: refuse AF_INET6; server-secure-6.1: have the port not reserved.)
 """
 
-import os
 import re
-import shlex
 
-from vmlib import disturb, image, lab, state, trace
+from vmlib import disturb, lab, state, trace
 from vmlib.testing import test
-
-
-# What `make install` puts into /etc/modprobe.d.
-INSTALLED = os.path.join(image.TOP, "scripts", "modprobe.conf")
 
 
 @test("server-listen")
@@ -47,8 +41,7 @@ def server_listen(t):
     # A module that is not loaded is, by what `make install` puts there.
     pair.server.run("nfsd_stop", 60, "stop nfsd")
     pair.server.until("rmmod rpcordma", 15, "rmmod rpcordma")
-    with open(INSTALLED) as installed:
-        pair.server.run(f"printf '%s' {shlex.quote(installed.read())} > /etc/modprobe.d/rpcordma.conf")
+    pair.install_names(pair.server)
     t.check(not pair.server.ok("lsmod | grep -E '^(rpcrdma|rpcordma) '"), "a transport is loaded without a port")
     pair.server.run("nfsd_start 8", 60, "echo rdma 20049 > /proc/fs/nfsd/portlist")
     loaded = pair.server.run("lsmod | grep -oE '^(rpcrdma|rpcordma) '", 10).split()

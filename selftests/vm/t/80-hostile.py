@@ -5,7 +5,7 @@ import os
 import re
 import time
 
-from vmlib import idle, lab
+from vmlib import disturb, idle, lab
 from vmlib.testing import test
 
 # What the in-tree server does otherwise than specified: these have to fail with it, so that the
@@ -106,8 +106,7 @@ MEMORY = {"rpcrdma": 4096, "rpcordma": 640}
 def memory(vm):
     """{what: KiB} of a machine's memory."""
     text = vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; cat /proc/meminfo", 20, "memory")
-    found = {name: int(kib) for name, kib in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
-    return found, idle.slabs(vm)
+    return disturb.meminfo(text), idle.slabs(vm)
 
 
 def storm(t, number, mix, hold, server_memory):

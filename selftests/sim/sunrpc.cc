@@ -594,6 +594,9 @@ int Task::run()
 					break; /* for good */
 				continue;
 			}
+		} else {
+			/* As rpc_task_handle_transmitted(): the lock may have come meanwhile. */
+			xprt_.release_write(this);
 		}
 		/* A status of an earlier end is lost when it comes before the task sleeps. */
 		status = 0;

@@ -18,8 +18,9 @@ rpc_rqst *FakeClientPort::requests[kRequests];
 u32 FakeClientPort::window, FakeClientPort::in_flight;
 u32 FakeClientPort::bad_xids, FakeClientPort::force_disconnects, FakeClientPort::closes;
 u32 FakeClientPort::space_waits, FakeClientPort::spaces, FakeClientPort::checks;
-bool FakeClientPort::service;
-u32 FakeClientPort::backward_calls;
+u32 FakeClientPort::refills, FakeClientPort::refill_delay;
+bool FakeClientPort::service, FakeClientPort::busy, FakeClientPort::closing;
+u32 FakeClientPort::backward_calls, FakeClientPort::backward_done;
 rpc_rqst *FakeClientPort::backward;
 u8 FakeClientPort::answer[64];
 u32 FakeClientPort::answer_length;
@@ -32,8 +33,9 @@ FakeClientPort::FakeClientPort()
 		rqst = nullptr;
 	window = in_flight = 0;
 	bad_xids = force_disconnects = closes = space_waits = spaces = checks = 0;
-	service = false;
-	backward_calls = 0;
+	refills = refill_delay = 0;
+	service = busy = closing = false;
+	backward_calls = backward_done = 0;
 	backward = nullptr;
 	answer_length = 0;
 	mutexes = events = 0;
@@ -52,6 +54,17 @@ Requester::Requester()
 
 Requester::~Requester()
 {
+	if (core->connection && !core->connection->broken)
+		balance();
+	rpcordma_core_client_close(core);
+	/* Without a connection nothing is owed, and nothing can be registered or reserved. */
+	const ClientAudit a = audit(*core);
+	EXPECT_EQ(a.free, a.calls - in_use);
+	EXPECT_EQ(a.zombies, 0);
+	EXPECT_EQ(a.unfenced, 0);
+	EXPECT_EQ(a.listed, 0);
+	EXPECT_EQ(a.owners, backward_calls - backward_done);
+	EXPECT_EQ(a.backward_free, a.backward - a.owners);
 	rpcordma_core_client_destroy(core);
 	for (rpc_rqst *rqst : requests)
 		EXPECT_EQ(rqst, nullptr);
@@ -70,6 +83,39 @@ void Requester::connect(const private_data::Properties *server, bool backchannel
 	EXPECT_EQ(rpcordma_core_client_connect(core), 0);
 }
 
+void Requester::balance()
+{
+	const ClientAudit a = audit(*core);
+
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(a.free + a.zombies + in_use, a.calls);
+	EXPECT_EQ(a.listed, a.regions);
+	EXPECT_EQ(a.reserved, a.mapped);
+	EXPECT_EQ(a.markers, 0);
+	EXPECT_EQ(a.owners, backward_calls - backward_done);
+	EXPECT_EQ(a.backward_free, a.backward - a.owners);
+
+	/* Whoever gave back room or a region has called a sender that waits. */
+	const bool waits = core->wants_space.load(std::memory_order_relaxed);
+	u32 pool = 0;
+	for (Region *region = core->pool.front(); region; region = core->pool.next(region))
+		pool++;
+	if (waited_ && waits) {
+		EXPECT_GE(a.reserved, reserved_);
+		EXPECT_LE(pool, pool_);
+	}
+	waited_ = waits;
+	reserved_ = a.reserved;
+	pool_ = pool;
+}
+
+void Requester::at_rest()
+{
+	balance();
+	EXPECT_TRUE(audit(*core).at_rest());
+	EXPECT_EQ(in_flight, 0);
+}
+
 rpc_rqst *Requester::prepare(u32 xid, u32 size, u32 reply_size)
 {
 	rpc_rqst *rqst = rpcordma_core_alloc_slot(core);
@@ -77,6 +123,7 @@ rpc_rqst *Requester::prepare(u32 xid, u32 size, u32 reply_size)
 
 	if (!rqst)
 		return nullptr;
+	in_use++;
 	EXPECT_EQ(rpcordma_core_buf_alloc(core, rqst->call, kRoom, kRoom, &call_buffer,
 					  &reply_buffer),
 		  0);
@@ -133,6 +180,8 @@ int Requester::transmit(rpc_rqst *rqst)
 	const int rc = rpcordma_core_send_request(core, rqst->call);
 
 	work();
+	if (core->connection && !core->connection->broken)
+		balance();
 	return rc;
 }
 
@@ -155,6 +204,10 @@ void Requester::done(rpc_rqst *rqst)
 		in_flight--;
 	}
 	rpcordma_core_free_slot(core, rqst->call);
+	in_use--;
+	work();
+	if (core->connection && !core->connection->broken)
+		balance();
 }
 
 bool Requester::deliver(Bytes message, u32 invalidate)
@@ -163,6 +216,8 @@ bool Requester::deliver(Bytes message, u32 invalidate)
 	const bool there = send(nullptr, copy.bytes(), invalidate);
 
 	work();
+	if (core->connection && !core->connection->broken)
+		balance();
 	return there;
 }
 
@@ -221,17 +276,26 @@ void rpcordma_mutex_destroy(rpcordma_mutex *mutex)
 	mutexes--;
 }
 
+/* The connection whose closing the one mutex there is, the fence, protects; null without. */
+static const Connection *fenced()
+{
+	return static_cast<const Connection *>(FakeServerPort::requester);
+}
+
 void rpcordma_mutex_lock(rpcordma_mutex *mutex)
 {
 	EXPECT_TRUE(FakePort::may_sleep);
 	EXPECT_EQ(FakeServerPort::locks_held, 0);
 	EXPECT_FALSE(mutex->held);
+	if (fenced())
+		EXPECT_EQ(fenced()->closing, FakeClientPort::closing);
 	mutex->held = true;
 }
 
 void rpcordma_mutex_unlock(rpcordma_mutex *mutex)
 {
 	EXPECT_TRUE(mutex->held);
+	FakeClientPort::closing = fenced() && fenced()->closing;
 	mutex->held = false;
 }
 
@@ -295,6 +359,7 @@ rpcordma_endpoint *rpcordma_endpoint_create(rpc_xprt *, void *context, int *)
 {
 	FakeServerPort::new_queue_pair();
 	FakeServerPort::requester = context;
+	FakeClientPort::closing = false;
 	return FakePort::endpoint();
 }
 
@@ -316,11 +381,6 @@ const void *rpcordma_endpoint_private_data(const rpcordma_endpoint *, rpcordma_u
 {
 	*length = FakeClientPort::answer_length;
 	return FakeClientPort::answer;
-}
-
-int rpcordma_region_map_scratch(rpcordma_region *, rpcordma_reg_wr *)
-{
-	return -5;
 }
 
 /* --- sunrpc.h --- */
@@ -370,8 +430,8 @@ void rpcordma_rqst_reset(rpc_rqst *rqst)
 
 void rpcordma_rqst_get(rpc_rqst *rqst, rpcordma_request *request)
 {
-	*request = {&rqst->send,       &rqst->receive, rqst->xid, true,
-		    rqst->sent_before, !rqst->one_way, true,	  rqst->ddp_allowed};
+	*request = {&rqst->send,       &rqst->receive, rqst->xid,      true,
+		    rqst->sent_before, !rqst->one_way, !rqst->foreign, rqst->ddp_allowed};
 }
 
 rpcordma_bool rpcordma_rqst_take_credit(rpc_rqst *rqst)
@@ -520,8 +580,10 @@ rpcordma_bool rpcordma_xprt_has_backlog(rpc_xprt *)
 	return false;
 }
 
-void rpcordma_xprt_queue_refill(rpc_xprt *, rpcordma_u32)
+void rpcordma_xprt_queue_refill(rpc_xprt *, rpcordma_u32 delay)
 {
+	FakeClientPort::refills++;
+	FakeClientPort::refill_delay = delay;
 }
 
 void rpcordma_xprt_queue_check(rpc_xprt *, rpcordma_u32)
@@ -553,6 +615,8 @@ void rpcordma_bc_rqst_init(rpc_rqst *rqst, rpc_xprt *, void *reply_buffer, rpcor
 rpcordma_bool rpcordma_bc_rqst_submit(rpc_rqst *rqst, rpcordma_u32 xid, void *message,
 				      rpcordma_u32 length)
 {
+	if (FakeClientPort::busy)
+		return false;
 	rqst->xid = xid;
 	rqst->message = message;
 	rqst->message_length = length;
@@ -563,4 +627,5 @@ rpcordma_bool rpcordma_bc_rqst_submit(rpc_rqst *rqst, rpcordma_u32 xid, void *me
 
 void rpcordma_bc_rqst_done(rpc_xprt *)
 {
+	FakeClientPort::backward_done++;
 }

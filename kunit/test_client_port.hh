@@ -11,12 +11,13 @@
  *	EXPECT_EQ(call->result, 20);
  *	r.done(call);
  *
- * Misuse is a failure of the case: an RPC that completes twice, or while the peer can reach its memory.
+ * Misuse is a failure of the case: an RPC that completes twice, or while the peer can reach its memory. And
+ * so is a count that does not balance, which is looked at after each step: see balance().
  */
 #pragma once
 
 #include "kunit/test_server_connection.hh"
-#include "module/client/client.hh"
+#include "module/client/audit.hh"
 
 /* What is opaque behind the port. */
 struct rpc_rqst {
@@ -24,6 +25,7 @@ struct rpc_rqst {
 	rpcordma_xdr_buf send, receive;
 	rpcordma::u32 xid;
 	bool ddp_allowed, one_way, sent_before;
+	bool foreign; /* another task sends it */
 	/* sunrpc's side of it. */
 	bool waiting, pinned, credit;
 	rpcordma::u32 completed;
@@ -43,19 +45,29 @@ public:
 	/* sunrpc. */
 	static u32 window, in_flight;
 	static u32 bad_xids, force_disconnects, closes, space_waits, spaces, checks;
-	static bool service; /* somebody serves backward calls */
-	static u32 backward_calls;
+	static u32 refills;	 /* asked for; */
+	static u32 refill_delay; /* the last one's, ms */
+	static bool service;	 /* somebody serves backward calls */
+	static bool busy;	 /* it takes no more of them */
+	static u32 backward_calls, backward_done;
 	static rpc_rqst *backward; /* the last of them */
 
 	/* The connection. */
 	static u8 answer[64]; /* the server's private data */
 	static u32 answer_length;
 
+	/*
+	 * The fence mutex: what a connection's closing was when it was locked or unlocked last. It may not
+	 * change in between.
+	 */
+	static bool closing;
+
 	FakeClientPort();
 };
 
 struct Requester : FakeClientPort {
 	Client *core;
+	u32 in_use = 0;			   /* slots that a task has */
 	static constexpr u32 kSlots = 48;  /* more than a batch of Receives */
 	static constexpr u32 kRoom = 4096; /* of a request's and a reply's head */
 
@@ -83,6 +95,18 @@ struct Requester : FakeClientPort {
 	[[nodiscard]] bool words(Span<const u32> words);
 	/** What was sent to the peer last; it must be decodable. */
 	[[nodiscard]] v1::Header sent();
+	/**
+	 * The device has nothing left to do. Whatever the client has taken, slots, regions, room in the send
+	 * queue, markers, owners of backward calls, is with a call that is under way.
+	 */
+	void balance();
+	/** And no call is under way. */
+	void at_rest();
+
+private:
+	/* As balance() found it last: a sender that waited, and what there was not enough of. */
+	bool waited_ = false;
+	u32 reserved_ = 0, pool_ = 0;
 };
 
 } // namespace rpcordma

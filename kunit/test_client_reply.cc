@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a client does with what its peer sends: module/client/reply.cc, fence.cc and backchannel.cc. Right
- * replies, wrong ones, those to nobody, invalidation, and backward calls.
+ * What a client does with the replies that its peer sends: module/client/reply.cc and fence.cc. Right ones,
+ * wrong ones, those to nobody, and invalidation. Backward calls are test_client_backward.cc's.
  */
 #include "kunit/test_client_port.hh"
 
@@ -364,155 +364,46 @@ RPCORDMA_TEST(client_reply, invalidation_fails)
 	}
 }
 
-/* --- backward calls, RFC 8167 --- */
-
 namespace {
 
-/* The service answers the last backward call with @size bytes. */
-int answer_backward(Requester &r, u32 size)
-{
-	rpc_rqst *rqst = FakeClientPort::backward;
-	u8 *bytes = static_cast<u8 *>(rqst->send.head.base);
+Requester *quick; /* whose peer is quicker than its post */
 
-	for (u32 i = 0; i < size; i++)
-		bytes[i] = pattern(i);
-	xdr::store_be32(bytes, rqst->xid);
-	xdr::store_be32(bytes + 4, 1);
-	rqst->send.head.length = rqst->send.len = size;
-	const int rc = rpcordma_core_bc_send_reply(r.core, rqst->call);
-	r.work();
-	rpcordma_core_bc_free(r.core, rqst->call);
-	return rc;
+void reply_at_once()
+{
+	EXPECT_TRUE(quick->send(nullptr, Returning(7, v1::Header(), 0, 0, 24).message()));
 }
 
 } // namespace
 
-/* RFC 8167 4.1, 5.1, 5.2: the call as it came; the reply with its xid, version, type and a grant. */
-RPCORDMA_TEST(client_reply, backward)
+/* A reply that comes before its call's post has returned is the poster's to process; if that failed, nobody's. */
+RPCORDMA_TEST(client_reply, overtakes_its_post)
 {
-	Requester r;
-	r.connect(nullptr, true);
-	/* The same xid forward: two different spaces. */
-	rpc_rqst *forward = r.call(9);
-	CallMaker call(9, 77);
-	call.finish(60);
-	EXPECT_TRUE(r.deliver(call.message()));
-	ASSERT_EQ(FakeClientPort::backward_calls, 1);
-	EXPECT_EQ(FakeClientPort::backward->xid, 9);
-	EXPECT_BYTES(Bytes(static_cast<u8 *>(FakeClientPort::backward->message),
-			   FakeClientPort::backward->message_length),
-		     call.message().from(call.header));
-	/* Its credits are the backward direction's. */
-	EXPECT_EQ(FakeClientPort::window, 1);
-	EXPECT_EQ(forward->completed, 0);
+	for (bool posted : {true, false}) {
+		TEST_NOTE("posted", posted);
+		Requester r;
+		r.connect();
+		rpc_rqst *call = r.prepare(7);
 
-	EXPECT_EQ(answer_backward(r, 32), 0);
-	const v1::Header header = r.sent();
-	EXPECT_EQ(header.xid, Xid(9));
-	EXPECT_EQ(header.vers, 1);
-	EXPECT_EQ(header.proc, v1::Proc::msg);
-	EXPECT_EQ(header.credits, Credits(kBackwardCredits));
-	EXPECT_FALSE(header.has_chunks());
-	const Bytes payload =
-		header.payload({FakeServerPort::message, FakeServerPort::message_length});
-	EXPECT_EQ(payload.size(), 32);
-	EXPECT_EQ(xdr::load_be32(payload.data()), 9);
-	EXPECT_EQ(xdr::load_be32(payload.data() + 4), 1);
-	/* And the forward reply is told from it. */
-	EXPECT_TRUE(r.reply(9, 24));
-	EXPECT_EQ(forward->result, 24);
-	r.done(forward);
-}
-
-/* RFC 8167 5.3: a backward call with any chunk is answered ERR_CHUNK, and not executed. */
-RPCORDMA_TEST(client_reply, backward_chunks)
-{
-	Requester r;
-	r.connect(nullptr, true);
-	for (u32 kind = 0; kind < 4; kind++) {
-		TEST_NOTE("kind", kind);
-		CallMaker call(9, 16, kind == 3 ? v1::Proc::nomsg : v1::Proc::msg);
-
-		if (kind == 0)
-			call.read(40, 100);
-		if (kind == 1)
-			call.write(100);
-		if (kind == 2)
-			call.reply(100);
-		if (kind == 3)
-			call.read(0, 100);
-		call.finish(kind == 3 ? 0 : 40);
-		EXPECT_TRUE(r.deliver(call.message()));
-		EXPECT_EQ(FakeClientPort::backward_calls, 0);
-		EXPECT_EQ(FakeServerPort::messages, kind + 1);
-		const v1::Header header = r.sent();
-		EXPECT_EQ(header.proc, v1::Proc::error);
-		EXPECT_EQ(header.error.code, v1::ErrorCode::chunk);
-		EXPECT_EQ(header.xid, Xid(9));
-		EXPECT_GT(header.credits.get(), 0);
-	}
-}
-
-/* RFC 8167 6: where nobody serves them, backward calls are dropped; forward ones go on. */
-RPCORDMA_TEST(client_reply, backward_unserved)
-{
-	Requester r;
-	r.connect();
-	CallMaker call(9);
-	call.finish(60);
-	EXPECT_TRUE(r.deliver(call.message()));
-	EXPECT_EQ(FakeClientPort::backward_calls, 0);
-	EXPECT_EQ(FakeServerPort::messages, 0);
-	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
-	rpc_rqst *forward = r.call(9);
-	EXPECT_TRUE(r.reply(9, 24));
-	EXPECT_EQ(forward->result, 24);
-	r.done(forward);
-}
-
-/* The reply to a backward call of a connection that is gone goes nowhere: the next one's peer did not ask. */
-RPCORDMA_TEST(client_reply, backward_orphan)
-{
-	Requester r;
-	r.connect(nullptr, true);
-	CallMaker call(9);
-	call.finish(60);
-	EXPECT_TRUE(r.deliver(call.message()));
-	ASSERT_EQ(FakeClientPort::backward_calls, 1);
-	rpcordma_core_client_close(r.core);
-	EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
-	EXPECT_EQ(answer_backward(r, 32), status::kNotConnected);
-	EXPECT_EQ(FakeServerPort::messages, 0);
-	/* A call of the new one is answered. */
-	EXPECT_TRUE(r.deliver(call.message()));
-	EXPECT_EQ(answer_backward(r, 32), 0);
-	EXPECT_EQ(FakeServerPort::messages, 1);
-}
-
-/* RFC 8167 4.3.1: as many backward calls as are granted find a Receive each; one that heeds nothing, an end. */
-RPCORDMA_TEST(client_reply, backward_credits)
-{
-	Requester r;
-	r.connect(nullptr, true);
-	u32 calls = 0;
-
-	EXPECT_GE(FakePort::posted, kBackwardCredits + 1);
-	for (; calls < 4 * kBackwardCredits && !FakeClientPort::force_disconnects; calls++) {
-		CallMaker call(calls + 1);
-		call.finish(40);
-		if (calls < kBackwardCredits) {
-			EXPECT_TRUE(r.deliver(call.message()));
-			EXPECT_EQ(FakeClientPort::backward_calls, calls + 1);
-		} else {
-			(void)r.deliver(call.message());
+		quick = &r;
+		FakeServerPort::in_post = reply_at_once;
+		if (!posted)
+			FakeServerPort::sends_left = 0;
+		EXPECT_EQ(r.transmit(call), posted ? 0 : status::kNotConnected);
+		FakeServerPort::sends_left = FakePort::kNoLimit;
+		EXPECT_FALSE(call->pinned);
+		EXPECT_EQ(call->completed, posted ? 1 : 0);
+		if (!posted) {
+			r.connect();
+			EXPECT_EQ(r.transmit(call), 0);
+			EXPECT_TRUE(r.reply(7, 24));
 		}
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+		r.at_rest();
 	}
-	EXPECT_EQ(FakeClientPort::force_disconnects, 1);
-	EXPECT_EQ(FakeClientPort::backward_calls, kBackwardCalls);
 }
 
-RPCORDMA_SUITE(client_reply, inline_reply, chunks, discarded, nobody, errors, contradictions,
-	       inline_despite_chunk, invalidation, invalidation_fails, backward, backward_chunks,
-	       backward_unserved, backward_orphan, backward_credits);
+RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, discarded, nobody, errors,
+	       contradictions, inline_despite_chunk, invalidation, invalidation_fails);
 
 } // namespace rpcordma

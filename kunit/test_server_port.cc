@@ -217,8 +217,10 @@ void complete(rpcordma_cqe *cqe, const rpcordma_completion &completion)
 } // namespace
 
 u32 FakeServerPort::pages_left, FakeServerPort::bulks_left, FakeServerPort::bulk_maps_left;
-u32 FakeServerPort::regions_left, FakeServerPort::region_maps_left, FakeServerPort::sends_left;
+u32 FakeServerPort::regions_left, FakeServerPort::region_maps_left;
+u32 FakeServerPort::scratch_maps_left, FakeServerPort::sends_left;
 u32 FakeServerPort::locks_left, FakeServerPort::gates_left;
+void (*FakeServerPort::in_post)();
 int FakeServerPort::create_qp_result, FakeServerPort::accept_result;
 u32 FakeServerPort::qp_sges, FakeServerPort::qp_tries;
 u32 FakeServerPort::pages, FakeServerPort::bulks, FakeServerPort::bulk_maps, FakeServerPort::regions;
@@ -252,6 +254,8 @@ FakeServerPort::FakeServerPort()
 {
 	may_sleep = true;
 	pages_left = bulks_left = bulk_maps_left = regions_left = region_maps_left = kNoLimit;
+	scratch_maps_left = kNoLimit;
+	in_post = nullptr;
 	sends_left = locks_left = gates_left = kNoLimit;
 	create_qp_result = accept_result = 0;
 	qp_sges = kNoLimit;
@@ -651,12 +655,13 @@ void rpcordma_endpoint_drain(rpcordma_endpoint *)
 
 void rpcordma_endpoint_destroy(rpcordma_endpoint *)
 {
+	FakeServerPort::requester = nullptr;
 	EXPECT_EQ(FakePort::mappings, 0);
 	EXPECT_EQ(FakeServerPort::regions, 0);
 }
 
-int rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
-		       const rpcordma_send_wr **bad)
+static int post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
+		     const rpcordma_send_wr **bad)
 {
 	EXPECT_EQ(endpoint, FakePort::endpoint());
 	EXPECT_FALSE(drained);
@@ -700,6 +705,18 @@ int rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *firs
 		FakeServerPort::sends++;
 	}
 	return 0;
+}
+
+int rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
+		       const rpcordma_send_wr **bad)
+{
+	const int rc = post_send(endpoint, first, bad);
+
+	if (auto meanwhile = FakeServerPort::in_post) {
+		FakeServerPort::in_post = nullptr;
+		meanwhile();
+	}
+	return rc;
 }
 
 void rpcordma_dma_sync_for_device(rpcordma_endpoint *, const rpcordma_sge *, rpcordma_u32)
@@ -776,6 +793,28 @@ void rpcordma_region_unmap(rpcordma_region *region)
 	/* The peer could write to it, whoever has the pages next. */
 	EXPECT_TRUE(!region->registered || FakeServerPort::broken);
 	region->mapped = false;
+}
+
+/* One page for all, whose bytes nobody reads. */
+int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
+{
+	static u8 scratch[FakeServerPort::kPageSize];
+
+	EXPECT_FALSE(region->mapped);
+	EXPECT_EQ(region->registered, 0);
+	if (!one_of(FakeServerPort::scratch_maps_left))
+		return -12;
+	region->count = 0;
+	for (u32 left = region->length; left;) {
+		const u32 n = min(left, FakeServerPort::kPageSize);
+
+		region->pieces[region->count++] = {scratch, n};
+		left -= n;
+	}
+	region->mapped = true;
+	wr->mr = reinterpret_cast<ib_mr *>(region);
+	wr->key = region->key;
+	return 0;
 }
 
 /* --- svc.h --- */

@@ -52,10 +52,12 @@ public:
 	static u32 bulk_maps_left;
 	static u32 regions_left;
 	static u32 region_maps_left;
+	static u32 scratch_maps_left;
 	static u32 sends_left; /* work requests that can be posted */
 	static u32 locks_left;
 	static u32 gates_left;
 	static int create_qp_result, accept_result;
+	static void (*in_post)(); /* once, at the end of the next post: the device is quicker than its caller */
 	static u32 qp_sges; /* with more of them there is no memory for a queue pair */
 	static u32 qp_tries;
 

@@ -163,6 +163,15 @@ void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &head
 	}
 }
 
+/*
+ * A reply that cannot be sent, now or later. Its own task hears why. For a task that sends for others it
+ * counts as sent: so it leaves the queue, and neither holds up nor ends the calls behind it.
+ */
+[[nodiscard]] static int undeliverable(const rpcordma_request &request, int error)
+{
+	return request.own ? error : 0;
+}
+
 /* With the send lock, as send_request(). */
 int rpcordma_client::send_backward_reply(Call *call)
 {
@@ -171,19 +180,21 @@ int rpcordma_client::send_backward_reply(Call *call)
 	rpcordma_rqst_get(call->rqst, &request);
 	Connection *c = connection;
 	/* On another connection nobody asked: no Receive is posted for it there. */
-	if (!request.connected || !c || call->orphaned)
+	if (call->orphaned)
+		return undeliverable(request, status::kNotConnected);
+	if (!request.connected || !c)
 		return status::kNotConnected;
 	const u32 payload = static_cast<u32>(request.send->head.length) +
 			    request.send->page_length + static_cast<u32>(request.send->tail.length);
 	if (payload + v1::min_header_length > min(c->thresholds.send, call->wire_capacity)) {
 		tally(stats.failed_marshal_count, 1);
 		trace::error(peer, "backward reply too long", call->xid, static_cast<int>(payload));
-		return status::kIo;
+		return undeliverable(request, status::kIo);
 	}
 	Result<u32> header = v1::encode_short({call->wire, call->wire_capacity}, Xid(call->xid),
 					      Credits(kBackwardCredits));
 	if (!header.ok())
-		return status::kIo;
+		return undeliverable(request, status::kIo);
 	u8 *to = call->wire + header.value();
 	__builtin_memcpy(to, request.send->head.base, request.send->head.length);
 	to += request.send->head.length;

@@ -170,6 +170,22 @@ public:
 		return size_;
 	}
 
+	/** Room that is reserved: for LOCAL_INVs, and by take_aside(). */
+	[[nodiscard]] u32 reserved() const
+	{
+		return reserved_.load(std::memory_order_acquire);
+	}
+
+	/** Markers that are out. */
+	[[nodiscard]] u32 markers_out() const
+	{
+		u32 out = 0;
+
+		for (const Marker &marker : markers_)
+			out += marker.busy.load(std::memory_order_acquire);
+		return out;
+	}
+
 private:
 	/* A free one of the first @among. */
 	[[nodiscard]] Marker *claim_(void *context, u32 among)

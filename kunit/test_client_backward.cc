@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Backward calls at a client (RFC 8167): module/client/backchannel.cc. Calls that are served, refused and
+ * dropped, their replies, and that a call which comes to nothing is free for the next one.
+ */
+#include "kunit/test_client_port.hh"
+
+namespace rpcordma {
+
+namespace {
+
+/* A backward call of 60 bytes without chunks. */
+struct SmallCall : CallMaker {
+	explicit SmallCall(u32 number) : CallMaker(number)
+	{
+		finish(60);
+	}
+};
+
+/* The service answers the last backward call with @size bytes. */
+int answer_backward(Requester &r, u32 size)
+{
+	rpc_rqst *rqst = FakeClientPort::backward;
+	u8 *bytes = static_cast<u8 *>(rqst->send.head.base);
+
+	for (u32 i = 0; i < size; i++)
+		bytes[i] = pattern(i);
+	xdr::store_be32(bytes, rqst->xid);
+	xdr::store_be32(bytes + 4, 1);
+	rqst->send.head.length = rqst->send.len = size;
+	const int rc = rpcordma_core_bc_send_reply(r.core, rqst->call);
+	r.work();
+	rpcordma_core_bc_free(r.core, rqst->call);
+	if (r.core->connection)
+		r.balance();
+	return rc;
+}
+
+} // namespace
+
+/* RFC 8167 4.1, 5.1, 5.2: the call as it came; the reply with its xid, version, type and a grant. */
+RPCORDMA_TEST(client_backward, call)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	/* The same xid forward: two different spaces. */
+	rpc_rqst *forward = r.call(9);
+	CallMaker call(9, 77);
+	call.finish(60);
+	EXPECT_TRUE(r.deliver(call.message()));
+	ASSERT_EQ(FakeClientPort::backward_calls, 1);
+	EXPECT_EQ(FakeClientPort::backward->xid, 9);
+	EXPECT_BYTES(Bytes(static_cast<u8 *>(FakeClientPort::backward->message),
+			   FakeClientPort::backward->message_length),
+		     call.message().from(call.header));
+	/* Its credits are the backward direction's. */
+	EXPECT_EQ(FakeClientPort::window, 1);
+	EXPECT_EQ(forward->completed, 0);
+
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	const v1::Header header = r.sent();
+	EXPECT_EQ(header.xid, Xid(9));
+	EXPECT_EQ(header.vers, 1);
+	EXPECT_EQ(header.proc, v1::Proc::msg);
+	EXPECT_EQ(header.credits, Credits(kBackwardCredits));
+	EXPECT_FALSE(header.has_chunks());
+	const Bytes payload =
+		header.payload({FakeServerPort::message, FakeServerPort::message_length});
+	EXPECT_EQ(payload.size(), 32);
+	EXPECT_EQ(xdr::load_be32(payload.data()), 9);
+	EXPECT_EQ(xdr::load_be32(payload.data() + 4), 1);
+	/* And the forward reply is told from it. */
+	EXPECT_TRUE(r.reply(9, 24));
+	EXPECT_EQ(forward->result, 24);
+	r.done(forward);
+}
+
+/* RFC 8167 5.3: a backward call with any chunk is answered ERR_CHUNK, and not executed. */
+RPCORDMA_TEST(client_backward, chunks)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	for (u32 kind = 0; kind < 4; kind++) {
+		TEST_NOTE("kind", kind);
+		CallMaker call(9, 16, kind == 3 ? v1::Proc::nomsg : v1::Proc::msg);
+
+		if (kind == 0)
+			call.read(40, 100);
+		if (kind == 1)
+			call.write(100);
+		if (kind == 2)
+			call.reply(100);
+		if (kind == 3)
+			call.read(0, 100);
+		call.finish(kind == 3 ? 0 : 40);
+		EXPECT_TRUE(r.deliver(call.message()));
+		EXPECT_EQ(FakeClientPort::backward_calls, 0);
+		EXPECT_EQ(FakeServerPort::messages, kind + 1);
+		const v1::Header header = r.sent();
+		EXPECT_EQ(header.proc, v1::Proc::error);
+		EXPECT_EQ(header.error.code, v1::ErrorCode::chunk);
+		EXPECT_EQ(header.xid, Xid(9));
+		EXPECT_GT(header.credits.get(), 0);
+	}
+}
+
+/* RFC 8167 6: where nobody serves them, backward calls are dropped; forward ones go on. */
+RPCORDMA_TEST(client_backward, unserved)
+{
+	Requester r;
+	r.connect();
+	CallMaker call(9);
+	call.finish(60);
+	EXPECT_TRUE(r.deliver(call.message()));
+	EXPECT_EQ(FakeClientPort::backward_calls, 0);
+	EXPECT_EQ(FakeServerPort::messages, 0);
+	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+	rpc_rqst *forward = r.call(9);
+	EXPECT_TRUE(r.reply(9, 24));
+	EXPECT_EQ(forward->result, 24);
+	r.done(forward);
+}
+
+/* The reply to a backward call of a connection that is gone goes nowhere: the next one's peer did not ask. */
+RPCORDMA_TEST(client_backward, orphan)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	CallMaker call(9);
+	call.finish(60);
+	EXPECT_TRUE(r.deliver(call.message()));
+	ASSERT_EQ(FakeClientPort::backward_calls, 1);
+	rpcordma_core_client_close(r.core);
+	EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
+	EXPECT_EQ(answer_backward(r, 32), status::kNotConnected);
+	EXPECT_EQ(FakeServerPort::messages, 0);
+	/* A call of the new one is answered. */
+	EXPECT_TRUE(r.deliver(call.message()));
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	EXPECT_EQ(FakeServerPort::messages, 1);
+}
+
+/*
+ * A reply that can never be sent does not fail, or hold up, the call of a task that sends for others: it
+ * leaves the queue. Its own task hears why.
+ */
+RPCORDMA_TEST(client_backward, undeliverable)
+{
+	enum Reason { orphaned, too_long };
+
+	for (u32 reason = orphaned; reason <= too_long; reason++)
+		for (bool foreign : {false, true}) {
+			TEST_NOTE("reason", reason);
+			TEST_NOTE("foreign", foreign);
+			Requester r;
+			r.connect(nullptr, true);
+			EXPECT_TRUE(r.deliver(SmallCall(9).message()));
+			ASSERT_EQ(FakeClientPort::backward_calls, 1);
+			if (reason == orphaned) {
+				rpcordma_core_client_close(r.core);
+				EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
+			}
+			FakeClientPort::backward->foreign = foreign;
+			const int own = reason == orphaned ? status::kNotConnected : status::kIo;
+			EXPECT_EQ(answer_backward(r, reason == orphaned ? 32 : 1024 - 27),
+				  foreign ? 0 : own);
+			EXPECT_EQ(FakeServerPort::messages, 0);
+			EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+			r.at_rest();
+		}
+}
+
+/* What passes is waited for: a mapping, and a marker. */
+RPCORDMA_TEST(client_backward, shortage)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
+	rpc_rqst *rqst = FakeClientPort::backward;
+	rqst->send.head.length = rqst->send.len = 32;
+
+	FakePort::mappings_left = 0;
+	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kNoBuffers);
+	FakePort::mappings_left = FakePort::kNoLimit;
+	SendQueue &queue = r.core->connection->send_queue;
+	SendQueue::Marker *markers[SendQueue::kMarkers];
+	for (SendQueue::Marker *&marker : markers)
+		marker = queue.signal(nullptr);
+	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kAgain);
+	EXPECT_EQ(FakeClientPort::space_waits, 1);
+	for (SendQueue::Marker *marker : markers)
+		SendQueue::release(*marker);
+	EXPECT_EQ(FakeServerPort::messages, 0);
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	EXPECT_EQ(FakeServerPort::messages, 1);
+	r.at_rest();
+}
+
+/* RFC 8167 4.3.1: as many backward calls as are granted find a Receive each; one that heeds nothing, an end. */
+RPCORDMA_TEST(client_backward, credits)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	u32 calls = 0;
+
+	EXPECT_GE(FakePort::posted, kBackwardCredits + 1);
+	for (; calls < 4 * kBackwardCredits && !FakeClientPort::force_disconnects; calls++) {
+		CallMaker call(calls + 1);
+		call.finish(40);
+		if (calls < kBackwardCredits) {
+			EXPECT_TRUE(r.deliver(call.message()));
+			EXPECT_EQ(FakeClientPort::backward_calls, calls + 1);
+		} else {
+			(void)r.deliver(call.message());
+		}
+	}
+	EXPECT_EQ(FakeClientPort::force_disconnects, 1);
+	EXPECT_EQ(FakeClientPort::backward_calls, kBackwardCalls);
+}
+
+namespace {
+
+/* More calls than there are come to nothing, one after the other; then one is served. */
+template <typename Nothing> void more_than_there_are(Requester &r, Nothing nothing)
+{
+	for (u32 i = 0; i <= kBackwardCalls; i++) {
+		TEST_NOTE("call", i);
+		nothing(i + 1);
+		if (!r.core->connection || r.core->connection->broken)
+			EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
+	}
+	const u32 served = FakeClientPort::backward_calls, sent = FakeServerPort::messages;
+	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
+	ASSERT_EQ(FakeClientPort::backward_calls, served + 1);
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	EXPECT_EQ(FakeServerPort::messages, sent + 1);
+	r.at_rest();
+}
+
+} // namespace
+
+/* The service does not take it. */
+RPCORDMA_TEST(client_backward, not_submitted)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	FakeClientPort::busy = true;
+	more_than_there_are(r, [&](u32 xid) {
+		EXPECT_TRUE(r.deliver(SmallCall(xid).message()));
+		EXPECT_EQ(FakeClientPort::backward_calls, 0);
+		FakeClientPort::busy = xid <= kBackwardCalls;
+	});
+}
+
+/* The reply cannot be posted: the connection goes, the call does not. */
+RPCORDMA_TEST(client_backward, reply_not_posted)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	more_than_there_are(r, [&](u32 xid) {
+		EXPECT_TRUE(r.deliver(SmallCall(xid).message()));
+		FakeServerPort::sends_left = 0;
+		EXPECT_EQ(answer_backward(r, 32), status::kNotConnected);
+		FakeServerPort::sends_left = FakePort::kNoLimit;
+		EXPECT_EQ(FakeClientPort::closes, xid);
+	});
+}
+
+/* Nor can the answer to one that is refused. */
+RPCORDMA_TEST(client_backward, refusal_not_posted)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	more_than_there_are(r, [&](u32 xid) {
+		CallMaker call(xid);
+		call.read(40, 100);
+		call.finish(40);
+		FakeServerPort::sends_left = 0;
+		EXPECT_TRUE(r.deliver(call.message()));
+		FakeServerPort::sends_left = FakePort::kNoLimit;
+		EXPECT_EQ(FakeClientPort::force_disconnects, xid);
+	});
+}
+
+/* Nor is there memory for it, or a marker: then it is not answered. */
+RPCORDMA_TEST(client_backward, refusal_dropped)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	more_than_there_are(r, [&](u32 xid) {
+		CallMaker call(xid);
+		call.read(40, 100);
+		call.finish(40);
+		FakePort::mappings_left = 0;
+		EXPECT_TRUE(r.deliver(call.message()));
+		FakePort::mappings_left = FakePort::kNoLimit;
+		EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+		EXPECT_EQ(FakeServerPort::messages, 0);
+	});
+}
+
+/* A call that is longer than its buffer, as the limit was raised meanwhile, costs the connection. */
+RPCORDMA_TEST(client_backward, longer_than_its_buffer)
+{
+	const private_data::Properties large = {8192, 8192, true};
+	Requester r;
+	r.connect(nullptr, true);
+	rpcordma_core_client_close(r.core);
+	rpcordma_tunables.max_inline_read = 8192;
+	r.connect(&large);
+	more_than_there_are(r, [&](u32 xid) {
+		const Bytes room = test_alloc(5028);
+		u8 *bytes = const_cast<u8 *>(room.data());
+		(void)v1::encode_short({bytes, 28}, Xid(xid), Credits(16));
+		xdr::store_be32(bytes + 28, xid);
+		xdr::store_be32(bytes + 32, 0);
+		EXPECT_TRUE(r.deliver(room));
+		EXPECT_EQ(FakeClientPort::backward_calls, 0);
+		EXPECT_EQ(FakeClientPort::force_disconnects, xid);
+	});
+}
+
+/* Each grant comes on top of the Receives that backward calls and replies to them may take (RFC 8167 4.3.1). */
+RPCORDMA_TEST(client_backward, receives_beside_the_grant)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	EXPECT_GE(FakePort::posted, 1 + 2 * kBackwardCredits);
+	for (u32 granted : {2u, 20u, 40u}) {
+		TEST_NOTE("granted", granted);
+		rpc_rqst *call = r.call(granted);
+		EXPECT_TRUE(r.reply(granted, 24, granted));
+		r.done(call);
+		EXPECT_EQ(FakeClientPort::window, granted);
+		EXPECT_GE(FakePort::posted, granted + 2 * kBackwardCredits);
+	}
+}
+
+RPCORDMA_SUITE(client_backward, call, chunks, unserved, orphan, undeliverable, shortage, credits,
+	       not_submitted, reply_not_posted, refusal_not_posted, refusal_dropped,
+	       longer_than_its_buffer, receives_beside_the_grant);
+
+} // namespace rpcordma

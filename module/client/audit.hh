@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a client has taken and not given back. Nothing in the module needs it: the unit tests compare it
+ * with what they know of their calls after each step, and the simulation waits until it is at rest.
+ */
+#pragma once
+
+#include "module/client/client.hh"
+
+namespace rpcordma {
+
+struct ClientAudit {
+	/* Forward calls. */
+	u32 calls = 0;	  /* there are */
+	u32 free = 0;	  /* on the free list, idle and without a region */
+	u32 zombies = 0;  /* on the list of zombies */
+	u32 unfenced = 0; /* with a mapped region, or whose LOCAL_INVs somebody waits for */
+
+	/* Backward calls. */
+	u32 backward = 0;
+	u32 backward_free = 0;
+	u32 owners = 0; /* of all backward calls together */
+
+	/* Of the connection; all zero without one. */
+	u32 regions = 0;  /* created */
+	u32 listed = 0;	  /* on the pool, spare or mapped: as many as were created */
+	u32 mapped = 0;	  /* with a call, whose LOCAL_INVs have room reserved */
+	u32 reserved = 0; /* in the send queue */
+	u32 markers = 0;  /* of signaled work requests that have not completed */
+
+	/** Nothing is under way: each count is where it began. */
+	[[nodiscard]] bool at_rest() const
+	{
+		return free == calls && !zombies && !unfenced && backward_free == backward &&
+		       !owners && listed == regions && !mapped && !reserved && !markers;
+	}
+};
+
+/** Nobody changes the client meanwhile. */
+[[nodiscard]] inline ClientAudit audit(const rpcordma_client &client)
+{
+	ClientAudit a;
+
+	for (Call *call = client.all.front(); call; call = client.all.next(call)) {
+		const bool idle = call->state.load(std::memory_order_acquire) == CallState::idle;
+		const bool listed = static_cast<ListLink<CallListTag> *>(call)->linked();
+		u32 mapped = 0;
+
+		for (Region *r = call->mapped.front(); r; r = call->mapped.next(r))
+			mapped++;
+		for (Region *r = call->spare.front(); r; r = call->spare.next(r))
+			a.listed++;
+		a.listed += mapped;
+		/* The count beside the list, which room is given back by. */
+		a.mapped += call->mapped_count;
+		a.unfenced += mapped || call->mapped_count || call->held || call->parked ||
+			      call->unparking || call->waiting;
+		if (call->backward) {
+			a.backward++;
+			a.backward_free += listed;
+			a.owners += call->owners.load(std::memory_order_acquire);
+			continue;
+		}
+		a.calls++;
+		a.zombies += call->zombie;
+		a.free += listed && idle && call->spare.empty() && !call->zombie &&
+			  !call->late_reply;
+	}
+	for (Region *r = client.pool.front(); r; r = client.pool.next(r))
+		a.listed++;
+	if (const Connection *c = client.connection) {
+		a.regions = c->regions_created.load(std::memory_order_acquire);
+		a.reserved = c->send_queue.reserved();
+		a.markers = c->send_queue.markers_out();
+	}
+	return a;
+}
+
+} // namespace rpcordma

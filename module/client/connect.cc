@@ -299,8 +299,11 @@ Status rpcordma_client::connect()
 	if (connection)
 		teardown_(*this, connection);
 	void *place = rpcordma_alloc(sizeof(Connection), RPCORDMA_ALLOC_NOIO);
-	if (!place)
+	if (!place) {
+		/* Or sunrpc would try again at once, and again. */
+		back_off.store(true, std::memory_order_relaxed);
 		return Error::no_memory;
+	}
 	Connection *c = new (place) Connection;
 	c->client = this;
 	/* Before anything can be granted. */

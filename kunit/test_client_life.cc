@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A client's connections, as sunrpc sees them: module/client/connect.cc. When the next one has to wait, and
+ * what is tried again while one lasts.
+ */
+#include "kunit/test_client_port.hh"
+
+namespace rpcordma {
+namespace {
+
+bool backs_off(const Requester &r)
+{
+	return rpcordma_core_client_should_back_off(r.core);
+}
+
+} // namespace
+
+/* A connection that broke keeps the next one waiting, until a reply shows that the peer is well. */
+RPCORDMA_TEST(client_life, back_off)
+{
+	enum End {
+		disconnected,
+		address_change,
+		device_removal,
+		queue_pair,
+		send_fails,
+		receive_fails,
+		not_posted
+	};
+
+	for (u32 end = disconnected; end <= not_posted; end++) {
+		TEST_NOTE("end", end);
+		Requester r;
+		r.connect();
+		EXPECT_FALSE(backs_off(r));
+		rpc_rqst *call = r.prepare(1);
+		auto event = [&](rpcordma_endpoint_event e) {
+			rpcordma_core_endpoint_event(r.core->connection, e);
+		};
+
+		switch (end) {
+		case disconnected:
+			event(RPCORDMA_EVENT_DISCONNECTED);
+			break;
+		case address_change:
+			event(RPCORDMA_EVENT_ADDRESS_CHANGE);
+			break;
+		case device_removal:
+			event(RPCORDMA_EVENT_DEVICE_REMOVAL);
+			break;
+		case queue_pair:
+			event(RPCORDMA_EVENT_QP_FATAL);
+			break;
+		case send_fails:
+			FakeServerPort::fail_at = 0;
+			FakeServerPort::fail_status = 2;
+			EXPECT_EQ(r.transmit(call), 0);
+			break;
+		case receive_fails:
+			FakeServerPort::flush();
+			break;
+		case not_posted:
+			FakeServerPort::sends_left = 0;
+			EXPECT_EQ(r.transmit(call), status::kNotConnected);
+			FakeServerPort::sends_left = FakePort::kNoLimit;
+			break;
+		}
+		EXPECT_TRUE(backs_off(r));
+		/* Once, or closed at once by who posted. */
+		EXPECT_EQ(FakeClientPort::force_disconnects, end == not_posted ? 0 : 1);
+		EXPECT_EQ(FakeClientPort::closes, end == not_posted ? 1 : 0);
+		rpcordma_core_client_close(r.core);
+		r.connect();
+		/* That it can be made says little. */
+		EXPECT_TRUE(backs_off(r));
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_TRUE(r.reply(1, 24));
+		EXPECT_FALSE(backs_off(r));
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+		r.at_rest();
+		/* Idle ones are closed in peace. */
+		rpcordma_core_client_close(r.core);
+		EXPECT_FALSE(backs_off(r));
+	}
+}
+
+/* So does one that could not be made; the errors are those that sunrpc tries again. */
+RPCORDMA_TEST(client_life, back_off_unconnected)
+{
+	enum Missing { memory, mappings, receives, regions };
+
+	for (u32 missing = memory; missing <= regions; missing++) {
+		TEST_NOTE("missing", missing);
+		Requester r;
+		u32 *const left[] = {&FakePort::allocations_left, &FakePort::mappings_left,
+				     &FakePort::receives_left, &FakeServerPort::regions_left};
+
+		*left[missing] = 0;
+		EXPECT_EQ(rpcordma_core_client_connect(r.core), status::kNotConnected);
+		EXPECT_TRUE(backs_off(r));
+		EXPECT_EQ(r.core->connection, nullptr);
+		*left[missing] = FakePort::kNoLimit;
+		r.connect();
+		EXPECT_TRUE(backs_off(r));
+		rpc_rqst *call = r.call(1);
+		EXPECT_TRUE(r.reply(1, 24));
+		EXPECT_FALSE(backs_off(r));
+		r.done(call);
+		r.at_rest();
+	}
+}
+
+/* A refill that finds no memory is tried again a little later, as often as it takes; then the sender goes on. */
+RPCORDMA_TEST(client_life, refill)
+{
+	Requester r;
+	FakeServerPort::regions_left = 1;
+	r.connect();
+	/* A long call with a long reply needs two regions, and there is one. */
+	rpc_rqst *call = r.prepare(7, 4090, 4096);
+	EXPECT_EQ(r.transmit(call), status::kAgain);
+	EXPECT_EQ(FakeClientPort::space_waits, 1);
+	ASSERT_EQ(FakeClientPort::refills, 1);
+	EXPECT_EQ(FakeClientPort::refill_delay, 0);
+	for (u32 i = 2; i < 5; i++) {
+		rpcordma_core_client_refill(r.core);
+		EXPECT_EQ(FakeClientPort::refills, i);
+		EXPECT_GT(FakeClientPort::refill_delay, 0);
+		EXPECT_EQ(FakeClientPort::spaces, 0);
+	}
+	FakeServerPort::regions_left = FakePort::kNoLimit;
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(FakeClientPort::refills, 4);
+	EXPECT_EQ(FakeClientPort::spaces, 1);
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(r.reply(7, 24));
+	EXPECT_EQ(call->result, 24);
+	r.done(call);
+	r.at_rest();
+	/* Without a connection there is nothing to fill up, now or later. */
+	rpcordma_core_client_close(r.core);
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(FakeClientPort::refills, 4);
+}
+
+RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill);
+
+} // namespace rpcordma

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Taking memory back from the peer: module/client/fence.cc. Calls that were given up, scratch memory behind
+ * their keys, and that the room for a LOCAL_INV is there exactly as long as one may be needed.
+ */
+#include "kunit/test_client_port.hh"
+
+namespace rpcordma {
+namespace {
+
+/* The first segment that the peer may write to, of what was sent last. */
+xdr::Segment offered(Requester &r)
+{
+	const v1::Header header = r.sent();
+
+	return header.writes.empty() ? header.reply[0] : (*header.writes.begin())[0];
+}
+
+bool writable(const xdr::Segment &segment)
+{
+	return FakeServerPort::reach(segment, 0, true) != nullptr;
+}
+
+/* A call that has @regions regions, 1 or 2, of which the peer may write to one. */
+rpc_rqst *chunked(Requester &r, u32 xid, u32 regions = 1)
+{
+	return r.prepare(xid, regions == 2 ? 4090 : 40, 4096);
+}
+
+} // namespace
+
+/* Whichever of a call's regions cannot be mapped: nothing is kept, and the next try has the same room. */
+RPCORDMA_TEST(client_fence, mapping_fails)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = chunked(r, 7, 2);
+	/* Oftener than the send queue has room for. */
+	const u32 tries = r.core->connection->send_queue.size() + 1;
+
+	for (u32 mapped = 0; mapped < 2; mapped++)
+		for (u32 i = 0; i < tries; i++) {
+			TEST_NOTE("mapped", mapped);
+			FakeServerPort::region_maps_left = mapped;
+			ASSERT_EQ(r.transmit(call), status::kNoBuffers);
+			ASSERT_EQ(r.core->connection->send_queue.reserved(), 0);
+			ASSERT_EQ(FakeServerPort::messages, 0);
+		}
+	FakeServerPort::region_maps_left = FakePort::kNoLimit;
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_EQ(r.core->connection->send_queue.reserved(), 2);
+	EXPECT_TRUE(r.reply(7, 24));
+	EXPECT_EQ(call->result, 24);
+	EXPECT_EQ(r.core->connection->send_queue.reserved(), 0);
+	r.done(call);
+	r.at_rest();
+}
+
+/*
+ * Scratch memory takes the place of a given-up call's own until its reply: a late write goes there. Of the
+ * regions that the call has, this is for those which the peer may write to on its account alone.
+ */
+RPCORDMA_TEST(client_fence, scratch)
+{
+	Requester r;
+	rpcordma_tunables.scratch_remap = true;
+	r.connect();
+	/* Another call's region, done with, which this one has at hand and does not use. */
+	rpc_rqst *other = chunked(r, 6);
+	EXPECT_EQ(r.transmit(other), 0);
+	const xdr::Segment others = offered(r);
+	EXPECT_TRUE(r.reply(6, 24));
+	r.done(other);
+	EXPECT_FALSE(writable(others));
+	rpc_rqst *call = chunked(r, 7, 2);
+	EXPECT_EQ(r.transmit(call), 0);
+	const xdr::Segment read = r.sent().reads[0].target, write = offered(r);
+	while (Region *region = r.core->pool.pop_front())
+		call->call->spare.push_back(region);
+
+	u8 *memory = FakeServerPort::reach(write, 0, true);
+	ASSERT_NE(memory, nullptr);
+	r.done(call);
+	r.work();
+	u8 *scratch = FakeServerPort::reach(write, 0, true);
+	ASSERT_NE(scratch, nullptr);
+	EXPECT_NE(scratch, memory);
+	EXPECT_FALSE(writable(others));
+	/* A server must not execute scratch bytes. */
+	EXPECT_EQ(FakeServerPort::reach(read, 0, false), nullptr);
+	EXPECT_EQ(r.core->stats.scratch_count, 1);
+	EXPECT_EQ(audit(*r.core).mapped, 1);
+	r.balance();
+	/* The reply: the key is gone, the slot and its credit are back. */
+	EXPECT_TRUE(r.reply(7, 24));
+	EXPECT_FALSE(writable(write));
+	r.at_rest();
+}
+
+/* Without a mapping, or a marker, or where the post fails, a given-up call has no scratch memory. */
+RPCORDMA_TEST(client_fence, no_scratch)
+{
+	enum Missing { mapping, marker, post };
+
+	for (u32 missing = mapping; missing <= post; missing++) {
+		TEST_NOTE("missing", missing);
+		Requester r;
+		rpcordma_tunables.scratch_remap = true;
+		r.connect();
+		rpc_rqst *call = chunked(r, 7);
+		EXPECT_EQ(r.transmit(call), 0);
+		const xdr::Segment write = offered(r);
+		SendQueue &queue = r.core->connection->send_queue;
+		SendQueue::Marker *markers[SendQueue::kMarkers];
+		if (missing == mapping)
+			FakeServerPort::scratch_maps_left = 0;
+		if (missing == marker)
+			for (SendQueue::Marker *&m : markers)
+				m = queue.signal(nullptr);
+		/* The LOCAL_INV can be posted. */
+		if (missing == post)
+			FakeServerPort::sends_left = 1;
+		if (missing == marker) {
+			call->waiting = false;
+			rpcordma_core_buf_free(r.core, call->call);
+			EXPECT_EQ(queue.reserved(), 0);
+			for (SendQueue::Marker *m : markers)
+				SendQueue::release(*m);
+		}
+		r.done(call);
+		FakeServerPort::sends_left = FakePort::kNoLimit;
+		EXPECT_FALSE(writable(write));
+		EXPECT_EQ(FakeClientPort::force_disconnects, missing == post ? 1 : 0);
+		if (missing == post)
+			continue;
+		EXPECT_EQ(r.core->stats.scratch_count, 0);
+		EXPECT_TRUE(r.reply(7, 24));
+		r.at_rest();
+	}
+}
+
+/* A call is given up when its connection is on its way out: the drain takes the memory back. */
+RPCORDMA_TEST(client_fence, cancelled_at_the_end)
+{
+	Requester r;
+	rpcordma_tunables.scratch_remap = true;
+	r.connect();
+	rpc_rqst *call = chunked(r, 7);
+	EXPECT_EQ(r.transmit(call), 0);
+	const xdr::Segment write = offered(r);
+	rpcordma_core_endpoint_event(r.core->connection, RPCORDMA_EVENT_DISCONNECTED);
+	FakeServerPort::broken = true;
+	r.done(call);
+	EXPECT_EQ(r.core->connection, nullptr);
+	EXPECT_FALSE(writable(write));
+	EXPECT_EQ(r.core->stats.scratch_count, 0);
+	EXPECT_TRUE(audit(*r.core).at_rest());
+}
+
+/* Given up without a region, or with all of them invalidated by then: nothing is posted. */
+RPCORDMA_TEST(client_fence, cancelled_without_regions)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.call(7);
+	r.done(call);
+	EXPECT_EQ(FakeServerPort::local_invalidations, 0);
+	EXPECT_EQ(audit(*r.core).zombies, 1);
+	EXPECT_EQ(FakeClientPort::in_flight, 1);
+	EXPECT_TRUE(r.reply(7, 24));
+	r.at_rest();
+	/* Before it was sent, it owes nothing. */
+	r.done(r.prepare(8));
+	r.at_rest();
+}
+
+/* Whatever gives back a region, or room in the send queue, has a sender that waits for it called. */
+RPCORDMA_TEST(client_fence, space)
+{
+	enum Way { remote_invalidation, local_invalidation, cancelled, slot_freed, unparked };
+
+	for (u32 way = remote_invalidation; way <= unparked; way++) {
+		TEST_NOTE("way", way);
+		Requester r;
+		FakeServerPort::regions_left = 2;
+		rpcordma_tunables.scratch_remap = way == unparked;
+		r.connect();
+		/* A first call has one of two regions, or both at hand; the next one needs both. */
+		rpc_rqst *first = way == slot_freed ? r.prepare(6) : chunked(r, 6), *next;
+		EXPECT_EQ(r.transmit(first), 0);
+		const v1::Header header = r.sent();
+		u32 key = header.reply.present() ? header.reply[0].handle.get() : 0;
+		if (way == slot_freed)
+			EXPECT_TRUE(r.reply(6, 24, 2));
+		next = chunked(r, 7, 2);
+		/* As if the credit had come. */
+		FakeClientPort::window = 2;
+		EXPECT_EQ(r.transmit(next), status::kAgain);
+		EXPECT_TRUE(r.core->wants_space);
+		const u32 spaces = FakeClientPort::spaces;
+
+		if (way == remote_invalidation || way == local_invalidation)
+			EXPECT_TRUE(r.reply(6, 24, 2, way == remote_invalidation ? key : 0));
+		r.done(first);
+		if (way == unparked) {
+			FakeClientPort::window = 2;
+			EXPECT_TRUE(r.reply(6, 24, 2));
+		}
+		EXPECT_GT(FakeClientPort::spaces, spaces);
+		if (way != cancelled) {
+			EXPECT_EQ(r.transmit(next), 0);
+			EXPECT_TRUE(r.reply(7, 24));
+		}
+		r.done(next);
+		r.balance();
+	}
+}
+
+RPCORDMA_SUITE(client_fence, space, mapping_fails, scratch, no_scratch, cancelled_at_the_end,
+	       cancelled_without_regions);
+
+} // namespace rpcordma

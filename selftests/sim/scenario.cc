@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "module/client/audit.hh"
 #include "module/server/server.hh"
 #include "selftests/sim/consumer.hh"
 
@@ -186,6 +187,7 @@ public:
 			(void)wait(user_left_, "a client's users");
 		if (callbacks)
 			callbacks->stop();
+		come_to_rest_();
 		rpc_xprt *xprt = xprt_;
 		xprt_ = nullptr;
 		while (injecting_)
@@ -217,6 +219,30 @@ public:
 	}
 
 private:
+	/*
+	 * Nobody calls any more. Replies that are owed come, or their connection goes: then nothing that
+	 * the client counts is out.
+	 */
+	void come_to_rest_()
+	{
+		constexpr u32 kPatience =
+			300; /* replies may be overdue for a minute, and connecting takes time */
+		rpcordma::ClientAudit a;
+
+		for (u32 i = 0; i < kPatience; i++) {
+			a = rpcordma::audit(*xprt_->core);
+			if (a.at_rest())
+				return;
+			sleep_for(kSecond, "a client to come to rest");
+		}
+		REQUIRE(false,
+			"%s: nobody calls, and %u of %u calls are free, %u zombies, %u unfenced; "
+			"backward %u of %u, %u owners; regions %u of %u, %u mapped; %u reserved, "
+			"%u markers",
+			name_, a.free, a.calls, a.zombies, a.unfenced, a.backward_free, a.backward,
+			a.owners, a.listed, a.regions, a.mapped, a.reserved, a.markers);
+	}
+
 	void use_()
 	{
 		const u32 calls = chance.between(1, 12);

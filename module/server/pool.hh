@@ -78,6 +78,9 @@ public:
 	 */
 	u32 shrink(u32 pages);
 
+	/** Pages that transfers have of it now. Any context. */
+	[[nodiscard]] u32 lent_pages();
+
 	/** Bytes of memory for Reads that receive completions have under way, of all connections. */
 	std::atomic<u64> eager_bytes{0};
 	/** Connections that have some. */

@@ -153,6 +153,12 @@ Call draw_call(u32 max_message, bool crowded)
 	return call;
 }
 
+/* Clients that are mounted. */
+u32 living;
+
+/* What is out at the server while nobody calls. */
+std::string server_unrest();
+
 /** A client: a transport and the users of its mount. */
 class Client {
 public:
@@ -168,6 +174,7 @@ public:
 	/** From mount to unmount. */
 	void live()
 	{
+		living++;
 		while (!(xprt_ = rpc_xprt::create(name_)))
 			sleep_for(100 * kMillisecond, "memory for a transport");
 		std::unique_ptr<CallbackService> callbacks;
@@ -193,6 +200,7 @@ public:
 		while (injecting_)
 			(void)wait(user_left_, "who breaks the connection by hand");
 		xprt->destroy();
+		living--;
 	}
 
 	/** The network namespace goes, and takes the mount along: every call is killed. */
@@ -221,20 +229,24 @@ public:
 private:
 	/*
 	 * Nobody calls any more. Replies that are owed come, or their connection goes: then nothing that
-	 * the client counts is out.
+	 * the client counts is out; nor the server, where no other client is at work.
 	 */
 	void come_to_rest_()
 	{
 		constexpr u32 kPatience =
 			300; /* replies may be overdue for a minute, and connecting takes time */
 		rpcordma::ClientAudit a;
+		std::string server;
 
 		for (u32 i = 0; i < kPatience; i++) {
 			a = rpcordma::audit(*xprt_->core);
-			if (a.at_rest())
+			server = living > 1 ? std::string() : server_unrest();
+			if (a.at_rest() && server.empty())
 				return;
-			sleep_for(kSecond, "a client to come to rest");
+			sleep_for(kSecond, "client and server to come to rest");
 		}
+		REQUIRE(!a.at_rest(), "nobody calls, and a server's connection has %s",
+			server.c_str());
 		REQUIRE(false,
 			"%s: nobody calls, and %u of %u calls are free, %u zombies, %u unfenced; "
 			"backward %u of %u, %u owners; regions %u of %u, %u mapped; %u reserved, "
@@ -294,6 +306,27 @@ private:
 	WaitQueue user_left_;
 };
 
+/* The one that there is, if any. */
+Service *serving;
+
+std::string server_unrest()
+{
+	if (!serving)
+		return {};
+	const std::string connections = serving->unrest();
+	const auto &pool = rpcordma::server_pool;
+
+	if (!connections.empty())
+		return connections;
+	if (serving->connections() > 1)
+		return {}; /* those that are on their way out */
+	if (pool.eager_bytes || pool.eager_users)
+		return "a share of the eager budget";
+	if (rpcordma::server_pool.lent_pages())
+		return "pages of the pool";
+	return {};
+}
+
 /** A run's cast, and what befalls them. */
 class Play {
 public:
@@ -348,12 +381,14 @@ private:
 	{
 		service_ = std::make_unique<Service>(files_, chance.between(1, 6), max_message_);
 		service_->listen();
+		serving = service_.get();
 	}
 
 	void close_service_()
 	{
 		const auto service = std::move(service_);
 
+		serving = nullptr;
 		service->stop();
 	}
 
@@ -444,6 +479,8 @@ void scenario()
 	next_id = 0;
 	given_up.clear();
 	dropped_calls.clear();
+	living = 0;
+	serving = nullptr;
 	/* What the module remembers for longer than it is loaded. */
 	new (&rpcordma::server_failures) rpcordma::Failures;
 	Play().run();

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+
+#include "module/server/audit.hh"
 
 using namespace sim;
 
@@ -346,6 +349,29 @@ svc_xprt *Service::accept_()
 }
 
 /* --- the backchannel: compat/linux/svc_backchannel.c, and a task of sunrpc's --- */
+
+std::string Service::unrest() const
+{
+	for (const svc_xprt *xprt : all_) {
+		/* One that is being closed goes with all it has. */
+		if (xprt->listener || !xprt->accepted || xprt->closing || xprt->dead ||
+		    xprt->core->closing || !xprt->core->established)
+			continue;
+		const rpcordma::ServerAudit a = rpcordma::audit(*xprt->core);
+		if (a.at_rest())
+			continue;
+		char text[256];
+		std::snprintf(text, sizeof(text),
+			      "%u of %u calls, %u posted, %u spare, %u queues, %u owners, "
+			      "%u transfers, %u and %u in service, %u waiters, %u of the room, "
+			      "%llu eager bytes",
+			      a.listed, a.calls, a.posted, a.spare, a.queued, a.owners, a.transfers,
+			      a.tracked, a.in_service, a.waiters, a.room_taken,
+			      static_cast<unsigned long long>(a.eager_bytes));
+		return text;
+	}
+	return {};
+}
 
 svc_xprt *Service::any_connection()
 {

@@ -98,6 +98,9 @@ public:
 		return existing_ - (listener_ != nullptr);
 	}
 
+	/** What a connection that nobody uses has not given back; empty when there is nothing. */
+	std::string unrest() const;
+
 	u32 threads, max_message;
 
 private:

@@ -26,6 +26,9 @@ module := -fno-exceptions -fno-rtti -fno-threadsafe-statics
 # Only what is fuzzed is instrumented for coverage: what the simulation does is no news. Nor is the depth of
 # the stack, as there are many.
 instrument := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth
+# What a header alone has, xdr/rpc.hh, is instrumented where it is compiled: with its target.
+header-targets := rpc
+$(header-targets:%=$(BUILD)/selftests/fuzz/target_%.o): flags += $(instrument)
 covered := $(patsubst %.cc,$(BUILD)/%.o,$(unit-code))
 helpers := $(patsubst %.cc,$(BUILD)/%.o,$(fuzz-helpers) selftests/fuzz/glue.cc)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which lines of a kernel log fail a run."""
+"""Which lines of a kernel log fail a run, and whose fault they tell of."""
 
 import re
 
@@ -32,6 +32,16 @@ RACE_LINES = 80
 ACCESS = re.compile(r" to 0x[0-9a-f]+ of \d+ bytes by ")
 OURS = re.compile(r"\[rpcordma\]")
 
+# A processor that runs into the breakpoint of the kernel's own code patching after that is over. QEMU does it:
+# translated code that is no longer valid is run now and then when there are two processors. But a module can do
+# it too: by a jump to what is no code, or is none any more (execmem is filled with breakpoints). So it counts as
+# QEMU's only where nothing of this project's is in the trace, and no address that has lost its name.
+INT3 = re.compile(r"Oops: int3\b")
+INT3_WHOLE = re.compile(r"---\[ end trace ")
+INT3_LINES = 300
+SUSPECT = re.compile(r"\[(rpcordma\w*|verbsmeter)\]|\w*rpcordma_\w*\+0x|"
+                     r"(RIP: [0-9a-f]+:|\s)(\? )?0x[0-9a-f]{16}\s*$")
+
 
 class Scanner:
     """Collects complaints from console lines, in order; lines of requested dumps are left out."""
@@ -39,10 +49,30 @@ class Scanner:
     def __init__(self):
         self.complaints = []
         self.others_races = 0
+        # Lines of a report of int3 that are still to come, at most; what is known of these reports.
+        self._int3 = 0
+        self._int3_complaints = 0
+        self._int3_whole = self._int3_suspect = False
         self._dumping = False
         self._race = []
 
+    @property
+    def emulators_fault(self):
+        """Whether there are complaints, and all are of whole reports of a fault of QEMU's."""
+        return 0 < len(self.complaints) == self._int3_complaints and self._int3_whole and \
+            not self._int3_suspect
+
+    def forget(self):
+        """All of it was the affair of a machine that is gone."""
+        self.__init__()
+
     def feed(self, line):
+        if INT3.search(line):
+            self._int3, self._int3_whole = INT3_LINES, False
+        elif self._int3:
+            self._int3 -= 1
+            self._int3_whole |= bool(INT3_WHOLE.search(line))
+        self._int3_suspect |= bool(self._int3 and SUSPECT.search(line))
         if DUMP_BEGIN in line:
             self._dumping = True
         elif DUMP_END in line:
@@ -52,6 +82,7 @@ class Scanner:
             self._race = [line]
         elif not self._dumping and is_bad(line):
             self.complaints.append(line)
+            self._int3_complaints += self._int3 > 0
         elif self._race:
             self._race.append(line)
             if RACE_END.search(line) or len(self._race) > RACE_LINES:

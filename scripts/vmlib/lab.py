@@ -178,7 +178,7 @@ class Lab:
             # As when the lab began.
             print(f"vm: {error}\nvm: booting the client once more", flush=True)
             self.client.stop()
-            self.client.complaints.clear()
+            self.client.scanner.forget()
             boot()
 
     def __enter__(self):

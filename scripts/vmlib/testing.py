@@ -90,15 +90,16 @@ class Test:
 
 def run(name, function):
     """Runs one test. Returns ("pass" | "fail" | "skip", detail, seconds). Once more when QEMU was at fault, aloud."""
-    verdict, detail, seconds = _run(name, function)
-    if verdict == "fail" and machine.emulators_fault([detail]):
+    verdict, detail, seconds, vms = _run(name, function)
+    if machine.emulators_fault(vms):
         print(f"vm: {name}: {detail}\nvm: a fault of QEMU's: {name} once more", flush=True)
-        verdict, detail, again = _run(name, function)
+        verdict, detail, again, _ = _run(name, function)
         seconds += again
     return verdict, detail, seconds
 
 
 def _run(name, function):
+    """As run(), once; and the machines that it was run with."""
     began = time.monotonic()
     verdict, detail = "pass", ""
     t = None
@@ -114,8 +115,9 @@ def _run(name, function):
     finally:
         for one in t.labs if t else ():
             one.stop()
-    complaints = [line for one in (t.labs if t else ()) for line in one.complaints()]
+    labs = t.labs if t else []
+    complaints = [line for one in labs for line in one.complaints()]
     if complaints:
         verdict = "fail"
         detail = "\n    ".join([detail or "the kernel complained:", *complaints[:6]])
-    return verdict, detail, time.monotonic() - began
+    return verdict, detail, time.monotonic() - began, [vm for one in labs for vm in one.vms]

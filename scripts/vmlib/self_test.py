@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whether a test is run once more for the right logs, and for no other: vm-check --self-test."""
+
+import contextlib
+import types
+from unittest import mock
+
+from . import kernlog, testing
+
+HEADER = """
+[   41.270113] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI
+[   41.270891] CPU: 1 UID: 0 PID: 0 Comm: swapper/1 Tainted: G           OE      6.12.117+deb12-amd64 #1  Debian
+[   41.271822] Tainted: [O]=OOT_MODULE, [E]=UNSIGNED_MODULE
+[   41.272301] Hardware name: QEMU Standard PC (Q35 + ICH9, 2009), BIOS 1.16.2-debian-1.16.2-1 04/01/2014
+"""
+RIP = """
+[   41.273142] RIP: 0010:sched_clock_cpu+0x6/0x190
+[   41.273653] Code: 90 90 90 90 90 90 90 90 90 f3 0f 1e fa cc <1f> 44 00 00 41 54 55 53
+[   41.275201] RSP: 0018:ffffa2b9c0097e78 EFLAGS: 00000246
+[   41.280113] CR2: 00007f5e1c0f3000 CR3: 0000000003a1c000 CR4: 0000000000750ef0
+"""
+TRACE = """
+[   41.281010] Call Trace:
+[   41.281322]  <TASK>
+[   41.281601]  irqtime_account_irq+0x3b/0xc0
+[   41.282098]  ? __die_body.cold+0x8/0x12
+[   41.282544]  do_idle+0x1ec/0x280
+[   41.283399]  secondary_startup_64_no_verify+0x17a/0x17b
+"""
+USER = """
+[   41.283720] RIP: 0033:0x7f3c8a5b3c9d
+"""
+END = """
+[   41.284022]  </TASK>
+[   41.284310] Modules linked in: rpcordma(OE) rpcordma_kunit(OE) nfsd nfsv4 rdma_rxe [last unloaded: rpcordma(OE)]
+[   41.286020] ---[ end trace 0000000000000000 ]---
+[   41.286555] RIP: 0010:sched_clock_cpu+0x6/0x190
+[   41.287303] Kernel panic - not syncing: Fatal exception in interrupt
+[   41.288011] Kernel Offset: 0x1b400000 from 0xffffffff81000000 (relocation range: 0xffffffff80000000-0xffffffffbfffffff)
+"""
+LEAK = """
+[   40.100000] BUG rpcordma_call (Tainted: G           OE     ): Objects remaining in rpcordma_call on shutdown
+"""
+QEMUS = HEADER + RIP + TRACE + USER + END
+
+
+def frame(text):
+    return f"[   41.282301]  {text}\n"
+
+
+def machine_that_said(*lines):
+    scanner = kernlog.Scanner()
+    for line in "".join(lines).splitlines():
+        scanner.feed(line)
+    scanner.finish()
+    return types.SimpleNamespace(scanner=scanner, complaints=scanner.complaints)
+
+
+# what, what each machine of the test said, how often the test has to be run
+CASES = (
+    ("nobody complains", [""], 1),
+    ("a fault of QEMU's", [QEMUS], 2),
+    ("the same, and the other machine is well", ["", QEMUS], 2),
+    ("our function was interrupted",
+     [HEADER + RIP + TRACE + frame("rpcordma_poll+0x41/0x90 [rpcordma]") + USER + END], 1),
+    ("a method of ours, by its linker's name",
+     [HEADER + RIP + TRACE + frame("_ZN8rpcordma9SendQueue4takeEjj+0x12/0x70 [rpcordma]") + END], 1),
+    ("something of ours, maybe, was on the stack",
+     [HEADER + RIP + TRACE + frame("? rpcordma_core_send_done+0x1a/0x60 [rpcordma]") + END], 1),
+    ("our function is where it happened",
+     [HEADER + RIP.replace("sched_clock_cpu+0x6/0x190", "rpcordma_post+0x6/0x40 [rpcordma]") + TRACE + END], 1),
+    ("it is a work item of ours",
+     [HEADER + frame("Workqueue: xprtiod rpcordma_close_worker [rpcordma]") + RIP + TRACE + END], 1),
+    ("the unit tests' module was on the stack",
+     [HEADER + RIP + TRACE + frame("rpcordma_test_run+0x30/0x80 [rpcordma_kunit]") + END], 1),
+    ("it happened where no code is any more",
+     [HEADER + RIP.replace("sched_clock_cpu+0x6/0x190", "0xffffffffc0a3f123") + TRACE + END], 1),
+    ("called from where no code is any more",
+     [HEADER + RIP + TRACE + frame("? 0xffffffffc0a3f123") + END], 1),
+    ("the report is cut off", [HEADER + RIP], 1),
+    ("something else before it", [LEAK + QEMUS], 1),
+    ("something else in the other machine", [LEAK, QEMUS], 1),
+    ("one of QEMU's and one of ours", [QEMUS, HEADER + RIP + frame("rpcordma_poll+0x41/0x90 [rpcordma]") + END], 1),
+    ("another oops", [QEMUS.replace("int3: 0000", "0000")], 1),
+)
+
+TIMES = {1: "run once", 2: "run once more"}
+
+
+def run():
+    passed = 0
+    for what, said, wanted in CASES:
+        runs = 0
+
+        def once(*_, said=said):
+            nonlocal runs
+            runs += 1
+            vms = [machine_that_said(text) for text in said]
+            return "fail" if any(vm.complaints for vm in vms) else "pass", what, 0.0, vms
+
+        with mock.patch.object(testing, "_run", once), contextlib.redirect_stdout(None):
+            testing.run("a test", None)
+        passed += runs == wanted
+        print(f"{'ok' if runs == wanted else 'not ok'} - {what}: {TIMES[wanted]}"
+              + ("" if runs == wanted else f", and was run {runs} times"))
+    print(f"{passed} passed, {len(CASES) - passed} failed, 0 skipped")
+    return 0 if passed == len(CASES) else 1

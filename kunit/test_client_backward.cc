@@ -17,6 +17,12 @@ struct SmallCall : CallMaker {
 	}
 };
 
+/* rdma_vers of @message, as it is there: a decoded header always says 1. */
+u32 version_of(Bytes message)
+{
+	return message.size() < 8 ? 0 : xdr::load_be32(message.data() + 4);
+}
+
 /* The service answers the last backward call with @size bytes. */
 int answer_backward(Requester &r, u32 size)
 {
@@ -60,7 +66,8 @@ RPCORDMA_TEST(client_backward, call)
 	EXPECT_EQ(answer_backward(r, 32), 0);
 	const v1::Header header = r.sent();
 	EXPECT_EQ(header.xid, Xid(9));
-	EXPECT_EQ(header.vers, 1);
+	EXPECT_EQ(version_of({FakeServerPort::message, FakeServerPort::message_length}),
+		  version_of(call.message()));
 	EXPECT_EQ(header.proc, v1::Proc::msg);
 	EXPECT_EQ(header.credits, Credits(kBackwardCredits));
 	EXPECT_FALSE(header.has_chunks());
@@ -100,8 +107,39 @@ RPCORDMA_TEST(client_backward, chunks)
 		EXPECT_EQ(header.proc, v1::Proc::error);
 		EXPECT_EQ(header.error.code, v1::ErrorCode::chunk);
 		EXPECT_EQ(header.xid, Xid(9));
+		EXPECT_EQ(version_of({FakeServerPort::message, FakeServerPort::message_length}),
+			  version_of(call.message()));
 		EXPECT_GT(header.credits.get(), 0);
 	}
+}
+
+/*
+ * RFC 8167 5.2: a reply has the version of its call. All that we say is version 1: so a call of another
+ * version, with chunks or without, is neither executed nor answered.
+ */
+RPCORDMA_TEST(client_backward, version)
+{
+	Requester r;
+	r.connect(nullptr, true);
+	for (const u32 version : {0u, 2u, 0x01000000u, ~0u})
+		for (const bool chunks : {false, true}) {
+			TEST_NOTE("version", version);
+			TEST_NOTE("chunks", chunks);
+			CallMaker call(9);
+
+			if (chunks)
+				call.write(100);
+			call.finish(60);
+			xdr::store_be32(call.bytes + 4, version);
+			EXPECT_TRUE(r.deliver(call.message()));
+			EXPECT_EQ(FakeClientPort::backward_calls, 0);
+			EXPECT_EQ(FakeServerPort::messages, 0);
+		}
+	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
+	EXPECT_EQ(FakeClientPort::backward_calls, 1);
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	EXPECT_EQ(version_of({FakeServerPort::message, FakeServerPort::message_length}), 1);
 }
 
 /* RFC 8167 6: where nobody serves them, backward calls are dropped; forward ones go on. */
@@ -338,8 +376,8 @@ RPCORDMA_TEST(client_backward, receives_beside_the_grant)
 	}
 }
 
-RPCORDMA_SUITE(client_backward, call, chunks, unserved, orphan, undeliverable, shortage, credits,
-	       not_submitted, reply_not_posted, refusal_not_posted, refusal_dropped,
+RPCORDMA_SUITE(client_backward, call, chunks, version, unserved, orphan, undeliverable, shortage,
+	       credits, not_submitted, reply_not_posted, refusal_not_posted, refusal_dropped,
 	       longer_than_its_buffer, receives_beside_the_grant);
 
 } // namespace rpcordma

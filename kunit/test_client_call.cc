@@ -17,7 +17,8 @@ RPCORDMA_TEST(client_call, header)
 
 	EXPECT_EQ(FakeServerPort::messages, 1);
 	EXPECT_EQ(header.xid, Xid(0x12345678));
-	EXPECT_EQ(header.vers, 1);
+	/* rdma_vers as it is there. */
+	EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 4), 1);
 	EXPECT_GT(header.credits.get(), 0);
 	EXPECT_EQ(header.proc, v1::Proc::msg);
 	EXPECT_FALSE(header.has_chunks());
@@ -208,6 +209,37 @@ RPCORDMA_TEST(client_call, write_chunk)
 	}
 }
 
+/*
+ * RFC 8166 6.1, RFC 8267 4: page data are reduced where the consumer marks them as eligible, and nowhere
+ * else. Those of a READDIR or an ACL, which nobody marks, go whole with the message that they are of.
+ */
+RPCORDMA_TEST(client_call, unmarked_pages)
+{
+	Requester r;
+	r.connect();
+	for (const u32 size : {300u, 5001u}) {
+		TEST_NOTE("size", size);
+		for (const bool of_reply : {false, true}) {
+			TEST_NOTE("of the reply", of_reply);
+			rpc_rqst *call = r.prepare(1, 60);
+			r.add_pages(call, size, of_reply);
+			call->send.flags = call->receive.flags = 0;
+			EXPECT_EQ(r.transmit(call), 0);
+			const v1::Header header = r.sent();
+			const bool is_long = size > 1000;
+
+			EXPECT_TRUE(header.writes.empty());
+			EXPECT_EQ(header.reply.present(), is_long && of_reply);
+			EXPECT_EQ(header.reads.empty(), !is_long || of_reply);
+			for (const xdr::ReadSegment segment : header.reads)
+				EXPECT_EQ(segment.position, Position(0));
+			EXPECT_TRUE(r.reply(1, 24));
+			EXPECT_EQ(call->result, 24);
+			r.done(call);
+		}
+	}
+}
+
 /* RFC 8166 8.2.2.3, 3.5.3: nothing is reduced under integrity or privacy; long ones go whole, pad included. */
 RPCORDMA_TEST(client_call, protected_payload)
 {
@@ -280,6 +312,6 @@ RPCORDMA_TEST(client_call, cancelled)
 }
 
 RPCORDMA_SUITE(client_call, header, credits, receives, silent_peer, reconnect_settings, read_chunk,
-	       write_chunk, protected_payload, no_retransmission, cancelled);
+	       write_chunk, unmarked_pages, protected_payload, no_retransmission, cancelled);
 
 } // namespace rpcordma

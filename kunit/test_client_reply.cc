@@ -38,6 +38,22 @@ void fill(const v1::WriteChunk &chunk, u32 size)
 	EXPECT_EQ(at, size);
 }
 
+/* The first @size bytes of @call's reply, as its decoder finds them, are pattern(): head, then pages. */
+void expect_reply(const rpc_rqst *call, u32 size)
+{
+	const u32 head = call->receive.head.length;
+
+	ASSERT_LE(size, head + call->receive.page_length);
+	for (u32 i = 8; i < size; i++) {
+		const u32 in_pages = i - head;
+		TEST_NOTE("byte", i);
+		ASSERT_EQ(i < head ? static_cast<u8 *>(call->receive.head.base)[i] :
+				     call->receive.pages[in_pages / FakeServerPort::kPageSize]
+					     ->data[in_pages % FakeServerPort::kPageSize],
+			  pattern(i));
+	}
+}
+
 bool reachable(const v1::WriteChunk &chunk)
 {
 	for (const xdr::Segment segment : chunk)
@@ -274,21 +290,47 @@ RPCORDMA_TEST(client_reply, contradictions)
 	}
 }
 
-/* RFC 8166 6.1: a result that could have gone to its Write chunk and came inline is taken. */
+/*
+ * RFC 8166 6.1: a result that could have gone to its Write chunk and came inline is taken, every byte of it,
+ * whether the chunk comes back with nothing in it or not at all. 4.3.2.2: nor does it matter what the peer
+ * wrote to the chunk before.
+ */
 RPCORDMA_TEST(client_reply, inline_despite_chunk)
 {
 	Requester r;
 	r.connect();
-	rpc_rqst *call = r.prepare(7);
-	r.add_pages(call, 5001, true);
-	EXPECT_EQ(r.transmit(call), 0);
-	const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
-	const v1::Header offered = v1::decode(copy.bytes()).value();
+	for (const bool written_to : {false, true})
+		for (const bool comes_back : {false, true})
+			/* In the head alone; a byte in the pages; more. */
+			for (const u32 size : {24u, 201u, 500u}) {
+				TEST_NOTE("written to", written_to);
+				TEST_NOTE("comes back", comes_back);
+				TEST_NOTE("size", size);
+				rpc_rqst *call = r.prepare(7);
+				r.add_pages(call, 5001, true);
+				EXPECT_EQ(r.transmit(call), 0);
+				const ExactCopy copy(
+					{FakeServerPort::message, FakeServerPort::message_length});
+				v1::Header offered = v1::decode(copy.bytes()).value();
+				const v1::WriteChunk chunk = *offered.writes.begin();
+				const u64 placed = r.core->stats.total_rdma_reply;
 
-	EXPECT_TRUE(r.deliver(Returning(7, offered, 0, 0, 500).message()));
-	EXPECT_EQ(call->completed, 1);
-	EXPECT_EQ(call->result, 500);
-	r.done(call);
+				if (written_to)
+					for (u32 i = 0; i < chunk[0].length; i++)
+						*FakeServerPort::reach(chunk[0], i, true) =
+							u8(~pattern(i + 200));
+				if (!comes_back)
+					offered = v1::Header();
+				EXPECT_TRUE(r.deliver(Returning(7, offered, 0, 0, size).message()));
+				EXPECT_EQ(call->completed, 1);
+				EXPECT_EQ(call->result, size);
+				EXPECT_EQ(call->receive.head.length, 200);
+				expect_reply(call, size);
+				/* None of it by RDMA. */
+				EXPECT_EQ(r.core->stats.total_rdma_reply, placed);
+				EXPECT_FALSE(reachable(chunk));
+				r.done(call);
+			}
 }
 
 /*

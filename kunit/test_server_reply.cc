@@ -185,6 +185,35 @@ RPCORDMA_TEST(server_reply, unused_chunks)
 	EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 0);
 }
 
+/*
+ * RFC 8166 6.1, RFC 8267 4: what the service does not announce as a result that may be placed stays where it
+ * is, in pages (a READDIR's) or not; the Write chunk comes back empty, and nothing was written to it.
+ */
+RPCORDMA_TEST(server_reply, unannounced)
+{
+	for (const u32 pages : {0u, 300u}) {
+		TEST_NOTE("bytes in pages", pages);
+		Connected c;
+
+		__builtin_memset(FakeServerPort::client, 0xee, FakeServerPort::kClientBytes);
+		have_call(c, 1000, 0);
+		if (pages)
+			ASSERT_EQ(c.send_reply_pages(60, pages, 8), 0);
+		else
+			ASSERT_EQ(c.send_reply(60 + pages + 8), 0);
+		c.release();
+		c.work();
+		c.expect_reply(1, 60 + pages + 8);
+		const auto header = c.got();
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().writes.segments(), 1);
+		EXPECT_EQ(header.value().writes.total_length(), 0);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 0);
+		for (u32 i = 0; i < FakeServerPort::kClientBytes; i++)
+			ASSERT_EQ(FakeServerPort::client[i], 0xee);
+	}
+}
+
 /* More results than are remembered are inline ones. */
 RPCORDMA_TEST(server_reply, many_results)
 {
@@ -749,9 +778,9 @@ RPCORDMA_TEST(server_reply, backward_not_posted)
 }
 
 RPCORDMA_SUITE(server_reply, write_chunk, early_result, long_write, reply_chunk, unused_chunks,
-	       many_results, invalidation, fits_nowhere, largest_inline, too_many_pieces, no_memory,
-	       post_fails, remote_access, room, stalled, room_never, closing, backward,
-	       backward_receives, backward_replies, backward_refused, backward_no_room,
-	       backward_not_posted, sixteen_segments);
+	       unannounced, many_results, invalidation, fits_nowhere, largest_inline,
+	       too_many_pieces, no_memory, post_fails, remote_access, room, stalled, room_never,
+	       closing, backward, backward_receives, backward_replies, backward_refused,
+	       backward_no_room, backward_not_posted, sixteen_segments);
 
 } // namespace rpcordma

@@ -414,6 +414,47 @@ void write_chunk_unused(Test &t)
 	same(memory.bytes(), Octets(16384, 0xee), "memory of unused chunks");
 }
 
+/*
+ * RFC 8267 4: of NFSv3's results READ's data and READLINK's path may be placed, and nothing else. Whoever offers
+ * a Write chunk for something else gets the same reply as without it, and the chunk back unused, unwritten.
+ */
+void write_chunk_ineligible(Test &t)
+{
+	constexpr u32 lookup = 3, access = 4, readdir = 16, readdirplus = 17, pathconf = 20;
+	Connection &c = t.connect();
+	Octets where = t.root(c);
+	auto ask = [&](u32 procedure, const Chunks &chunks) {
+		u32 xid = t.xid();
+		Words call = nfs3_call(xid, procedure);
+		call.opaque(where);
+		if (procedure == lookup)
+			call.opaque(std::string(file_name));
+		if (procedure == access)
+			call.word(0x3f);
+		if (procedure == readdir || procedure == readdirplus)
+			call.words({0, 0, 0, 0, 2048}); /* from the beginning; READDIR's count */
+		if (procedure == readdirplus)
+			call.word(2048);
+		Answer answer = t.call(c, {xid}, chunks, call.get());
+		t.returned(answer, chunks, std::vector<u32>(chunks.writes.size(), 0));
+		Results results(answer.payload(), xid);
+		results.success();
+		u32 status = results.word();
+		check(!status, text("procedure %u ended with %u", procedure, status));
+		return answer.payload().size();
+	};
+	/* GETATTR to PATHCONF; listings have their entries in pages, as READ its data. */
+	for (u32 procedure : {1u, lookup, access, readdir, readdirplus, 18u, 19u, pathconf}) {
+		Memory memory(t.peer(), 16384, 0xee);
+		size_t without = ask(procedure, {});
+		size_t with = ask(procedure, Chunks().write(pieces(memory, {5, 4096, 12283})));
+		check(with == without,
+		      text("procedure %u: %zu bytes inline, and %zu with a Write chunk", procedure,
+			   without, with));
+		same(memory.bytes(), Octets(16384, 0xee), "memory of an unused chunk");
+	}
+}
+
 /* Both lists: the data in the Write chunk; the rest inline, or in the Reply chunk. */
 void read_and_reply_chunk(Test &t)
 {
@@ -679,6 +720,8 @@ const std::vector<TestCase> nfs_tests = {
 	{"nfs-read-empty-chunk", "an empty Write chunk: that READ inline", read_empty_chunk},
 	{"nfs-write-chunk-unused", "Write chunks that nothing is for: returned with zero lengths",
 	 write_chunk_unused},
+	{"nfs-write-chunk-ineligible", "Write chunks for results that may not be placed: not used",
+	 write_chunk_ineligible},
 	{"nfs-read-reply-chunk", "a Write list and a Reply chunk", read_and_reply_chunk},
 	{"nfs-symlink", "NFSv3 SYMLINKs, their paths in Read chunks, with and without pad", symlink},
 	{"nfs-readlink", "NFSv3 READLINKs, their paths in Write chunks; no pad is written", readlink},

@@ -62,6 +62,7 @@ public:
 		Answer got = answer();
 		check(got.header().proc == Proc::msg && got.header().xid.get() == xid,
 		      text("expected an RDMA_MSG to xid %u, came ", xid) + got.describe());
+		same_version(got);
 		check(!got.header().has_chunks(), "a backward reply has chunks");
 		Results results(got.payload(), xid);
 		results.success();
@@ -72,6 +73,13 @@ public:
 		Answer got = answer();
 		check(got.is_error(ErrorCode::chunk) && got.header().xid.get() == xid,
 		      text("expected ERR_CHUNK to xid %u, came ", xid) + got.describe());
+		same_version(got);
+	}
+	/* As the calls that are answered at all. */
+	static void same_version(const Answer &got)
+	{
+		check(got.vers() == Header().vers,
+		      text("version %u in the answer to a call of %u", got.vers(), Header().vers));
 	}
 	/* Nothing has come of what was sent; the same connection serves. */
 	void ignored(u32 xid)
@@ -143,6 +151,24 @@ void backward_chunks(Server &s)
 	++xid;
 	s.send(w.on(), message({xid, u32(Proc::nomsg)}, Chunks().read(0, memory.segment()), {}));
 	w.refused(xid);
+	w.ignored(++xid);
+	w.end();
+}
+
+/* What this client answers has version 1: calls of another get no answer (RFC 8167 5.2). */
+void backward_version(Server &s)
+{
+	Waiting w(s);
+	Memory memory(s.peer(), 4096);
+	u32 xid = 100;
+	for (u32 vers : {0u, 2u, 0x01000000u, ~0u}) {
+		Header header = {++xid};
+		header.vers = vers;
+		s.send(w.on(), message(header, {}, callback(xid)));
+		header.xid = ++xid;
+		s.send(w.on(), message(header, Chunks().write({memory.segment()}), callback(xid)));
+	}
+	/* The next answer is that to a right call. */
 	w.ignored(++xid);
 	w.end();
 }
@@ -264,6 +290,7 @@ const std::vector<OddTest> odd_backward_tests = {
 	{"odd-backward-right", "CB_NULL, as it should be: executed", backward_right},
 	{"odd-backward-xid", "with the xid of a forward call under way: both answered", backward_xid},
 	{"odd-backward-chunks", "with chunks of each kind: ERR_CHUNK", backward_chunks},
+	{"odd-backward-version", "of versions that there are not: dropped", backward_version},
 	{"odd-backward-burst", "as many at once as there are credits: all executed", backward_burst},
 	{"odd-backward-overrun", "far more: executed, or the connection is lost", backward_overrun},
 	{"odd-backward-leave", "left with backward calls: no reply to them on the next connection",

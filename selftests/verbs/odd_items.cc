@@ -100,6 +100,49 @@ void readlink_chunk(Server &s)
 	connections(s, 1);
 }
 
+/*
+ * RFC 8267 4: WRITE's and SYMLINK's arguments are reduced, READ's results, and nothing else, also where it is as
+ * long: a listing comes in the Reply chunk. (The server judges each call of any conversation by this.)
+ */
+void eligible(Server &s)
+{
+	for (u32 size : {4096u, 1024u}) {
+		s.setup.message_size = size;
+		std::set<u32> reading, writing, long_replies;
+		s.odd = [&](Call &call) {
+			if (call.program != nfs_program)
+				return false;
+			if (!call.read_chunk().empty())
+				reading.insert(call.procedure);
+			if (call.message.header().writes.count())
+				writing.insert(call.procedure);
+			if (!call.reply_chunk().empty())
+				long_replies.insert(call.procedure);
+			return false;
+		};
+		for (const char *listing : {"nordirplus", "rdirplus"}) {
+			s.mount(text("hard,timeo=600,%s", listing));
+			Link link = {text("link-%zu", s.links.size()), path(size - 1)};
+			s.symlink(link);
+			s.readlink(link);
+			s.write(0, 65536, size);
+			s.read(0, 65536);
+			s.list();
+			s.umount();
+		}
+		s.odd = nullptr;
+		check(reading == std::set<u32>{proc_write, proc_symlink},
+		      text("%zu procedures had a Read chunk for an item, expected WRITE and "
+			   "SYMLINK",
+			   reading.size()));
+		check(writing == std::set<u32>{proc_read},
+		      text("%zu procedures had a Write chunk, expected READ", writing.size()));
+		check(long_replies.count(proc_readdir) && long_replies.count(proc_readdirplus),
+		      "a listing without Reply chunk");
+	}
+	connections(s, 4);
+}
+
 /* ACLs have nothing to reduce: one that does not fit makes a call that is all in a Position Zero chunk. */
 void long_call(Server &s)
 {
@@ -165,6 +208,7 @@ const std::vector<OddTest> odd_item_tests = {
 	{"odd-symlink", "SYMLINK: paths inline and in Read chunks", symlink},
 	{"odd-readlink", "READLINK: paths inline and in the Reply chunk", readlink},
 	{"odd-readlink-chunk", "a Write chunk that READLINK did not offer: EIO", readlink_chunk},
+	{"odd-eligible", "NFSv3: chunks for READ, WRITE and SYMLINK, and for nothing else", eligible},
 	{"odd-long-call", "ACLs: inline, or the whole call in a Position Zero Read chunk", long_call},
 	{"odd-long-call-leave", "left with a long call: sent again with its xid", long_call_leave},
 };

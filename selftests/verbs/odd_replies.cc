@@ -286,6 +286,45 @@ void contradicts_write_chunk(Server &s)
 	connections(s, 1);
 }
 
+/*
+ * We write to a Write chunk, and return it as unused (RFC 8166 4.3.2.2): what is there is nothing that was read.
+ * Either the READ fails, or its data come inline all the same (6.1); the file's bytes, no others, get to the reader.
+ */
+void unused_write_chunk(Server &s)
+{
+	constexpr u32 nfs3err_io = 5, inside = 512, before_count = 24 + 92;
+	s.mount("hard,timeo=600");
+	u32 times = 0;
+	auto write_and_disown = [&](Call &call, Reply &reply) {
+		for (const Segment &segment : call.write_chunk()) {
+			ibv_wc_status status =
+				call.on.connection->rdma_write(segment, pattern(segment.length, 77));
+			check(status == IBV_WC_SUCCESS, ibv_wc_status_str(status));
+		}
+		for (Segment &segment : reply.chunks.writes.at(0))
+			segment.length = 0;
+		times++;
+	};
+	fails(s, large, [&](Call &call, Reply &r) {
+		write_and_disown(call, r);
+		r.payload = Words().words({call.xid, 1, 0, 0, 0, 0, nfs3err_io, 0}).get();
+	});
+	/* The first bytes come inline; the client asks for the others. */
+	once(s, proc_read, [&](Call &call) {
+		Reply r = s.prepare(call);
+		write_and_disown(call, r);
+		r.payload.resize(before_count);
+		r.payload = Words().octets(r.payload)
+				    .words({inside, 0, inside})
+				    .octets(s.bytes(0, inside))
+				    .get();
+		s.reply(call.on, r);
+	});
+	s.read(0, large);
+	check(times == 2, text("%u of 2 chunks were written to", times));
+	connections(s, 1);
+}
+
 void contradicts_reply_chunk(Server &s)
 {
 	s.mount("hard,timeo=600");
@@ -507,6 +546,8 @@ const std::vector<OddTest> odd_reply_tests = {
 	{"odd-error", "ERR_CHUNK and ERR_VERS: EIO", errors},
 	{"odd-write-chunk", "a Write chunk returned as it was not offered: EIO",
 	 contradicts_write_chunk},
+	{"odd-write-unused", "a Write chunk that was written to, returned as unused: not believed",
+	 unused_write_chunk},
 	{"odd-reply-chunk", "a Reply chunk likewise, or used when it must not be: EIO",
 	 contradicts_reply_chunk},
 	{"odd-truncated", "RPC replies that end early: EIO, or asked again", truncated},

@@ -125,6 +125,24 @@ void Server::accuse_(const Conversation &on, const std::string &what)
 		wrong_ = text("the client, on its connection %u: ", on.number) + what;
 }
 
+/* RFC 8267 4 and 5.2: what of NFSv3 may be reduced, and of NFSACL nothing. */
+void Server::judge_chunks_(const Call &call)
+{
+	bool nfs = call.program == nfs_program, acl = call.program == acl_program;
+
+	if ((!nfs && !acl) || call.version != 3)
+		return;
+	bool argument = nfs && (call.procedure == proc_write || call.procedure == proc_symlink);
+	bool result = nfs && (call.procedure == proc_read || call.procedure == proc_readlink);
+	if (!call.read_chunk().empty() && !argument)
+		accuse_(call.on, text("reduces arguments of procedure %u of program %u",
+				      call.procedure, call.program));
+	if (call.message.header().writes.count() && !result)
+		accuse_(call.on,
+			text("offers a Write chunk for results of procedure %u of program %u",
+			     call.procedure, call.program));
+}
+
 bool Server::run(u64 limit_ms, const std::function<bool()> &done)
 {
 	u64 deadline = now_ms() + limit_ms;
@@ -266,6 +284,7 @@ bool Server::handle_message_(Conversation &on)
 		reader.opaque();
 	}
 	call.arguments = reader.at();
+	judge_chunks_(call);
 	if (odd && odd(call))
 		return true;
 	try {
@@ -451,9 +470,13 @@ void Server::nfs_(Call &call, Words &results, Octets &data)
 		results.words({count, 2 /* FILE_SYNC */, 0, 0});
 		return;
 	}
-	case proc_readdir: {
+	case proc_readdir:
+	case proc_readdirplus: {
+		bool plus = call.procedure == proc_readdirplus;
 		u64 cookie = in.two_words();
 		in.two_words();
+		if (plus)
+			in.word(); /* dircount: maxcount is enough */
 		u32 room = std::min(in.word(), directory_bytes) - 200, used = 0;
 		auto all = names_in_root();
 		post_op_attributes_(results, id);
@@ -462,6 +485,8 @@ void Server::nfs_(Call &call, Words &results, Octets &data)
 			Words entry;
 			entry.words({1, 0, u32(cookie) + 10}).opaque(all[cookie]);
 			entry.words({0, u32(cookie) + 1});
+			if (plus)
+				entry.words({0, 0}); /* neither attributes nor handle */
 			used += entry.size();
 			results.octets(entry.get());
 		}
@@ -689,15 +714,19 @@ std::unique_ptr<Job> Server::start_read(u32 offset, u32 count, u32 times)
 	return start("read " + address_ + " " + odd_file + text(" %u %u %u", offset, count, times));
 }
 
+Octets Server::bytes(u32 offset, u32 count) const
+{
+	return Octets(file_.begin() + offset,
+		      file_.begin() + std::min<size_t>(offset + count, file_.size()));
+}
+
 void Server::right(Job &job, u32 offset, u32 count)
 {
 	finish(job);
 	if (job.error())
 		throw Failure{
 			text("reading %u bytes at %u: %s", count, offset, strerror(job.error()))};
-	Octets want(file_.begin() + offset,
-		    file_.begin() + std::min<size_t>(offset + count, file_.size()));
-	if (job.bytes() != want)
+	if (job.bytes() != bytes(offset, count))
 		throw Failure{text("reading %u bytes at %u: %zu bytes came, not the file's", count,
 				   offset, job.bytes().size())};
 }

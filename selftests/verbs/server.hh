@@ -26,6 +26,7 @@ enum Procedure : u32 {
 	proc_write = 7,
 	proc_symlink = 10,
 	proc_readdir = 16,
+	proc_readdirplus = 17,
 	proc_fsstat = 18,
 	proc_fsinfo = 19,
 	proc_pathconf = 20,
@@ -130,6 +131,8 @@ public:
 	void mount(const std::string &options = "");
 	void umount();
 	std::unique_ptr<Job> start_read(u32 offset, u32 count, u32 times = 1);
+	/** What the file has there. */
+	[[nodiscard]] Octets bytes(u32 offset, u32 count) const;
 	/** @job ends, without error, with the file's bytes. */
 	void right(Job &job, u32 offset, u32 count);
 	/** Read, and compare. */
@@ -194,6 +197,7 @@ private:
 	bool handle_message_(Conversation &on);
 	void handle_mount_call_();
 	void accuse_(const Conversation &on, const std::string &what);
+	void judge_chunks_(const Call &call);
 	void attributes_(Words &to, u32 id) const;
 	void post_op_attributes_(Words &to, u32 id) const;
 	void changed_(Words &to, u32 id) const;

@@ -292,6 +292,37 @@ RPCORDMA_TEST(server_read, short_position_zero)
 	c.release();
 }
 
+/* A WRITE of the largest payload that is announced, and a message of that and a page in one chunk. */
+RPCORDMA_TEST(server_read, largest_payload)
+{
+	const u32 payload = rpcordma_core_server_max_payload(kPage);
+
+	for (const bool linear : {false, true}) {
+		TEST_NOTE("linear", linear);
+		Connected c;
+		CallMaker call(1, 64, linear ? v1::Proc::nomsg : v1::Proc::msg);
+
+		/* As rpcordma_svc_get_limits() says when the service is made for that payload. */
+		FakeServerPort::limits.max_message = payload + kPage;
+		FakeServerPort::limits.max_pages = payload / kPage + 1;
+		if (linear) {
+			call.read(0, payload + kPage, 33);
+			call.finish(0);
+		} else {
+			make_write(call, payload, 33);
+		}
+		ASSERT_TRUE(c.send(call));
+		c.work();
+		ASSERT_EQ(c.receive(), int(payload + (linear ? kPage : 60)));
+		if (!linear)
+			expect_write(c, payload, 33);
+		else
+			for (u32 i = 0; i < payload + kPage; i++)
+				ASSERT_EQ(c.call_byte(i), FakeServerPort::client[33 + i]);
+		c.release();
+	}
+}
+
 /* --- the budget --- */
 
 /* One call before the first reply, which is none that refuses; then as many as the cap allows. */
@@ -769,8 +800,8 @@ RPCORDMA_TEST(server_read, registered_no_memory)
 }
 
 RPCORDMA_SUITE(server_read, eager, held, in_order, behind_waiters, linear, short_position_zero,
-	       stranger, budget, no_room, stalled, without_allocations, no_memory, post_fails,
-	       closing, remote_access, other_failures, registered, registered_not_posted,
+	       largest_payload, stranger, budget, no_room, stalled, without_allocations, no_memory,
+	       post_fails, closing, remote_access, other_failures, registered, registered_not_posted,
 	       registered_largest, registered_read_fails, registered_no_memory);
 
 } // namespace rpcordma

@@ -307,6 +307,51 @@ RPCORDMA_TEST(server_reply, largest_inline)
 	c.expect_reply(1, 1024 - 28);
 }
 
+/* A READ of the largest payload that is announced, in as many pages as it can be: it starts within one. */
+RPCORDMA_TEST(server_reply, largest_payload)
+{
+	const u32 payload = rpcordma_core_server_max_payload(kPage);
+
+	for (const bool ddp : {true, false}) {
+		TEST_NOTE("ddp", ddp);
+		Connected c;
+		rpcordma_xdr_buf &buf = c.rqst->reply;
+
+		have_call(c, ddp ? payload : 0, ddp ? 0 : payload + 68, ddp);
+		if (ddp)
+			(void)rpcordma_core_server_result_payload(c.rqst->call, 60, payload);
+		/* The head's page, the payload's and the tail's. */
+		c.rqst->reply_pages = payload / kPage + 3;
+		ASSERT_LE(c.rqst->reply_pages, svc_rqst::kPages);
+		for (u32 i = 0; i < c.rqst->reply_pages; i++)
+			if (!c.rqst->pages[i])
+				c.rqst->pages[i] = FakeServerPort::new_page();
+		buf = {};
+		buf.head = {c.reply_bytes, 60};
+		buf.pages = c.rqst->pages + 1;
+		buf.page_base = kPage - 3;
+		buf.page_length = payload;
+		buf.tail = {c.reply_bytes + 60 + payload, 8};
+		buf.len = payload + 68;
+		for (u32 i = 0; i < payload; i++) {
+			const u32 at = buf.page_base + i;
+
+			buf.pages[at / kPage]->data[at % kPage] = pattern(60 + i);
+		}
+		ASSERT_EQ(rpcordma_core_server_sendto(c.server, c.rqst, c.rqst->call), 0);
+		c.release();
+		c.work();
+		const auto header = c.got();
+		ASSERT_OK(header);
+		ASSERT_EQ(header.value().proc, ddp ? v1::Proc::msg : v1::Proc::nomsg);
+		if (ddp)
+			expect_written(kWrite, 60, payload);
+		else
+			expect_written(kReply, 0, payload + 68);
+		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+	}
+}
+
 /* A reply in more pieces than can be described, or of more Writes than the queue holds, as well. */
 RPCORDMA_TEST(server_reply, too_many_pieces)
 {
@@ -779,8 +824,8 @@ RPCORDMA_TEST(server_reply, backward_not_posted)
 
 RPCORDMA_SUITE(server_reply, write_chunk, early_result, long_write, reply_chunk, unused_chunks,
 	       unannounced, many_results, invalidation, fits_nowhere, largest_inline,
-	       too_many_pieces, no_memory, post_fails, remote_access, room, stalled, room_never,
-	       closing, backward, backward_receives, backward_replies, backward_refused,
-	       backward_no_room, backward_not_posted, sixteen_segments);
+	       largest_payload, too_many_pieces, no_memory, post_fails, remote_access, room,
+	       stalled, room_never, closing, backward, backward_receives, backward_replies,
+	       backward_refused, backward_no_room, backward_not_posted, sixteen_segments);
 
 } // namespace rpcordma

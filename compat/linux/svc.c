@@ -33,6 +33,8 @@
 #include <linux/in6.h>
 #include <linux/jhash.h>
 #include <linux/list.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -174,7 +176,12 @@ static struct rpcordma_connection *create_connection(struct rpcordma_listener *l
 		return NULL;
 	}
 	connection->initiator_depth = request->initiator_depth;
-	connection->max_message = serv->sv_max_mesg;
+	/*
+	 * A payload, and a page for what is around it. The service may be made for larger ones, over
+	 * other transports; here nfsd announces what the class has.
+	 */
+	connection->max_message =
+		min_t(u32, serv->sv_max_mesg, server_class.xcl_max_payload + PAGE_SIZE);
 	INIT_LIST_HEAD(&connection->queued);
 	INIT_LIST_HEAD(&connection->link);
 	INIT_WORK(&connection->lost, lost_worker);
@@ -563,7 +570,6 @@ static struct svc_xprt_class server_class = {
 	.xcl_name = "rdma",
 	.xcl_owner = THIS_MODULE,
 	.xcl_ops = &listener_ops,
-	.xcl_max_payload = RPCSVC_MAXPAYLOAD,
 	.xcl_ident = XPRT_TRANSPORT_RDMA,
 };
 
@@ -577,6 +583,9 @@ int rpcordma_svc_register(void)
 	if (rc)
 		return rc;
 	rc = -ENOMEM;
+	/* sunrpc's own limit may be above ours: since 6.16 it is 4 MiB. */
+	server_class.xcl_max_payload =
+		min_t(u32, RPCSVC_MAXPAYLOAD, rpcordma_core_server_max_payload(PAGE_SIZE));
 	server_workqueue = alloc_workqueue("rpcordma-server", WQ_UNBOUND, 0);
 	if (!server_workqueue)
 		goto no_workqueue;

@@ -72,6 +72,8 @@ void rpcordma_core_server_detach(struct rpcordma_server *server);
 void rpcordma_core_server_destroy(struct rpcordma_server *server);
 /** Break the connection as a network failure would; anybody may call, in process context. */
 void rpcordma_core_server_inject_disconnect(struct rpcordma_server *server);
+/** The largest payload of a call or a reply that can be carried, bytes, in pages of @page_size. */
+rpcordma_u32 rpcordma_core_server_max_payload(rpcordma_u32 page_size);
 /** Once, before the first connection: make what is kept for all of them. */
 int rpcordma_core_server_init(void);
 /** Once, when the module goes and no connection is left: free what is kept for all of them. */

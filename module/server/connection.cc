@@ -42,6 +42,11 @@ void rpcordma_core_server_exit(void)
 	rpcordma_lock_destroy(server_failures_lock);
 }
 
+u32 rpcordma_core_server_max_payload(u32 page_size)
+{
+	return Transfer::kPayloadPages * page_size;
+}
+
 void rpcordma_core_server_refill(void)
 {
 	server_pool.refill();

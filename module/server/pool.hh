@@ -21,8 +21,13 @@ struct TransferTag;
 
 /** One chain: the pages, their DMA mapping, and the work requests. Free, or owned by one call. */
 struct Transfer : ListLink<TransferTag> {
-	/** The pages of the largest message, and one for a start in the midst of a page. */
-	static constexpr u32 kPages = 260;
+	/** Pages of the largest payload: 1 MiB where a page has 4 KiB. */
+	static constexpr u32 kPayloadPages = 256;
+	/**
+	 * The pages of the largest message. A reply has one for what is before its payload, one for what
+	 * is behind it, and one more where the payload starts in the midst of a page; one is to spare.
+	 */
+	static constexpr u32 kPages = kPayloadPages + 4;
 	/** Pieces of memory: one for each page, and one for each place where a chunk ends within one. */
 	static constexpr u32 kPieces = kPages + 64;
 	/** Work requests of a chain: more segments than this are refused. */

@@ -84,7 +84,11 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count,
 	memset(pages, 0, count * sizeof(*pages));
 	do {
 		before = filled;
+#ifdef HAVE_ALLOC_PAGES_BULK
+		filled = alloc_pages_bulk(gfp_of(how), count, pages);
+#else
 		filled = alloc_pages_bulk_array(gfp_of(how), count, pages);
+#endif
 	} while (filled < count && filled > before);
 	return filled;
 }

@@ -5,11 +5,15 @@
  * A thread has an array of pages, rq_pages, that sunrpc fills up before each call: what is absent is
  * allocated, what is there is used again. So pages can be taken out of it, and others put in, as
  * long as the call that is being processed does not use them. From rq_respages on they are the
- * reply's, up to rq_next_page; READs that are spliced have pages of the page cache there.
+ * reply's, up to rq_next_page; READs that are spliced have pages of the page cache there. A kernel with
+ * other rules is not built for: compat/probe/svc_rqst_reply_pages.c.
  */
 
 #include <linux/bitops.h>
+#include <linux/build_bug.h>
+#include <linux/compiler.h>
 #include <linux/in.h>
+#include <linux/kernel.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/string.h>
@@ -19,6 +23,17 @@
 
 #include "compat/linux/svc.h"
 #include "compat/port/port.h"
+
+/* The port's struct page ** is these, as they stand. */
+#define MEMBER(member) (((struct svc_rqst *)NULL)->member)
+static_assert(__same_type(MEMBER(rq_pages)[0], struct page *));
+static_assert(__same_type(MEMBER(rq_respages), struct page **));
+static_assert(__same_type(MEMBER(rq_next_page), struct page **));
+#ifndef HAVE_SVC_RQST_MAXPAGES
+/* What rpcordma_svc_get_limits() lets a call take, and two. Otherwise the array is made for that. */
+static_assert(ARRAY_SIZE(MEMBER(rq_pages)) >=
+	      DIV_ROUND_UP(RPCSVC_MAXPAYLOAD + PAGE_SIZE, PAGE_SIZE) + 2);
+#endif
 
 void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,
 			  struct rpcordma_server_call *call, const struct rpcordma_svc_arg *arg)

@@ -36,7 +36,7 @@ demo: ## real files over NFS/RDMA between two virtual machines, every byte compa
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host fuzz uml vm wire interop bench
+	@scripts/setup build host fuzz uml vm wire interop bench style
 	@scripts/check $(STEPS)
 
 # --- the module ---
@@ -143,7 +143,7 @@ bench-plot: ## plots of the newest runs, as SVG; TO=folder
 	@scripts/bench plot $(if $(TO),--to '$(TO)')
 
 .PHONY: style
-style: ## formatting of C++ and C, clang-tidy
+style: ## licences, formatting of C++ and C, clang-tidy; a step of check as well
 	@scripts/setup style
 	@scripts/check-style
 

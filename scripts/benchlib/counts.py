@@ -207,9 +207,8 @@ def goals(rows):
         if broken:
             table.add(goal, "-", f"no Send of {', '.join(broken)} was counted", False)
             return
-        theirs = min(measure(row) for row in found["rpcrdma"])
-        ours = [measure(row) for row in found["rpcordma"]]
-        table.add(goal, text(theirs), text(max(ours)), max(ours) <= most and min(ours) >= least)
+        theirs, ours = ([measure(row) for row in found[xprt]] for xprt in XPRTS)
+        table.ask(goal, (text(min(theirs)), text(max(ours))), theirs, ours, lambda number: least <= number <= most)
 
     def of(role, *names):
         return lambda row: value(row, role, names)

@@ -44,11 +44,19 @@ class Goals:
         self.rows = []
         self.notes = []
 
-    def add(self, goal, other, ours, met):
-        """@met: True, False, or a text that says why it could not be measured."""
+    def add(self, goal, other, ours, met, other_met=None):
+        """@met: True, False, or a text that says why it could not be measured. @other_met: whether the other's
+        own figure meets the goal; None where the goal is made of that figure."""
+        as_well = met is True and other_met is True
         self.rows.append({"goal": goal, "other": other, "ours": ours,
-                          "verdict": met if isinstance(met, str) else "met" if met else "NOT MET",
-                          "met": None if isinstance(met, str) else bool(met)})
+                          "verdict": met if isinstance(met, str) else "NOT MET" if not met else
+                          f"met, by {self.other} as well" if as_well else "met",
+                          "met": None if isinstance(met, str) else bool(met), "other_met": other_met})
+
+    def ask(self, goal, shown, theirs, ours, meets):
+        """A goal that does not depend on the other: @meets(figure) is asked of all figures @ours, and of @theirs.
+        @shown: the texts of both."""
+        self.add(goal, *shown, all(map(meets, ours)), all(map(meets, theirs)))
 
     def note(self, text):
         """Said below the rows."""
@@ -61,10 +69,16 @@ class Goals:
                for row in self.rows])
         for text in self.notes:
             print(text)
+        if self.as_well():
+            print(f"{self.as_well()} of the goals met are met by {self.other} as well: they tell nothing apart")
 
     def counts(self):
         """(passed, failed, skipped)."""
         return tuple(sum(row["met"] is want for row in self.rows) for want in (True, False, None))
+
+    def as_well(self):
+        """How many of those passed the other's figure meets too."""
+        return sum(row["met"] is True and row["other_met"] is True for row in self.rows)
 
 
 def _output(*command):

@@ -232,20 +232,24 @@ def goals(rows):
         found = [measure_of(row) for row in rows if row["xprt"] == xprt and row["connections"] == size]
         return statistics.median(found) if found else None
 
-    def add(goal, needed, of, met):
-        """@of(xprt): the figure, where all @needed numbers of connections were measured."""
+    def add(goal, needed, of, meets, relative=False):
+        """@of(xprt): the figure and its digits, where all @needed numbers of connections were measured. @meets(ours),
+        or where it is @relative (in-tree's, ours)."""
         missing = [size for size in needed for xprt in XPRTS if figure(xprt, size, of_call) is None]
         if missing:
             table.add(goal, "-", "-", f"{name_of(missing[0])}: not measured"
                       + (" without --full" if MOST in missing else ""))
             return
         theirs, ours = (of(xprt) for xprt in XPRTS)
-        table.add(goal, text(theirs[0], theirs[1]), text(ours[0], ours[1]), met(theirs[0], ours[0]))
+        if relative:
+            table.add(goal, text(*theirs), text(*ours), meets(theirs[0], ours[0]))
+        else:
+            table.ask(goal, (text(*theirs), text(*ours)), theirs[:1], ours[:1], meets)
 
     def growth(goal, a, b, measure_of, most):
         add(f"{goal}: {b} / {a} at most {most}", (a, b),
             lambda xprt: (figure(xprt, b, measure_of) / figure(xprt, a, measure_of), 2),
-            lambda theirs, ours: 0 < ours <= most)
+            lambda number: 0 < number <= most)
 
     hundred = max(SIZES)
     for size in (hundred, MOST):
@@ -253,7 +257,7 @@ def goals(rows):
                                  ("in all", lambda row: row["idle"]["total"])):
             add(f"never-busy connection of {size}, KiB {what}: at most 1/{idle.SHARE}", (size,),
                 lambda xprt, size=size, measure_of=measure_of: (figure(xprt, size, measure_of), 0),
-                lambda theirs, ours: 0 < ours * idle.SHARE <= theirs)
+                lambda theirs, ours: 0 < ours * idle.SHARE <= theirs, relative=True)
     for state in ("idle", "busy"):
         for what, measure_of in (("in all", lambda row, state=state: row[state]["total"]),
                                  ("slab", lambda row, state=state: row[state]["slab"])):
@@ -264,5 +268,5 @@ def goals(rows):
         add(f"{size} idle connections: at most {REST_MORE} s of CPU in {REST} s", (size,),
             lambda xprt, size=size: (figure(xprt, size,
                                             lambda row: row["rest_cpu"] - row["rest_cpu_without"]), 2),
-            lambda theirs, ours: ours <= REST_MORE)
+            lambda number: number <= REST_MORE)
     return table

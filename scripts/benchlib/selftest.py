@@ -35,6 +35,20 @@ def _stats(expect):
         pass
 
 
+def _report(expect):
+    table = report.Goals("in-tree")
+    for theirs, ours in (([1], [1]), ([2], [1]), ([1, 2], [1, 1]), ([1], [1, 2])):
+        table.ask("at most 1", ("", ""), theirs, ours, lambda number: number <= 1)
+    table.add("no more than in-tree", "1", "1", True)
+    table.add("no figure", "-", "-", "not measured", True)
+    expect("goals: asked of both", [(row["met"], row["other_met"]) for row in table.rows],
+           [(True, True), (True, False), (True, False), (False, True), (True, None), (None, True)])
+    expect("goals: what in-tree meets as well is said in the row",
+           [row["verdict"] for row in table.rows[:4]], ["met, by in-tree as well", "met", "met", "NOT MET"])
+    expect("goals: what in-tree meets as well", table.as_well(), 1)
+    expect("goals: totals", table.counts(), (4, 1, 1))
+
+
 def _times_rows(case, rates):
     """@rates: (in-tree, ours) of each round."""
     return [{"case": case, "xprt": xprt, "round": turn, "iops": rate, "bw": None, "lat": {}, "cpu": {}, "per": ""}
@@ -110,6 +124,12 @@ def _counts(expect):
             "client: 2 WRs", "client: 1 post", "client: no LOCAL_INV", "server: about 9")), verdicts)
     found = _goals(counts, [row("rpcordma", good, {})])
     expect("counts: in-tree was not measured", _one(found, "1 MiB READ, client: 2 WRs"), None)
+    as_well = {row["goal"]: row["other_met"] for row in counts.goals([
+        theirs, row("rpcordma", good, {"wr_rdma_write": 9})]).rows}
+    expect("counts: 17 WRs are not 2", _one(as_well, "1 MiB READ, client: 2 WRs"), False)
+    as_well = {row["goal"]: row["other_met"] for row in counts.goals([
+        row(xprt, {}, {}, "WRITE 4 KiB odd") for xprt in XPRTS]).rows}
+    expect("counts: in-tree has no LOCAL_INV either", _one(as_well, "WRITE 4 KiB odd: no LOCAL_INV"), True)
     for wakes, met in ((1, True), (1.2, False), (0, False)):
         found = _goals(counts, [row(xprt, {}, {"nfsd_wakeups": wakes, "dequeues": 1}, "WRITE 4 KiB odd")
                                 for xprt in XPRTS])
@@ -139,11 +159,12 @@ def _trips(expect):
 
 
 def _scale(expect):
-    def rows(ours, calls=(1000, 1000)):
+    def rows(ours, calls=(1000, 1000), theirs=(1000, 1000)):
         return [{"case": scale.name_of(size), "xprt": xprt, "connections": size, "round": 0,
                  "idle": {"total": kib, "rings": 10, "slab": kib}, "busy": {"total": kib, "rings": 10, "slab": kib},
                  "instructions": [number], "rest_cpu": 0, "rest_cpu_without": 0}
-                for xprt, kib in zip(XPRTS, (1000, ours)) for size, number in zip(scale.SIZES, calls)]
+                for xprt, kib, numbers in zip(XPRTS, (1000, ours), (theirs, calls))
+                for size, number in zip(scale.SIZES, numbers)]
 
     for ours, met in ((250, True), (251, False), (0, False)):
         expect(f"scale: {ours} of 1000 KiB", _one(_goals(scale, rows(ours)),
@@ -151,6 +172,10 @@ def _scale(expect):
     for calls, met in (((1000, 1100), True), ((1000, 1101), False)):
         expect(f"scale: {calls} instructions", _one(_goals(scale, rows(100, calls)),
                                                     "instructions of a call: 100 / 1 "), met)
+    for theirs, met in (((1000, 1100), True), ((1000, 1101), False)):
+        as_well = {row["goal"]: row["other_met"] for row in scale.goals(rows(100, (1000, 900), theirs)).rows}
+        expect(f"scale: in-tree's {theirs}", _one(as_well, "instructions of a call: 100 / 1 "), met)
+    expect("scale: a goal made of in-tree's figure", _one(as_well, "never-busy connection of 100, KiB in all"), None)
     expect("scale: 1,000 without --full", _one(_goals(scale, rows(100)), "1000 idle connections"), None)
 
 
@@ -176,7 +201,7 @@ def main():
         else:
             wrong.append(f"{what}: {got!r}, expected {want!r}")
 
-    for test in (_stats, _times, _counts, _instructions, _trips, _scale, _codec):
+    for test in (_stats, _report, _times, _counts, _instructions, _trips, _scale, _codec):
         test(expect)
     for line in wrong:
         print(f"FAILED   {line}")

@@ -87,6 +87,14 @@ def names(_full):
     return [case.name for case in cases()]
 
 
+def by_round(rows, case, measure, legs_=XPRTS):
+    """For each of @legs_ @measure of @case in the rounds that have all of them."""
+    by = [{row["round"]: measure(row) for row in rows
+           if row["case"] == case and row["xprt"] == leg and "profile" not in row} for leg in legs_]
+    rounds = sorted(set.intersection(*map(set, by)))
+    return tuple([found[turn] for turn in rounds] for found in by)
+
+
 def change(xprt, pair):
     """Has @xprt at both ends, and nothing mounted. verbsmeter and rxe stay."""
     pair.client.run("for where in $(awk '$3 == \"nfs\" { print $2 }' /proc/mounts); do umount $where || exit 1; done",

@@ -13,7 +13,7 @@ import subprocess
 
 from vmlib import cost, image, lab, machine
 
-from . import counts, report
+from . import counts, report, stats
 from .counts import NAMES, XPRTS
 
 ROUNDS = 1
@@ -180,17 +180,30 @@ def tell(rows):
         table = []
         for case in _cases(rows):
             cells = [case]
-            for what in ("transport", "helped", "kernel"):
+            for what in ("transport", "helped"):
                 theirs, ours = _pick(rows, case, _of(what, *roles))
                 cells += ["-" if number is None else f"{number:.0f}" for number in (theirs, ours)]
                 cells.append(f"{ours / theirs:.2f}" if min(theirs or 0, ours or 0) > 0 else "-")
+            cells += _whole(rows, case, roles)
             table.append(cells)
-        report.table(("RPC", "in-tree", "ours", "ratio", f"+{'+'.join(HELPERS)}", "ours", "ratio",
-                      "kernel", "ours", "ratio"), table)
+        heads = ("RPC", "in-tree", "ours", "ratio", f"+{'+'.join(HELPERS)}", "ours", "ratio", "kernel: ours / in-tree")
+        # Without rounds to compare there is no such column.
+        report.table(heads[:len(table[0])], table)
     for case, role in [(case, role) for case in _cases(rows) for role in ROLES]:
         if _verdict(rows, case, role)[2] is False:
             print(f"\n{case}, {role}: where our instructions are")
             profile(rows, case, role)
+
+
+def _whole(rows, case, roles):
+    """[ratio] of all that the kernels execute, with its interval. What else they do meanwhile is as much as the
+    difference that is looked for: a single round says nothing, and is [] here."""
+    theirs, ours = counts.by_round(rows, case, _of("kernel", *roles))
+    if len({row["round"] for row in rows}) < 2:
+        return []
+    if len(ours) < 2 or min(theirs + ours) <= 0:
+        return ["-"]
+    return ["{:.2f} [{:.2f}, {:.2f}]".format(*stats.ratio(ours, theirs))]
 
 
 def profile(rows, case, role, lines=10, width=60):

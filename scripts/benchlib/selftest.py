@@ -2,6 +2,8 @@
 """Whether what judges the figures is right: intervals, goals, and what is read from the machines. No machine is
 booted; the figures are made up, so that each verdict is known."""
 
+import contextlib
+import io
 import json
 import math
 
@@ -49,6 +51,12 @@ def _report(expect):
     expect("goals: totals", table.counts(), (4, 1, 1))
 
 
+def _told(tell, *args):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        tell(*args)
+    return said.getvalue()
+
+
 def _times_rows(case, rates):
     """@rates: (in-tree, ours) of each round."""
     return [{"case": case, "xprt": xprt, "round": turn, "iops": rate, "bw": None, "lat": {}, "cpu": {}, "per": ""}
@@ -70,7 +78,11 @@ def _times(expect):
     found = _goals(times, _times_rows(large, [(100, 110), (100, 111), (100, 110)]))
     expect("times: 1.1 is not 1.15", _one(found, f"{large}: at least 1.15"), False)
     expect("times: nor with a delay", _one(found, f"{large}, 1 ms: at least 1.15"), None)
-    profiled = [{"case": large, "xprt": xprt, "profile": {}} for xprt in XPRTS]
+    profiled = [{"case": large, "xprt": xprt, "round": turn, "profile": {role: {"kernel": number} for role in (
+        "client", "server")}} for turn in (0, 1) for xprt, number in zip(XPRTS, (1000, 2000))]
+    expect("times: a profile's ratio, of two rounds",
+           _told(times._tell_profiles, profiled).count("2.00 [2.00, 2.00]"), 2)
+    expect("times: of one round, none", "2.00" in _told(times._tell_profiles, profiled[:2]), False)
     expect("times: a profile is no round",
            _one(_goals(times, profiled + _times_rows(large, [(100, 120)] * 2)), f"{large}: at"), True)
 
@@ -148,6 +160,13 @@ def _instructions(expect):
             ("the best of in-tree", "GETATTR", [1000, 900], [950, 950], False),
             ("nothing was seen", "GETATTR", [1000], [0], False), ("nothing of in-tree", "GETATTR", [0], [0], False)):
         expect(f"instructions: {what}", _one(_goals(instructions, rows(case, theirs, ours)), f"{case}, client"), met)
+    whole = [{"case": "GETATTR", "xprt": xprt, "round": turn, **{role: {"transport": 1000, "helped": 1000,
+             "kernel": number, "functions": {}} for role in ("client", "server")}}
+             for turn in (0, 1) for xprt, number in zip(XPRTS, (1000, 3000))]
+    expect("instructions: the whole kernel, of two rounds",
+           _told(instructions.tell, whole).count("3.00 [3.00, 3.00]"), 3)
+    one = _told(instructions.tell, whole[:2])
+    expect("instructions: of one round, nothing", ("kernel" in one, "3.00" in one), (False, False))
 
 
 def _trips(expect):

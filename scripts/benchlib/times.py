@@ -18,7 +18,7 @@ A row is one case in one round:
 
 and of those that were profiled
 
-    {"case", "xprt", "profile": {role: {module: kernel instructions of one operation}}}
+    {"case", "xprt", "round", "profile": {role: {module: kernel instructions of one operation}}}
 """
 
 import collections
@@ -29,7 +29,7 @@ import statistics
 from vmlib import cost, lab, machine
 
 from . import instructions, report, stats
-from .counts import MOUNT, NAMES, XPRTS, change
+from .counts import MOUNT, NAMES, XPRTS, by_round, change
 
 ROUNDS = 5
 MILLISECONDS = 1000
@@ -42,6 +42,8 @@ PERCENTILES = {"p10": 10, "p25": 25, "p50": 50, "p75": 75, "p90": 90, "p95": 95,
 # What is profiled, as far as it is measured.
 PROFILED = ("4 KiB random read, depth 16", "4 KiB random write, depth 16", "1 MiB read, depth 4",
             "1 MiB write, depth 4")
+# Rounds of that, at most.
+PROFILES = 3
 # Modules of a profile, in this order, and who else is in a column; the rest is the kernel proper, or NFS's.
 SHARES = (("transport", XPRTS), ("sunrpc", ("sunrpc",)), ("rxe, ib_core", ("rdma_rxe", "ib_core")),
           ("NFS", ("nfs", "nfsv3", "nfsd", "lockd", "nfs_acl", "exportfs", "auth_rpcgss", "netfs")),
@@ -276,22 +278,24 @@ def run(rows, wrong, rounds, only, full):
             wrong += [f"the kernel complained: {line}" for line in pair.complaints()]
     profiled = [case for case in chosen if case.name in PROFILED]
     if profiled and not wrong:
-        _profiles(rows, wrong, profiled)
+        _profiles(rows, wrong, profiled, min(rounds, PROFILES))
 
 
-def _profiles(rows, wrong, chosen):
+def _profiles(rows, wrong, chosen, rounds):
     """Machines of their own, as whoever counts instructions slows them down."""
     with lab.Lab("bench-profile", xprt=XPRTS[0], server_xprt=XPRTS[0], server_params="", tools=True,
                  plugin=instructions.plugin()) as pair:
         try:
             _prepare(pair)
-            for xprt in XPRTS:
-                change(xprt, pair)
-                _mount(pair, 1)
-                meter = instructions.Meter(pair)
-                for case in chosen:
-                    report.progress(f"times: {NAMES[xprt]}, profile of {case.name}")
-                    rows.append({"case": case.name, "xprt": xprt, "profile": _profile(pair, meter, case)})
+            for turn in range(rounds):
+                for xprt in XPRTS[::-1] if turn % 2 else XPRTS:
+                    change(xprt, pair)
+                    _mount(pair, 1)
+                    meter = instructions.Meter(pair)
+                    for case in chosen:
+                        report.progress(f"times: {NAMES[xprt]}, round {turn + 1} of {rounds}: profile of {case.name}")
+                        rows.append({"case": case.name, "xprt": xprt, "round": turn,
+                                     "profile": _profile(pair, meter, case)})
         except (lab.LabError, machine.VmError) as error:
             wrong.append(f"profile: {error}")
         finally:
@@ -311,31 +315,22 @@ def _profile(pair, meter, case):
     return {role: instructions.by_module(each[role]) for role in instructions.ROLES}
 
 
-def pairs(rows, case, measure):
-    """(in-tree, ours): @measure of @case in the rounds that have both."""
-    by = {xprt: {row["round"]: measure(row) for row in rows
-                 if row["case"] == case and row["xprt"] == xprt and "round" in row}
-          for xprt in XPRTS}
-    rounds = sorted(set.intersection(*(set(found) for found in by.values())))
-    return tuple([by[xprt][turn] for turn in rounds] for xprt in XPRTS)
-
-
-def ratio(rows, case, measure):
-    """Of ours to in-tree's: (ratio, low, high), or None."""
-    theirs, ours = pairs(rows, case, measure)
-    if len(ours) < 2 or min(theirs + ours) <= 0:
+def ratio(rows, case, measure, legs_=XPRTS):
+    """Of the second of @legs_ to the first, ours to in-tree's: (ratio, low, high), or None."""
+    under, over = by_round(rows, case, measure, legs_)
+    if len(over) < 2 or min(under + over) <= 0:
         return None
-    return stats.ratio(ours, theirs)
+    return stats.ratio(over, under)
 
 
 def _text(found):
     return "{:.2f} [{:.2f}, {:.2f}]".format(*found) if found else "-"
 
 
-def _middle(rows, case, measure):
-    """Medians of the rounds, (in-tree, ours), as texts of three digits."""
+def _middle(rows, case, measure, legs_=XPRTS):
+    """Medians of the rounds of @legs_, as texts of three digits."""
     return [f"{statistics.median(values):.3g}" if values and statistics.median(values) < 1000 else
-            f"{statistics.median(values):.0f}" if values else "-" for values in pairs(rows, case, measure)]
+            f"{statistics.median(values):.0f}" if values else "-" for values in by_round(rows, case, measure, legs_)]
 
 
 def _rate(row):
@@ -343,7 +338,7 @@ def _rate(row):
 
 
 def tell(rows):
-    found = {row["case"]: row for row in rows if "round" in row}
+    found = {row["case"]: row for row in rows if "profile" not in row}
 
     print("\nthroughput (MiB/s where an operation moves more than 16 KiB, else operations/s)")
     report.table(("case", "in-tree", "ours", "ours / in-tree"),
@@ -365,20 +360,31 @@ def tell(rows):
 
 def _tell_profiles(rows):
     """Where the instructions of an operation are."""
-    by = {(row["case"], row["xprt"]): row["profile"] for row in rows if "profile" in row}
+    by = {}
+    for row in rows:
+        if "profile" in row:
+            by.setdefault((row["case"], row["xprt"]), {})[row["round"]] = row["profile"]
     table = []
     for case in dict.fromkeys(case for case, _ in by):
         if any((case, xprt) not in by for xprt in XPRTS):
             continue
         for role in instructions.ROLES:
-            totals = [sum(by[case, xprt][role].values()) for xprt in XPRTS]
-            for xprt, total in zip(XPRTS, totals):
-                shares = [sum(by[case, xprt][role].get(name, 0) for name in modules) for _, modules in SHARES]
-                table.append((case, role, NAMES[xprt], f"{total:.0f}", f"{total / totals[0]:.2f}",
-                              *(f"{share:.0f}" for share in shares), f"{total - sum(shares):.0f}"))
+            totals = [{turn: sum(profile[role].values()) for turn, profile in by[case, xprt].items()} for xprt in XPRTS]
+            common = sorted(set(totals[0]) & set(totals[1]))
+            # Of a single round it says nothing.
+            whole = _text(stats.ratio(*([total[turn] for turn in common] for total in totals[::-1]))
+                          if len(common) > 1 else None)
+            for xprt, cell in zip(XPRTS, ("", whole)):
+                rounds = [profile[role] for profile in by[case, xprt].values()]
+                shares = [statistics.median(sum(modules.get(name, 0) for name in names_) for modules in rounds)
+                          for _, names_ in SHARES]
+                total = statistics.median(sum(modules.values()) for modules in rounds)
+                table.append((case, role, NAMES[xprt], f"{total:.0f}", cell, *(f"{share:.0f}" for share in shares),
+                              f"{total - sum(shares):.0f}"))
     if table:
-        print("\nkernel instructions of one operation, all of them and by module; ratio: to in-tree's")
-        report.table(("case", "", "transport", "all", "ratio", *(head for head, _ in SHARES), "the rest"), table)
+        print("\nkernel instructions of one operation, all of them and by module: medians of the rounds")
+        report.table(("case", "", "transport", "all", "ours / in-tree", *(head for head, _ in SHARES), "the rest"),
+                     table)
 
 
 def goals(rows):

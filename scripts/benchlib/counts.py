@@ -8,9 +8,12 @@ from . import report
 
 ROUNDS = 1
 KIB, MIB = 1024, 1024 * 1024
-# In the order of measuring.
 XPRTS = ("rpcrdma", "rpcordma")
-NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours"}
+# In-tree once more, of a few cases: the means have to say the same of it as the first time.
+CONTROL = "control"
+CONTROLLED = ("GETATTR", "READ 1 MiB")
+SAME = 0.005
+NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours", CONTROL: "in-tree again"}
 MOUNT = "rsize=1048576,wsize=1048576,actimeo=600"
 # What makes a transfer odd: offset in the file, offset in a page of memory, bytes less.
 ODD = (1001, 617, 3)
@@ -87,6 +90,18 @@ def names(_full):
     return [case.name for case in cases()]
 
 
+def legs(turn, chosen, usual):
+    """[(transport or CONTROL, its cases)] in the order of measuring in round @turn. A B C C B A: a host that gets
+    slower, or faster, all the time favours none; and between in-tree and in-tree is what is between in-tree and
+    ours, as far as the round is not the next one."""
+    order = [*((xprt, chosen) for xprt in XPRTS), (CONTROL, report.controls(chosen, usual))]
+    return order[::-1] if turn % 2 else order
+
+
+def module_of(leg):
+    return XPRTS[0] if leg == CONTROL else leg
+
+
 def by_round(rows, case, measure, legs_=XPRTS):
     """For each of @legs_ @measure of @case in the rounds that have all of them."""
     by = [{row["round"]: measure(row) for row in rows
@@ -95,8 +110,27 @@ def by_round(rows, case, measure, legs_=XPRTS):
     return tuple([found[turn] for turn in rounds] for found in by)
 
 
-def change(xprt, pair):
-    """Has @xprt at both ends, and nothing mounted. verbsmeter and rxe stay."""
+def control(table, rows, case, what, measure):
+    """Adds to @table the control of a number that does not depend on the host: the same in each round."""
+    first, again = by_round(rows, case, measure, (XPRTS[0], CONTROL))
+    if not first:
+        table.control(f"{case}, {what}", "-", "-", False)
+        return
+    worst = max(zip(first, again), key=lambda pair: abs(pair[1] - pair[0]))
+    # Where nothing was counted the means are broken.
+    table.control(f"{case}, {what}: within {SAME:.1%}", text(worst[0]),
+                  text(worst[1]) + (f": {worst[1] / worst[0]:.4f}" if worst[0] > 0 else ""),
+                  min(first + again) > 0 and all(abs(b - a) <= SAME * a for a, b in zip(first, again)))
+
+
+def controlled(rows):
+    """Cases that a control was measured of; some case in any case, so that one that is missing is seen."""
+    return list(dict.fromkeys(row["case"] for row in rows if row["xprt"] == CONTROL)) or ["no case"]
+
+
+def change(leg, pair):
+    """Has @leg's transport at both ends, and nothing mounted. verbsmeter and rxe stay."""
+    xprt = module_of(leg)
     pair.client.run("for where in $(awk '$3 == \"nfs\" { print $2 }' /proc/mounts); do umount $where || exit 1; done",
                     60, "umount")
     if (pair.xprt, pair.server_xprt) != (xprt, xprt):
@@ -110,9 +144,9 @@ def change(xprt, pair):
         pair.only(vm, xprt)
 
 
-def select(xprt, pair):
-    """Mounts over @xprt at both ends. What ran there before goes."""
-    change(xprt, pair)
+def select(leg, pair):
+    """Mounts over @leg's transport at both ends. What ran there before goes."""
+    change(leg, pair)
     pair.mount("3", f"{MOUNT},nordirplus")
     # Its attributes are never fresh enough.
     pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
@@ -132,18 +166,18 @@ def _prepare(pair):
 
 
 def run(rows, wrong, rounds, only, _full):
-    """Appends to @rows {case, xprt, calls, cost by role}, of @rounds times both transports in turn, cases that
-    begin with @only; and to @wrong what went wrong."""
+    """Appends to @rows {case, xprt, calls, cost by role}, of @rounds times both transports in turn, and in-tree
+    once more (CONTROL), cases that begin with @only; and to @wrong what went wrong."""
     chosen = [case for case in cases() if case.name.startswith(only)]
     with lab.Lab("bench-counts", xprt=XPRTS[0], server_xprt=XPRTS[0], server_params="") as pair:
         try:
             _prepare(pair)
             for turn in range(rounds):
-                for xprt in XPRTS:
+                for xprt, some in legs(turn, chosen, CONTROLLED):
                     select(xprt, pair)
-                    for number, case in enumerate(chosen):
+                    for number, case in enumerate(some):
                         report.progress(f"counts: {NAMES[xprt]}, round {turn + 1} of {rounds}: {case.name} "
-                                        f"({number + 1} of {len(chosen)})")
+                                        f"({number + 1} of {len(some)})")
                         try:
                             each, calls = case.measure(pair)
                         except (cost.Disturbed, machine.Failed) as error:
@@ -240,4 +274,7 @@ def goals(rows):
         add(f"{size} WRITE, server: 1 wake-up of nfsd (2 to 4)", f"WRITE {size}", of("server", "nfsd_wakeups"),
             1.1, 0.5)
         add(f"{size} WRITE, server: nfsd turns to it once", f"WRITE {size}", of("server", "dequeues"), 1.1, 0.9)
+    for case in controlled(rows):
+        for role in COLUMNS:
+            control(table, rows, case, f"{role}'s WRs", of(role, "send_wrs"))
     return table

@@ -14,7 +14,7 @@ import subprocess
 from vmlib import cost, image, lab, machine
 
 from . import counts, report, stats
-from .counts import NAMES, XPRTS
+from .counts import NAMES, XPRTS, module_of
 
 ROUNDS = 1
 ROLES = ("client", "server")
@@ -23,6 +23,7 @@ INLINE = ("NULL", "GETATTR")
 # What either transport calls, and its callers as well: sunrpc has what the in-tree transport codes headers
 # with, ib_core what its server reads and writes a client's memory with. Ours does both itself.
 HELPERS = ("sunrpc", "ib_core")
+CONTROLLED = ("GETATTR", "READ 4 KiB")
 # Where modules are; lower, it is the kernel proper.
 MODULES = 0xffffffffc0000000
 names = counts.names
@@ -121,6 +122,7 @@ def by_module(counters):
 
 def _row(xprt, counters):
     """What of one machine's @counters is kept."""
+    xprt = module_of(xprt)
     modules, functions = by_module(counters), {}
     for place, number in counters.items():
         if isinstance(place, tuple) and number and place[0] in (xprt, *HELPERS):
@@ -142,12 +144,12 @@ def run(rows, wrong, rounds, only, _full):
             pair.up(lease=600)
             counts.make_files(pair)
             for turn in range(rounds):
-                for xprt in XPRTS:
+                for xprt, some in counts.legs(turn, chosen, CONTROLLED):
                     counts.select(xprt, pair)
                     meter = Meter(pair)
-                    for number, case in enumerate(chosen):
+                    for number, case in enumerate(some):
                         report.progress(f"instructions: {NAMES[xprt]}, round {turn + 1} of {rounds}: "
-                                        f"{case.name} ({number + 1} of {len(chosen)})")
+                                        f"{case.name} ({number + 1} of {len(some)})")
                         try:
                             each, calls = case.measure(pair, meter.take)
                         except (cost.Disturbed, machine.Failed) as error:
@@ -240,4 +242,7 @@ def goals(rows):
             theirs, ours, met = _verdict(rows, case, role)
             table.add(f"{case}, {role}: {_most(case)} of in-tree's", *("-" if number is None else f"{number:.0f}"
                                                                  for number in (theirs, ours)), met)
+    for case in counts.controlled(rows):
+        for role in ROLES:
+            counts.control(table, rows, case, role, _of("transport", role))
     return table

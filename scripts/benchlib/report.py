@@ -58,6 +58,11 @@ class Goals:
         @shown: the texts of both."""
         self.add(goal, *shown, all(map(meets, ours)), all(map(meets, theirs)))
 
+    def control(self, what, first, again, same):
+        """The other against itself, by the same means. @same: as @met of add()."""
+        self.add(f"control, {self.other} twice: {what}", first, again, same)
+        self.rows[-1]["control"] = True
+
     def note(self, text):
         """Said below the rows."""
         self.notes.append(text)
@@ -71,6 +76,8 @@ class Goals:
             print(text)
         if self.as_well():
             print(f"{self.as_well()} of the goals met are met by {self.other} as well: they tell nothing apart")
+        if self.refuted():
+            print("the control failed: NO FIGURE ABOVE CAN BE BELIEVED")
 
     def counts(self):
         """(passed, failed, skipped)."""
@@ -79,6 +86,15 @@ class Goals:
     def as_well(self):
         """How many of those passed the other's figure meets too."""
         return sum(row["met"] is True and row["other_met"] is True for row in self.rows)
+
+    def refuted(self):
+        """Whether a control has failed."""
+        return any(row["met"] is False and "control" in row for row in self.rows)
+
+
+def controls(chosen, usual):
+    """The cases of @chosen that the other is measured in once more: @usual are their names."""
+    return [case for case in chosen if case.name in usual] or chosen[:1]
 
 
 def _output(*command):

@@ -8,7 +8,7 @@ import json
 import math
 
 from . import codec, counts, instructions, plot, report, scale, stats, times, trips
-from .counts import XPRTS
+from .counts import CONTROL, XPRTS
 
 
 def _goals(part, rows):
@@ -48,7 +48,23 @@ def _report(expect):
     expect("goals: what in-tree meets as well is said in the row",
            [row["verdict"] for row in table.rows[:4]], ["met, by in-tree as well", "met", "met", "NOT MET"])
     expect("goals: what in-tree meets as well", table.as_well(), 1)
-    expect("goals: totals", table.counts(), (4, 1, 1))
+    for same, told in ((True, False), (None, False), ("one round", False), (False, True)):
+        table.control("a case", "1", "1", same) if same is not None else table.add("a goal", "1", "1", False)
+        expect(f"goals: told of a control that is {same}", (table.refuted(), "BELIEVED" in _told(table.tell)),
+               (told, told))
+    expect("goals: totals", table.counts(), (5, 3, 2))
+
+    def named(*names):
+        return [times.Case(name, None, 1) for name in names]
+
+    expect("control: of the usual cases", report.controls(named("a", "b", "c"), ("c", "b")), named("b", "c"))
+    expect("control: of the first, where there is none", report.controls(named("a", "b"), ("c",)), named("a"))
+    order = [(leg, [case.name for case in some]) for turn in (0, 1)
+             for leg, some in counts.legs(turn, named("a", "b"), ("b",))]
+    expect("control: the order of measuring", order, [
+        ("rpcrdma", ["a", "b"]), ("rpcordma", ["a", "b"]), (CONTROL, ["b"]),
+        (CONTROL, ["b"]), ("rpcordma", ["a", "b"]), ("rpcrdma", ["a", "b"])])
+    expect("control: its module", [counts.module_of(leg) for leg in (*XPRTS, CONTROL)], [*XPRTS, XPRTS[0]])
 
 
 def _told(tell, *args):
@@ -58,9 +74,9 @@ def _told(tell, *args):
 
 
 def _times_rows(case, rates):
-    """@rates: (in-tree, ours) of each round."""
-    return [{"case": case, "xprt": xprt, "round": turn, "iops": rate, "bw": None, "lat": {}, "cpu": {}, "per": ""}
-            for turn, both in enumerate(rates) for xprt, rate in zip(XPRTS, both)]
+    """@rates: (in-tree, ours and, maybe, in-tree again) of each round."""
+    return [{"case": case, "xprt": xprt, "round": turn, "iops": rate, "bw": None, "lat": {"p50": 1}, "cpu": {},
+             "per": ""} for turn, all_ in enumerate(rates) for xprt, rate in zip((*XPRTS, CONTROL), all_)]
 
 
 def _times(expect):
@@ -78,6 +94,13 @@ def _times(expect):
     found = _goals(times, _times_rows(large, [(100, 110), (100, 111), (100, 110)]))
     expect("times: 1.1 is not 1.15", _one(found, f"{large}: at least 1.15"), False)
     expect("times: nor with a delay", _one(found, f"{large}, 1 ms: at least 1.15"), None)
+    for what, rates, met in (
+            ("the same in the middle", [(100, 0, 105), (100, 0, 95)], True),
+            ("not the same", [(100, 0, 105), (100, 0, 106), (100, 0, 104)], False),
+            ("not the same, less", [(100, 0, 95), (100, 0, 94), (100, 0, 96)], False),
+            ("in one round", [(100, 0, 100)], None), ("in no round", [(100, 100)] * 2, False),
+            ("nothing was done", [(100, 0, 0)] * 2, False)):
+        expect(f"times: control, {what}", _one(_goals(times, _times_rows(name, rates)), "control"), met)
     profiled = [{"case": large, "xprt": xprt, "round": turn, "profile": {role: {"kernel": number} for role in (
         "client", "server")}} for turn in (0, 1) for xprt, number in zip(XPRTS, (1000, 2000))]
     expect("times: a profile's ratio, of two rounds",
@@ -120,7 +143,7 @@ def _counts(expect):
     def row(xprt, client, server, case="READ 1 MiB"):
         return {"case": case, "xprt": xprt, "round": 0, "calls": 20,
                 "client": {"send_wrs": 0, "send_posts": 0, "wr_local_inv": 0, "wr_send": 1, "send_signaled": 0, **client},
-                "server": {"wr_rdma_write": 0, "nfsd_wakeups": 0, "dequeues": 0, **server}}
+                "server": {"send_wrs": 57, "wr_rdma_write": 0, "nfsd_wakeups": 0, "dequeues": 0, **server}}
 
     theirs = row("rpcrdma", {"send_wrs": 17, "send_posts": 2, "wr_local_inv": 8}, {"wr_rdma_write": 56})
     good = {"send_wrs": 2, "send_posts": 1}
@@ -142,6 +165,10 @@ def _counts(expect):
     as_well = {row["goal"]: row["other_met"] for row in counts.goals([
         row(xprt, {}, {}, "WRITE 4 KiB odd") for xprt in XPRTS]).rows}
     expect("counts: in-tree has no LOCAL_INV either", _one(as_well, "WRITE 4 KiB odd: no LOCAL_INV"), True)
+    for again, met in ((17, True), (17.08, True), (17.1, False), (16.9, False), (0, False), (None, False)):
+        found = _goals(counts, [theirs, *([] if again is None else [row(CONTROL, {"send_wrs": again}, {})])])
+        expect(f"counts: control, {again} WRs after 17",
+               _one(found, f"control, in-tree twice: {'no case' if again is None else 'READ 1 MiB'}, client"), met)
     for wakes, met in ((1, True), (1.2, False), (0, False)):
         found = _goals(counts, [row(xprt, {}, {"nfsd_wakeups": wakes, "dequeues": 1}, "WRITE 4 KiB odd")
                                 for xprt in XPRTS])
@@ -160,6 +187,13 @@ def _instructions(expect):
             ("the best of in-tree", "GETATTR", [1000, 900], [950, 950], False),
             ("nothing was seen", "GETATTR", [1000], [0], False), ("nothing of in-tree", "GETATTR", [0], [0], False)):
         expect(f"instructions: {what}", _one(_goals(instructions, rows(case, theirs, ours)), f"{case}, client"), met)
+    for theirs, again, met in (([1000], [1005], True), ([1000], [1006], False), ([1000], [994], False),
+                               ([1000, 1000], [1000, 1006], False), ([0], [0], False), ([1000], [], False)):
+        found = rows("GETATTR", theirs, theirs) + [
+            {**row, "xprt": CONTROL} for row in rows("GETATTR", again, [])]
+        expect(f"instructions: control, {again} after {theirs}",
+               _one(_goals(instructions, found), "control, in-tree twice: "
+                    + ("GETATTR" if again else "no case") + ", server"), met)
     whole = [{"case": "GETATTR", "xprt": xprt, "round": turn, **{role: {"transport": 1000, "helped": 1000,
              "kernel": number, "functions": {}} for role in ("client", "server")}}
              for turn in (0, 1) for xprt, number in zip(XPRTS, (1000, 3000))]

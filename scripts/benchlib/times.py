@@ -3,9 +3,10 @@
 
 fio does the I/O in the client, O_DIRECT, for a second each; metaload.c makes, looks at and removes files. What
 is read and written is in the server's tmpfs. Each round runs all cases over one transport, then all over the
-other: changing it takes seconds. Many short rounds rather than few long ones: what slows the machine for
-minutes slows both of a pair. At last a few cases are profiled: what one operation takes of both kernels'
-instructions, and in which modules, which does not depend on the host (instructions.py).
+other, and one case over in-tree once more: changing it takes seconds. Many short rounds rather than few long
+ones: what slows the machine for minutes slows both of a pair. At last a few cases are profiled: what one
+operation takes of both kernels' instructions, and in which modules, which does not depend on the host
+(instructions.py).
 
 A row is one case in one round:
 
@@ -29,7 +30,7 @@ import statistics
 from vmlib import cost, lab, machine
 
 from . import instructions, report, stats
-from .counts import MOUNT, NAMES, XPRTS, by_round, change
+from .counts import CONTROL, MOUNT, NAMES, XPRTS, by_round, change, controlled, legs
 
 ROUNDS = 5
 MILLISECONDS = 1000
@@ -44,6 +45,8 @@ PROFILED = ("4 KiB random read, depth 16", "4 KiB random write, depth 16", "1 Mi
             "1 MiB write, depth 4")
 # Rounds of that, at most.
 PROFILES = 3
+# What in-tree is measured in once more.
+CONTROLLED = ("4 KiB random read, depth 16",)
 # Modules of a profile, in this order, and who else is in a column; the rest is the kernel proper, or NFS's.
 SHARES = (("transport", XPRTS), ("sunrpc", ("sunrpc",)), ("rxe, ib_core", ("rdma_rxe", "ib_core")),
           ("NFS", ("nfs", "nfsv3", "nfsd", "lockd", "nfs_acl", "exportfs", "auth_rpcgss", "netfs")),
@@ -266,10 +269,9 @@ def run(rows, wrong, rounds, only, full):
         try:
             _prepare(pair)
             for turn in range(rounds):
-                # A B B A: a host that gets slower, or faster, all the time favours neither.
-                for xprt in XPRTS[::-1] if turn % 2 else XPRTS:
-                    report.progress(f"times: {NAMES[xprt]}, round {turn + 1} of {rounds}: {len(chosen)} cases")
-                    for row in _phase(pair, xprt, chosen).values():
+                for xprt, some in legs(turn, chosen, CONTROLLED):
+                    report.progress(f"times: {NAMES[xprt]}, round {turn + 1} of {rounds}, cases: {len(some)}")
+                    for row in _phase(pair, xprt, some).values():
                         rows.append({"xprt": xprt, "round": turn, **row})
         except (lab.LabError, machine.VmError) as error:
             wrong.append(str(error))
@@ -403,6 +405,18 @@ def goals(rows):
             undecided += 1
         theirs, ours = _middle(rows, case.name, _rate)
         table.add(goal, theirs, f"{ours}: {_text(found)}", found[1] >= case.least)
+    for case in controlled(rows):
+        _control(table, rows, case)
     if undecided:
         table.note(f"of those not met, {undecided} are undecided: the limit is within the interval")
     return table
+
+
+def _control(table, rows, case):
+    """The interval of in-tree's rate to in-tree's has 1 in it; by its making, it has not once in twenty times."""
+    both = (XPRTS[0], CONTROL)
+    found = ratio(rows, case, lambda row: row["iops"], both)
+    first, again = _middle(rows, case, _rate, both)
+    single = any(row["xprt"] == CONTROL for row in rows) and len({row["round"] for row in rows}) < 2
+    table.control(f"{case}: 1 is in the interval", first, f"{again}: {_text(found)}",
+                  "one round has no interval" if single else found is not None and found[1] <= 1 <= found[2])

@@ -78,13 +78,15 @@ RPCORDMA_TEST(client_fence, scratch)
 	while (Region *region = r.core->pool.pop_front())
 		call->call->spare.push_back(region);
 
-	u8 *memory = FakeServerPort::reach(write, 0, true);
-	ASSERT_NE(memory, nullptr);
+	u8 *memory = static_cast<u8 *>(call->receive.head.base);
+	EXPECT_TRUE(writable(write));
 	r.done(call);
 	r.work();
 	u8 *scratch = FakeServerPort::reach(write, 0, true);
 	ASSERT_NE(scratch, nullptr);
-	EXPECT_NE(scratch, memory);
+	/* A late write. */
+	memory[0] = 0x11;
+	*scratch = 0x77;
 	EXPECT_FALSE(writable(others));
 	/* A server must not execute scratch bytes. */
 	EXPECT_EQ(FakeServerPort::reach(read, 0, false), nullptr);
@@ -94,6 +96,7 @@ RPCORDMA_TEST(client_fence, scratch)
 	/* The reply: the key is gone, the slot and its credit are back. */
 	EXPECT_TRUE(r.reply(7, 24));
 	EXPECT_FALSE(writable(write));
+	EXPECT_EQ(memory[0], 0x11);
 	r.at_rest();
 }
 

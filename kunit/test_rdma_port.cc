@@ -12,6 +12,7 @@ struct Block {
 	usize size;
 	u32 mapped; /* bytes; 0: not mapped */
 	rpcordma_dma direction;
+	u8 *bounce; /* null: not mapped */
 };
 
 Block blocks[FakePort::kMost];
@@ -26,20 +27,27 @@ Block *block_at(const void *memory)
 	return nullptr;
 }
 
+/* The block that is mapped as @sge says; null when there is none. */
 Block *block_of(const rpcordma_sge &sge)
 {
-	return block_at(reinterpret_cast<const void *>(static_cast<__UINTPTR_TYPE__>(sge.addr)));
+	for (Block &block : blocks)
+		if (block.bounce && reinterpret_cast<__UINTPTR_TYPE__>(block.bounce) == sge.addr)
+			return &block;
+	return nullptr;
 }
 
-/* Use up one of @left; false when there is none. */
-bool one_of(u32 &left)
+/* Copy @length bytes of what @sge describes from memory to the device, or back. */
+void sync(const rpcordma_sge &sge, u32 length, rpcordma_dma direction)
 {
-	if (left == FakePort::kNoLimit)
-		return true;
-	if (!left)
-		return false;
-	left--;
-	return true;
+	Block *block = block_of(sge);
+
+	ASSERT_NE(block, nullptr);
+	ASSERT_LE(length, block->mapped);
+	EXPECT_EQ(block->direction, direction);
+	if (direction == RPCORDMA_DMA_TO_DEVICE)
+		__builtin_memcpy(block->bounce, block->memory, length);
+	else
+		__builtin_memcpy(block->memory, block->bounce, length);
 }
 
 void post_one(const rpcordma_recv_wr &wr)
@@ -77,10 +85,22 @@ FakePort::~FakePort()
 	EXPECT_EQ(allocations, 0);
 	EXPECT_EQ(mappings, 0);
 	for (Block &block : blocks) {
+		if (block.bounce)
+			rpcordma_test_free(block.bounce, block.mapped);
 		if (block.memory)
 			rpcordma_test_free(block.memory, block.size);
 		block = {};
 	}
+}
+
+bool FakePort::one_of(u32 &left)
+{
+	if (left == kNoLimit)
+		return true;
+	if (!left)
+		return false;
+	left--;
+	return true;
 }
 
 rpcordma_endpoint *FakePort::endpoint()
@@ -123,9 +143,9 @@ void *rpcordma_alloc(rpcordma_size size, rpcordma_alloc_how how)
 	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC || FakePort::may_sleep);
 	Block *block = block_at(nullptr);
 
-	if (!block || !one_of(FakePort::allocations_left))
+	if (!block || !FakePort::one_of(FakePort::allocations_left))
 		return nullptr;
-	*block = {rpcordma_test_alloc(size), size, 0, RPCORDMA_DMA_TO_DEVICE};
+	*block = {rpcordma_test_alloc(size), size, 0, RPCORDMA_DMA_TO_DEVICE, nullptr};
 	__builtin_memset(block->memory, 0, size);
 	FakePort::allocations++;
 	return block->memory;
@@ -163,13 +183,15 @@ int rpcordma_dma_map(rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 len
 	Block *block = block_at(memory);
 
 	EXPECT_NE(block, nullptr);
-	if (!block || !one_of(FakePort::mappings_left))
+	if (!block || !FakePort::one_of(FakePort::mappings_left))
 		return -5;
 	EXPECT_EQ(block->mapped, 0);
 	EXPECT_LE(length, block->size);
 	block->mapped = length;
 	block->direction = direction;
-	*sge = {reinterpret_cast<__UINTPTR_TYPE__>(memory), length, 1};
+	block->bounce = static_cast<u8 *>(rpcordma_test_alloc(length));
+	__builtin_memcpy(block->bounce, memory, length);
+	*sge = {reinterpret_cast<__UINTPTR_TYPE__>(block->bounce), length, 1};
 	FakePort::mappings++;
 	return 0;
 }
@@ -185,8 +207,22 @@ void rpcordma_dma_unmap(rpcordma_endpoint *endpoint, const rpcordma_sge *sge, rp
 		return;
 	EXPECT_EQ(block->mapped, length);
 	EXPECT_EQ(block->direction, direction);
+	if (direction == RPCORDMA_DMA_FROM_DEVICE)
+		__builtin_memcpy(block->memory, block->bounce, block->mapped);
+	rpcordma_test_free(block->bounce, block->mapped);
+	block->bounce = nullptr;
 	block->mapped = 0;
 	FakePort::mappings--;
+}
+
+void rpcordma_dma_sync_for_device(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length)
+{
+	sync(*sge, length, RPCORDMA_DMA_TO_DEVICE);
+}
+
+void rpcordma_dma_sync_for_cpu(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length)
+{
+	sync(*sge, length, RPCORDMA_DMA_FROM_DEVICE);
 }
 
 int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *first,
@@ -197,7 +233,7 @@ int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *f
 	for (const rpcordma_recv_wr *wr = first; wr; wr = wr->next) {
 		const u32 before = FakePort::posted;
 
-		if (!one_of(FakePort::receives_left)) {
+		if (!FakePort::one_of(FakePort::receives_left)) {
 			*bad = wr;
 			return -12;
 		}

@@ -5,6 +5,9 @@
  * module/server (test_server_port.hh has the rest); rpcordma_kunit.ko holds nothing of compat/linux, so
  * the doubles serve in a kernel as well.
  *
+ * What is mapped has a bounce buffer, which is what the device has of it: memory and that are brought into
+ * line when it is synced or, with the direction, mapped or unmapped.
+ *
  * Misuse is a failure of the running case: memory freed twice, a buffer unmapped twice or of another
  * length, a Receive posted while it is posted, an allocation that may sleep where that is not allowed.
  */
@@ -47,6 +50,9 @@ public:
 	FakePort &operator=(const FakePort &) = delete;
 
 	[[nodiscard]] static rpcordma_endpoint *endpoint();
+
+	/** Use up one of what may go well; false when there is none left. */
+	[[nodiscard]] static bool one_of(u32 &left);
 
 	/** The Receive posted first, taken off its queue. Null without one. */
 	[[nodiscard]] static const rpcordma_recv_wr *take_receive();

@@ -2,6 +2,8 @@
 /* The port's doubles for the tests of module/server; see test_server_port.hh. No tests here. */
 #include "kunit/test_server_port.hh"
 
+#include "kunit/test_server_dma.hh"
+
 /* Opaque behind the port. */
 struct rpcordma_lock {
 	bool held;
@@ -9,32 +11,6 @@ struct rpcordma_lock {
 
 struct rpcordma_gate {
 	rpcordma::u32 openings;
-};
-
-namespace rpcordma {
-
-struct BulkPiece {
-	u8 *at;
-	u32 length;
-};
-
-} // namespace rpcordma
-
-struct rpcordma_bulk {
-	rpcordma::u32 room, count;
-	bool mapped;
-	rpcordma::BulkPiece *pieces;
-};
-
-struct rpcordma_region {
-	rpcordma::u32 slot;
-	rpcordma::u32 pages_most;
-	rpcordma::u32 key;	  /* the fresh one, of the mapping */
-	rpcordma::u32 registered; /* as the device knows it; 0: it does not */
-	bool mapped, writable;
-	rpcordma::u32 length, count;
-	rpcordma::u64 iova;
-	rpcordma::BulkPiece pieces[300];
 };
 
 struct rpcordma_server_tunables rpcordma_server_tunables;
@@ -53,53 +29,12 @@ struct Posted {
 	rpcordma_sge sges[32];
 };
 
-constexpr u32 kMostRegions = 16;
-constexpr u64 kRegionAddress = u64(9) << 40;
 constexpr int kLocalError = 2; /* IB_WC_LOC_QP_OP_ERR */
 
 page *all_pages[FakeServerPort::kMostPages];
-rpcordma_region *all_regions[kMostRegions];
-u32 last_key;
 Posted *queue;
 u32 queue_first;
 bool drained;
-
-bool one_of(u32 &left)
-{
-	if (left == FakePort::kNoLimit)
-		return true;
-	if (!left)
-		return false;
-	left--;
-	return true;
-}
-
-/* Byte @at of what @region is mapped to. */
-u8 *byte_of(const rpcordma_region &region, u64 at)
-{
-	EXPECT_TRUE(region.mapped);
-	for (u32 i = 0; i < region.count; i++) {
-		if (at < region.pieces[i].length)
-			return region.pieces[i].at + at;
-		at -= region.pieces[i].length;
-	}
-	EXPECT_TRUE(false);
-	return FakeServerPort::client;
-}
-
-/* Byte @at of what @sge describes: plain memory, or a region's. */
-u8 *byte_of(const rpcordma_sge &sge, u32 at)
-{
-	if (sge.addr < kRegionAddress || sge.addr >= kRegionAddress << 1)
-		return reinterpret_cast<u8 *>(static_cast<__UINTPTR_TYPE__>(sge.addr)) + at;
-	for (rpcordma_region *region : all_regions) {
-		if (!region || region->registered != sge.lkey)
-			continue;
-		return byte_of(*region, (sge.addr & 0xffffffff) + at);
-	}
-	EXPECT_TRUE(false);
-	return FakeServerPort::client;
-}
 
 u32 length_of(const Posted &wr)
 {
@@ -162,14 +97,10 @@ int execute(const Posted &wr)
 	case RPCORDMA_WR_LOCAL_INV:
 		/* Without the fence it may overtake the Reads into what it invalidates. */
 		EXPECT_TRUE(FakeServerPort::requester || wr.send_flags & RPCORDMA_SEND_FENCE);
-		for (rpcordma_region *region : all_regions)
-			if (region && wr.invalidate_rkey &&
-			    region->registered == wr.invalidate_rkey) {
-				region->registered = 0;
-				FakeServerPort::local_invalidations++;
-				return RPCORDMA_WC_SUCCESS;
-			}
-		return kLocalError;
+		if (!invalidate(wr.invalidate_rkey))
+			return kLocalError;
+		FakeServerPort::local_invalidations++;
+		return RPCORDMA_WC_SUCCESS;
 	}
 	EXPECT_TRUE(false);
 	return kLocalError;
@@ -223,7 +154,8 @@ u32 FakeServerPort::locks_left, FakeServerPort::gates_left;
 void (*FakeServerPort::in_post)();
 int FakeServerPort::create_qp_result, FakeServerPort::accept_result;
 u32 FakeServerPort::qp_sges, FakeServerPort::qp_tries;
-u32 FakeServerPort::pages, FakeServerPort::bulks, FakeServerPort::bulk_maps, FakeServerPort::regions;
+u32 FakeServerPort::pages, FakeServerPort::bulks, FakeServerPort::bulk_maps;
+u32 FakeServerPort::regions, FakeServerPort::region_maps;
 u32 FakeServerPort::locks, FakeServerPort::locks_held, FakeServerPort::gates, FakeServerPort::sends;
 u32 FakeServerPort::send_doorbells, FakeServerPort::refills, FakeServerPort::waits;
 u32 FakeServerPort::counters[RPCORDMA_SERVER_COUNTERS];
@@ -260,7 +192,8 @@ FakeServerPort::FakeServerPort()
 	create_qp_result = accept_result = 0;
 	qp_sges = kNoLimit;
 	qp_tries = 0;
-	pages = bulks = bulk_maps = regions = locks = locks_held = gates = sends = 0;
+	pages = bulks = bulk_maps = regions = region_maps = 0;
+	locks = locks_held = gates = sends = 0;
 	send_doorbells = refills = waits = logged = warned = disconnects = 0;
 	__builtin_memset(counters, 0, sizeof(counters));
 	device = {};
@@ -292,7 +225,6 @@ FakeServerPort::FakeServerPort()
 	backward_error = 0;
 	server = nullptr;
 	requester = nullptr;
-	last_key = 1000;
 	rpcordma_server_tunables = {};
 	rpcordma_server_tunables.max_requests = 64;
 	rpcordma_server_tunables.max_req_size = 1024;
@@ -306,6 +238,7 @@ FakeServerPort::~FakeServerPort()
 	EXPECT_EQ(bulks, 0);
 	EXPECT_EQ(bulk_maps, 0);
 	EXPECT_EQ(regions, 0);
+	EXPECT_EQ(region_maps, 0);
 	EXPECT_EQ(locks, 0);
 	EXPECT_EQ(locks_held, 0);
 	EXPECT_EQ(gates, 0);
@@ -364,9 +297,7 @@ bool FakeServerPort::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
 	if (invalidate) {
 		completion.flags = RPCORDMA_WC_WITH_INVALIDATE;
 		completion.invalidated_rkey = invalidate;
-		for (rpcordma_region *region : all_regions)
-			if (region && region->registered == invalidate)
-				region->registered = 0;
+		(void)rpcordma::invalidate(invalidate);
 	}
 	complete(wr->cqe, completion);
 	return true;
@@ -374,11 +305,11 @@ bool FakeServerPort::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
 
 u8 *FakeServerPort::reach(const xdr::Segment &segment, u32 at, bool write)
 {
-	for (rpcordma_region *region : all_regions)
-		if (region && region->registered && region->registered == segment.handle.get() &&
-		    segment.offset >= region->iova && (!write || region->writable) &&
-		    segment.offset - region->iova + at < region->length)
-			return byte_of(*region, segment.offset - region->iova + at);
+	const rpcordma_region *region = region_of(segment.handle.get());
+
+	if (region && segment.offset >= region->iova && (!write || region->writable) &&
+	    segment.offset - region->iova + at < region->length)
+		return byte_of(*region, segment.offset - region->iova + at);
 	return nullptr;
 }
 
@@ -428,52 +359,6 @@ void FakeServerPort::new_queue_pair()
 	fail_at = kNoLimit;
 }
 
-/* --- the bytes of an xdr_buf --- */
-
-/* The @length bytes of @buf from @offset on, in pieces that are contiguous; false: @visit stopped it. */
-template <typename Visit>
-static bool each_piece_of(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&visit)
-{
-	while (length) {
-		u32 at = offset, n;
-		u8 *from;
-
-		if (at < buf->head.length) {
-			from = static_cast<u8 *>(buf->head.base) + at;
-			n = u32(buf->head.length) - at;
-		} else if ((at -= u32(buf->head.length)) < buf->page_length) {
-			const u32 in_pages = buf->page_base + at;
-
-			from = buf->pages[in_pages / FakeServerPort::kPageSize]->data +
-			       in_pages % FakeServerPort::kPageSize;
-			n = min(buf->page_length - at,
-				FakeServerPort::kPageSize - in_pages % FakeServerPort::kPageSize);
-		} else {
-			at -= buf->page_length;
-			if (at >= buf->tail.length) {
-				EXPECT_TRUE(false);
-				return false;
-			}
-			from = static_cast<u8 *>(buf->tail.base) + at;
-			n = u32(buf->tail.length) - at;
-		}
-		n = min(n, length);
-		if (!visit(from, n))
-			return false;
-		offset += n;
-		length -= n;
-	}
-	return true;
-}
-
-/* The same of a buffer that says how long it is. */
-template <typename Visit>
-static bool each_piece(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&visit)
-{
-	EXPECT_LE(u64(offset) + length, buf->len);
-	return each_piece_of(buf, offset, length, static_cast<Visit &&>(visit));
-}
-
 } // namespace rpcordma
 
 using namespace rpcordma;
@@ -487,7 +372,7 @@ rpcordma_u64 rpcordma_now_ms(void)
 
 rpcordma_lock *rpcordma_lock_create(rpcordma_lock_class)
 {
-	if (!one_of(FakeServerPort::locks_left))
+	if (!FakePort::one_of(FakeServerPort::locks_left))
 		return nullptr;
 	FakeServerPort::locks++;
 	auto *lock = static_cast<rpcordma_lock *>(rpcordma_test_alloc(sizeof(rpcordma_lock)));
@@ -520,7 +405,7 @@ void rpcordma_lock_release(rpcordma_lock *lock)
 
 rpcordma_gate *rpcordma_gate_create(void)
 {
-	if (!one_of(FakeServerPort::gates_left))
+	if (!FakePort::one_of(FakeServerPort::gates_left))
 		return nullptr;
 	FakeServerPort::gates++;
 	auto *gate = static_cast<rpcordma_gate *>(rpcordma_test_alloc(sizeof(rpcordma_gate)));
@@ -668,7 +553,7 @@ static int post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
 	FakeServerPort::send_doorbells++;
 	FakeServerPort::receives_at_send = FakePort::posted;
 	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next) {
-		if (!one_of(FakeServerPort::sends_left)) {
+		if (!FakePort::one_of(FakeServerPort::sends_left)) {
 			*bad = wr;
 			return -12;
 		}
@@ -717,104 +602,6 @@ int rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *firs
 		meanwhile();
 	}
 	return rc;
-}
-
-void rpcordma_dma_sync_for_device(rpcordma_endpoint *, const rpcordma_sge *, rpcordma_u32)
-{
-}
-
-void rpcordma_dma_sync_for_cpu(rpcordma_endpoint *, const rpcordma_sge *, rpcordma_u32)
-{
-}
-
-rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages, rpcordma_bool,
-					int *error)
-{
-	EXPECT_TRUE(FakePort::may_sleep);
-	EXPECT_EQ(FakeServerPort::locks_held, 0);
-	for (u32 i = 0; i < kMostRegions; i++) {
-		if (all_regions[i] || !one_of(FakeServerPort::regions_left))
-			continue;
-		auto *region =
-			static_cast<rpcordma_region *>(rpcordma_test_alloc(sizeof(rpcordma_region)));
-		__builtin_memset(region, 0, sizeof(*region));
-		region->slot = i;
-		region->pages_most = pages;
-		all_regions[i] = region;
-		FakeServerPort::regions++;
-		return region;
-	}
-	*error = -12;
-	return nullptr;
-}
-
-void rpcordma_region_destroy(rpcordma_region *region)
-{
-	EXPECT_TRUE(FakePort::may_sleep);
-	all_regions[region->slot] = nullptr;
-	rpcordma_test_free(region, sizeof(*region));
-	FakeServerPort::regions--;
-}
-
-int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,
-			rpcordma_u32 length, rpcordma_bool writable, rpcordma_u32 tag,
-			rpcordma_reg_wr *wr, rpcordma_mapping *mapping)
-{
-	EXPECT_FALSE(region->mapped);
-	if (!FakeServerPort::requester) {
-		EXPECT_TRUE(writable);
-		EXPECT_LE(div_round_up(length, FakeServerPort::kPageSize), region->pages_most);
-		EXPECT_EQ(offset % FakeServerPort::kPageSize, 0);
-	}
-	if (!one_of(FakeServerPort::region_maps_left))
-		return -12;
-	region->count = 0;
-	region->length = length;
-	region->writable = writable;
-	const bool mapped = each_piece_of(buf, offset, length, [region](u8 *at, u32 n) {
-		if (region->count == sizeof(region->pieces) / sizeof(*region->pieces))
-			return false;
-		region->pieces[region->count++] = {at, n};
-		return true;
-	});
-	EXPECT_TRUE(mapped);
-	region->mapped = true;
-	region->key = ++last_key;
-	region->iova = FakeServerPort::requester ? u64(tag) << 32 :
-						   kRegionAddress + (u64(region->slot) << 32);
-	wr->mr = reinterpret_cast<ib_mr *>(region);
-	wr->key = region->key;
-	*mapping = {region->key, region->key, length, region->iova};
-	return 0;
-}
-
-void rpcordma_region_unmap(rpcordma_region *region)
-{
-	/* The peer could write to it, whoever has the pages next. */
-	EXPECT_TRUE(!region->registered || FakeServerPort::broken);
-	region->mapped = false;
-}
-
-/* One page for all, whose bytes nobody reads. */
-int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
-{
-	static u8 scratch[FakeServerPort::kPageSize];
-
-	EXPECT_FALSE(region->mapped);
-	EXPECT_EQ(region->registered, 0);
-	if (!one_of(FakeServerPort::scratch_maps_left))
-		return -12;
-	region->count = 0;
-	for (u32 left = region->length; left;) {
-		const u32 n = min(left, FakeServerPort::kPageSize);
-
-		region->pieces[region->count++] = {scratch, n};
-		left -= n;
-	}
-	region->mapped = true;
-	wr->mr = reinterpret_cast<ib_mr *>(region);
-	wr->key = region->key;
-	return 0;
 }
 
 /* --- svc.h --- */
@@ -920,7 +707,7 @@ rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_all
 	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC ||
 		    (FakePort::may_sleep && !FakeServerPort::locks_held));
 	for (u32 i = 0; i < count; i++) {
-		if (!one_of(FakeServerPort::pages_left))
+		if (!FakePort::one_of(FakeServerPort::pages_left))
 			return i;
 		pages[i] = FakeServerPort::new_page();
 	}
@@ -963,92 +750,4 @@ rpcordma_bool rpcordma_svc_backward_error(svc_xprt *, rpcordma_u32 xid, int erro
 	FakeServerPort::backward_xid = xid;
 	FakeServerPort::backward_error = error;
 	return FakeServerPort::backward_known;
-}
-
-rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, rpcordma_alloc_how how)
-{
-	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC ||
-		    (FakePort::may_sleep && !FakeServerPort::locks_held));
-	if (!one_of(FakeServerPort::bulks_left))
-		return nullptr;
-	auto *bulk = static_cast<rpcordma_bulk *>(rpcordma_test_alloc(sizeof(rpcordma_bulk)));
-	*bulk = {pieces, 0, false, nullptr};
-	bulk->pieces = static_cast<BulkPiece *>(rpcordma_test_alloc(pieces * sizeof(BulkPiece)));
-	FakeServerPort::bulks++;
-	return bulk;
-}
-
-void rpcordma_bulk_destroy(rpcordma_bulk *bulk)
-{
-	EXPECT_FALSE(bulk->mapped);
-	rpcordma_test_free(bulk->pieces, bulk->room * sizeof(BulkPiece));
-	rpcordma_test_free(bulk, sizeof(*bulk));
-	FakeServerPort::bulks--;
-}
-
-static bool add_piece(rpcordma_bulk *bulk, u8 *at, u32 length)
-{
-	EXPECT_FALSE(bulk->mapped);
-	if (bulk->count == bulk->room)
-		return false;
-	bulk->pieces[bulk->count++] = {at, length};
-	return true;
-}
-
-int rpcordma_bulk_add_pages(rpcordma_bulk *bulk, page **pages, rpcordma_u32 offset,
-			    rpcordma_u32 length)
-{
-	rpcordma_xdr_buf buf = {};
-
-	buf.pages = pages;
-	buf.page_base = offset;
-	buf.page_length = buf.len = length;
-	return rpcordma_bulk_add_buf(bulk, &buf, 0, length);
-}
-
-int rpcordma_bulk_add_buf(rpcordma_bulk *bulk, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,
-			  rpcordma_u32 length)
-{
-	return each_piece(buf, offset, length,
-			  [bulk](u8 *at, u32 n) { return add_piece(bulk, at, n); }) ?
-		       0 :
-		       -28;
-}
-
-int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *endpoint, rpcordma_dma,
-		      rpcordma_sge *sges, rpcordma_u32 room)
-{
-	EXPECT_EQ(endpoint, FakePort::endpoint());
-	EXPECT_FALSE(bulk->mapped);
-	if (!one_of(FakeServerPort::bulk_maps_left)) {
-		bulk->count = 0;
-		return -12;
-	}
-	EXPECT_LE(bulk->count, room);
-	for (u32 i = 0; i < bulk->count; i++)
-		sges[i] = {reinterpret_cast<__UINTPTR_TYPE__>(bulk->pieces[i].at),
-			   bulk->pieces[i].length, 1};
-	bulk->mapped = true;
-	FakeServerPort::bulk_maps++;
-	return int(bulk->count);
-}
-
-void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
-{
-	if (bulk->mapped)
-		FakeServerPort::bulk_maps--;
-	bulk->mapped = false;
-	bulk->count = 0;
-}
-
-void rpcordma_buf_read(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
-		       rpcordma_u32 length)
-{
-	u8 *at = static_cast<u8 *>(to);
-
-	(void)each_piece(buf, offset, length, [&at](u8 *from, u32 n) {
-		__builtin_memcpy(at, from, n);
-		at += n;
-		return true;
-	});
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The port as module/server sees it, on top of test_rdma_port.hh: pages, bulk mappings, regions, a send
- * queue that a device works off when it is told to, the client's memory, and sunrpc's side of a
+ * The port as module/server sees it, on top of test_rdma_port.hh: pages, bulk mappings and regions (with
+ * bounce buffers, test_server_dma.hh), a send queue that a device works off when it is told to, the client's memory, and sunrpc's side of a
  * connection. All of it keeps account, fails on demand, and takes misuse for a failure of the running
  * case: a lock taken twice, an allocation that sleeps in a completion or under a lock, a page given back
  * twice, a chain longer than the queue has room for, memory that the device uses unmapped.
@@ -62,7 +62,8 @@ public:
 	static u32 qp_tries;
 
 	/* What there is now. */
-	static u32 pages, bulks, bulk_maps, regions, locks, locks_held, gates;
+	static u32 pages, bulks, bulk_maps, regions, region_maps;
+	static u32 locks, locks_held, gates;
 	static u32 sends; /* in the send queue */
 
 	/* What there ever was. */

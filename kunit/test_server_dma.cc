@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The port's doubles for regions and bulk mappings; see test_server_dma.hh. No tests here. */
+#include "kunit/test_server_dma.hh"
+
+#include "kunit/testing.hh"
+
+/* Opaque behind the port. */
+struct rpcordma_bulk {
+	rpcordma::u32 room, count;
+	bool mapped;
+	rpcordma_dma direction;
+	rpcordma::DmaPiece *pieces;
+};
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kMostRegions = 16;
+constexpr u64 kRegionAddress = u64(9) << 40;
+
+rpcordma_region *all_regions[kMostRegions];
+u32 last_key = 1000;
+
+/* The @length bytes of @buf from @offset on, in pieces that are contiguous; false: @visit stopped it. */
+template <typename Visit>
+bool each_piece_of(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&visit)
+{
+	while (length) {
+		u32 at = offset, n;
+		u8 *from;
+
+		if (at < buf->head.length) {
+			from = static_cast<u8 *>(buf->head.base) + at;
+			n = u32(buf->head.length) - at;
+		} else if ((at -= u32(buf->head.length)) < buf->page_length) {
+			const u32 in_pages = buf->page_base + at;
+
+			from = buf->pages[in_pages / FakeServerPort::kPageSize]->data +
+			       in_pages % FakeServerPort::kPageSize;
+			n = min(buf->page_length - at,
+				FakeServerPort::kPageSize - in_pages % FakeServerPort::kPageSize);
+		} else {
+			at -= buf->page_length;
+			if (at >= buf->tail.length) {
+				EXPECT_TRUE(false);
+				return false;
+			}
+			from = static_cast<u8 *>(buf->tail.base) + at;
+			n = u32(buf->tail.length) - at;
+		}
+		n = min(n, length);
+		if (!visit(from, n))
+			return false;
+		offset += n;
+		length -= n;
+	}
+	return true;
+}
+
+/* The same of a buffer that says how long it is. */
+template <typename Visit>
+bool each_piece(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&visit)
+{
+	EXPECT_LE(u64(offset) + length, buf->len);
+	return each_piece_of(buf, offset, length, static_cast<Visit &&>(visit));
+}
+
+} // namespace
+
+void DmaPiece::map()
+{
+	bounce = static_cast<u8 *>(rpcordma_test_alloc(length));
+	__builtin_memcpy(bounce, memory, length);
+}
+
+void DmaPiece::unmap(rpcordma_dma direction)
+{
+	if (direction == RPCORDMA_DMA_FROM_DEVICE)
+		__builtin_memcpy(memory, bounce, length);
+	rpcordma_test_free(bounce, length);
+	bounce = nullptr;
+}
+
+rpcordma_region *region_of(u32 key)
+{
+	for (rpcordma_region *region : all_regions)
+		if (key && region && region->registered == key)
+			return region;
+	return nullptr;
+}
+
+bool invalidate(u32 key)
+{
+	rpcordma_region *region = region_of(key);
+
+	if (region)
+		region->registered = 0;
+	return region != nullptr;
+}
+
+u8 *byte_of(const rpcordma_region &region, u64 at)
+{
+	EXPECT_TRUE(region.mapped);
+	for (u32 i = 0; region.mapped && i < region.count; i++) {
+		if (at < region.pieces[i].length)
+			return region.pieces[i].bounce + at;
+		at -= region.pieces[i].length;
+	}
+	EXPECT_TRUE(false);
+	return FakeServerPort::client;
+}
+
+u8 *byte_of(const rpcordma_sge &sge, u32 at)
+{
+	if (sge.addr < kRegionAddress || sge.addr >= kRegionAddress << 1)
+		return reinterpret_cast<u8 *>(static_cast<__UINTPTR_TYPE__>(sge.addr)) + at;
+	const rpcordma_region *region = region_of(sge.lkey);
+
+	EXPECT_NE(region, nullptr);
+	return region ? byte_of(*region, (sge.addr & 0xffffffff) + at) : FakeServerPort::client;
+}
+
+} // namespace rpcordma
+
+using namespace rpcordma;
+
+/* --- verbs.h --- */
+
+static void unmap(rpcordma_region *region)
+{
+	if (!region->mapped)
+		return;
+	for (u32 i = 0; i < region->count; i++)
+		region->pieces[i].unmap(region->writable ? RPCORDMA_DMA_FROM_DEVICE :
+							   RPCORDMA_DMA_TO_DEVICE);
+	region->mapped = false;
+	FakeServerPort::region_maps--;
+}
+
+rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages, rpcordma_bool,
+					int *error)
+{
+	EXPECT_TRUE(FakePort::may_sleep);
+	EXPECT_EQ(FakeServerPort::locks_held, 0);
+	for (u32 i = 0; i < kMostRegions; i++) {
+		if (all_regions[i] || !FakePort::one_of(FakeServerPort::regions_left))
+			continue;
+		auto *region =
+			static_cast<rpcordma_region *>(rpcordma_test_alloc(sizeof(rpcordma_region)));
+		__builtin_memset(region, 0, sizeof(*region));
+		region->slot = i;
+		region->pages_most = pages;
+		all_regions[i] = region;
+		FakeServerPort::regions++;
+		return region;
+	}
+	*error = -12;
+	return nullptr;
+}
+
+void rpcordma_region_destroy(rpcordma_region *region)
+{
+	EXPECT_TRUE(FakePort::may_sleep);
+	unmap(region);
+	all_regions[region->slot] = nullptr;
+	rpcordma_test_free(region, sizeof(*region));
+	FakeServerPort::regions--;
+}
+
+int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,
+			rpcordma_u32 length, rpcordma_bool writable, rpcordma_u32 tag,
+			rpcordma_reg_wr *wr, rpcordma_mapping *mapping)
+{
+	EXPECT_FALSE(region->mapped);
+	if (!FakeServerPort::requester) {
+		EXPECT_TRUE(writable);
+		EXPECT_LE(div_round_up(length, FakeServerPort::kPageSize), region->pages_most);
+		EXPECT_EQ(offset % FakeServerPort::kPageSize, 0);
+	}
+	if (!FakePort::one_of(FakeServerPort::region_maps_left))
+		return -12;
+	region->count = 0;
+	region->length = length;
+	region->writable = writable;
+	const bool mapped = each_piece_of(buf, offset, length, [region](u8 *at, u32 n) {
+		if (region->count == rpcordma_region::kPieces)
+			return false;
+		region->pieces[region->count++] = {at, n, nullptr};
+		return true;
+	});
+	EXPECT_TRUE(mapped);
+	for (u32 i = 0; i < region->count; i++)
+		region->pieces[i].map();
+	region->mapped = true;
+	FakeServerPort::region_maps++;
+	region->key = ++last_key;
+	region->iova = FakeServerPort::requester ? u64(tag) << 32 :
+						   kRegionAddress + (u64(region->slot) << 32);
+	wr->mr = reinterpret_cast<ib_mr *>(region);
+	wr->key = region->key;
+	*mapping = {region->key, region->key, length, region->iova};
+	return 0;
+}
+
+void rpcordma_region_unmap(rpcordma_region *region)
+{
+	/* The peer could write to it, whoever has the pages next. */
+	EXPECT_TRUE(!region->registered || FakeServerPort::broken);
+	unmap(region);
+}
+
+/* One page for all, whose bytes nobody reads: the device writes to it as it stands. */
+int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
+{
+	static u8 scratch[FakeServerPort::kPageSize];
+
+	EXPECT_FALSE(region->mapped);
+	EXPECT_EQ(region->registered, 0);
+	if (!FakePort::one_of(FakeServerPort::scratch_maps_left))
+		return -12;
+	region->count = 0;
+	for (u32 left = region->length; left;) {
+		DmaPiece &piece = region->pieces[region->count++];
+
+		piece = {scratch, min(left, FakeServerPort::kPageSize), nullptr};
+		piece.map();
+		left -= piece.length;
+	}
+	region->mapped = true;
+	FakeServerPort::region_maps++;
+	wr->mr = reinterpret_cast<ib_mr *>(region);
+	wr->key = region->key;
+	return 0;
+}
+
+/* --- svc.h --- */
+
+rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, rpcordma_alloc_how how)
+{
+	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC ||
+		    (FakePort::may_sleep && !FakeServerPort::locks_held));
+	if (!FakePort::one_of(FakeServerPort::bulks_left))
+		return nullptr;
+	auto *bulk = static_cast<rpcordma_bulk *>(rpcordma_test_alloc(sizeof(rpcordma_bulk)));
+	*bulk = {pieces, 0, false, RPCORDMA_DMA_TO_DEVICE, nullptr};
+	bulk->pieces = static_cast<DmaPiece *>(rpcordma_test_alloc(pieces * sizeof(DmaPiece)));
+	FakeServerPort::bulks++;
+	return bulk;
+}
+
+void rpcordma_bulk_destroy(rpcordma_bulk *bulk)
+{
+	EXPECT_FALSE(bulk->mapped);
+	rpcordma_test_free(bulk->pieces, bulk->room * sizeof(DmaPiece));
+	rpcordma_test_free(bulk, sizeof(*bulk));
+	FakeServerPort::bulks--;
+}
+
+static bool add_piece(rpcordma_bulk *bulk, u8 *at, u32 length)
+{
+	EXPECT_FALSE(bulk->mapped);
+	if (bulk->count == bulk->room)
+		return false;
+	bulk->pieces[bulk->count++] = {at, length, nullptr};
+	return true;
+}
+
+int rpcordma_bulk_add_pages(rpcordma_bulk *bulk, page **pages, rpcordma_u32 offset,
+			    rpcordma_u32 length)
+{
+	rpcordma_xdr_buf buf = {};
+
+	buf.pages = pages;
+	buf.page_base = offset;
+	buf.page_length = buf.len = length;
+	return rpcordma_bulk_add_buf(bulk, &buf, 0, length);
+}
+
+int rpcordma_bulk_add_buf(rpcordma_bulk *bulk, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,
+			  rpcordma_u32 length)
+{
+	return each_piece(buf, offset, length,
+			  [bulk](u8 *at, u32 n) { return add_piece(bulk, at, n); }) ?
+		       0 :
+		       -28;
+}
+
+int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *endpoint, rpcordma_dma direction,
+		      rpcordma_sge *sges, rpcordma_u32 room)
+{
+	EXPECT_EQ(endpoint, FakePort::endpoint());
+	EXPECT_FALSE(bulk->mapped);
+	if (!FakePort::one_of(FakeServerPort::bulk_maps_left)) {
+		bulk->count = 0;
+		return -12;
+	}
+	EXPECT_LE(bulk->count, room);
+	for (u32 i = 0; i < bulk->count; i++) {
+		bulk->pieces[i].map();
+		sges[i] = {reinterpret_cast<__UINTPTR_TYPE__>(bulk->pieces[i].bounce),
+			   bulk->pieces[i].length, 1};
+	}
+	bulk->mapped = true;
+	bulk->direction = direction;
+	FakeServerPort::bulk_maps++;
+	return int(bulk->count);
+}
+
+void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
+{
+	if (bulk->mapped) {
+		for (u32 i = 0; i < bulk->count; i++)
+			bulk->pieces[i].unmap(bulk->direction);
+		FakeServerPort::bulk_maps--;
+	}
+	bulk->mapped = false;
+	bulk->count = 0;
+}
+
+void rpcordma_buf_read(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
+		       rpcordma_u32 length)
+{
+	u8 *at = static_cast<u8 *>(to);
+
+	(void)each_piece(buf, offset, length, [&at](u8 *from, u32 n) {
+		__builtin_memcpy(at, from, n);
+		at += n;
+		return true;
+	});
+}

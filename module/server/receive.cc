@@ -104,7 +104,7 @@ void rpcordma_server::replenish()
 void rpcordma_server::recycle(Call *call)
 {
 	if (call->transfer) {
-		rpcordma_warn("a server's call is spare without a transfer");
+		rpcordma_warn("a server's call is spare with a transfer");
 		put_transfer(call);
 	}
 	return_eager(call);

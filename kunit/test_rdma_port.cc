@@ -54,7 +54,8 @@ void post_one(const rpcordma_recv_wr &wr)
 {
 	for (u32 i = 0; i < FakePort::posted; i++)
 		ASSERT_NE(queue[i], &wr);
-	ASSERT_LT(FakePort::posted, FakePort::kMost);
+	/* Accounting is the core's, so that this never happens. */
+	ASSERT_LT(FakePort::posted, FakePort::receive_room);
 	ASSERT_EQ(wr.num_sge, 1);
 	ASSERT_NE(wr.cqe, nullptr);
 	const Block *block = block_of(*wr.sg_list);
@@ -66,16 +67,25 @@ void post_one(const rpcordma_recv_wr &wr)
 
 } // namespace
 
+u32 FakePort::allocation_refused_at, FakePort::receive_room;
+bool FakePort::takes_receives;
+void (*FakePort::meanwhile)();
 u32 FakePort::allocations_left, FakePort::mappings_left, FakePort::receives_left;
 bool FakePort::may_sleep;
 u32 FakePort::allocations, FakePort::mappings, FakePort::posted;
+u32 FakePort::allocations_refused, FakePort::receives_refused;
 u32 FakePort::doorbells, FakePort::traced_posts, FakePort::traced_errors;
 
 FakePort::FakePort()
 {
 	allocations_left = mappings_left = receives_left = kNoLimit;
+	allocation_refused_at = kNoLimit;
+	receive_room = kMost;
+	takes_receives = true;
+	meanwhile = nullptr;
 	may_sleep = false;
 	allocations = mappings = posted = 0;
+	allocations_refused = receives_refused = 0;
 	doorbells = traced_posts = traced_errors = 0;
 	rpcordma_trace_enabled = 0;
 }
@@ -143,8 +153,13 @@ void *rpcordma_alloc(rpcordma_size size, rpcordma_alloc_how how)
 	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC || FakePort::may_sleep);
 	Block *block = block_at(nullptr);
 
-	if (!block || !FakePort::one_of(FakePort::allocations_left))
+	const bool this_one = !FakePort::allocation_refused_at;
+
+	FakePort::allocation_refused_at -= FakePort::allocation_refused_at != FakePort::kNoLimit;
+	if (!block || this_one || !FakePort::one_of(FakePort::allocations_left)) {
+		FakePort::allocations_refused++;
 		return nullptr;
+	}
 	*block = {rpcordma_test_alloc(size), size, 0, RPCORDMA_DMA_TO_DEVICE, nullptr};
 	__builtin_memset(block->memory, 0, size);
 	FakePort::allocations++;
@@ -223,17 +238,23 @@ void rpcordma_dma_sync_for_device(rpcordma_endpoint *, const rpcordma_sge *sge, 
 void rpcordma_dma_sync_for_cpu(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length)
 {
 	sync(*sge, length, RPCORDMA_DMA_FROM_DEVICE);
+	if (void (*const what)() = FakePort::meanwhile) {
+		FakePort::meanwhile = nullptr;
+		what();
+	}
 }
 
 int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *first,
 			  const rpcordma_recv_wr **bad)
 {
 	EXPECT_EQ(endpoint, FakePort::endpoint());
+	EXPECT_TRUE(FakePort::takes_receives);
 	FakePort::doorbells++;
 	for (const rpcordma_recv_wr *wr = first; wr; wr = wr->next) {
 		const u32 before = FakePort::posted;
 
 		if (!FakePort::one_of(FakePort::receives_left)) {
+			FakePort::receives_refused++;
 			*bad = wr;
 			return -12;
 		}

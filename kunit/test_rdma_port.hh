@@ -29,8 +29,17 @@ public:
 	static u32 mappings_left;
 	static u32 receives_left; /* Receives that can be posted; the next one is the chain's bad one */
 
+	/* Only the one after so many allocations has none. */
+	static u32 allocation_refused_at;
+	/* Receives that the queue pair holds, and whether it is there for any. */
+	static u32 receive_room;
+	static bool takes_receives;
+
 	/* Whether an allocation may sleep now. */
 	static bool may_sleep;
+
+	/* What somebody else does, once, while a completion is under way: when it looks at a message. */
+	static void (*meanwhile)();
 
 	/* What there is now. */
 	static u32 allocations;
@@ -39,6 +48,7 @@ public:
 
 	/* What there ever was. */
 	static u32 doorbells; /* calls that posted something or tried to */
+	static u32 allocations_refused, receives_refused;
 	static u32 traced_posts;
 	static u32 traced_errors;
 

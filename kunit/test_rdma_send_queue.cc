@@ -11,6 +11,7 @@
 
 #include "kunit/test_rdma_port.hh"
 #include "kunit/test_rdma_random.hh"
+#include "kunit/test_rdma_send_queue.hh"
 #include "kunit/testing.hh"
 #include "module/rdma/send_queue.hh"
 
@@ -21,31 +22,11 @@ using Marker = SendQueue::Marker;
 
 constexpr u32 kMarkers = SendQueue::kMarkers;
 
-/** @queue has room for @free work requests and no more, however they are split. */
-void expect_room(const SendQueue &queue, u32 free)
-{
-	EXPECT_TRUE(queue.has_room(free, 0));
-	EXPECT_TRUE(queue.has_room(0, free));
-	EXPECT_TRUE(queue.has_room(free / 2, free - free / 2));
-	EXPECT_FALSE(queue.has_room(free + 1, 0));
-	EXPECT_FALSE(queue.has_room(0, free + 1));
-	EXPECT_FALSE(queue.has_room(free + 1 - free / 2, free / 2));
-}
-
-/** Have all markers out, without counting anything. */
-void use_up_markers(SendQueue &queue, Marker *(&markers)[kMarkers])
-{
-	for (Marker *&marker : markers) {
-		marker = queue.signal(nullptr);
-		ASSERT_NE(marker, nullptr);
-	}
-}
-
 } // namespace
 
 RPCORDMA_TEST(rdma_send_queue, room)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 
 	queue.init(20);
 	EXPECT_EQ(queue.size(), 20);
@@ -68,7 +49,7 @@ RPCORDMA_TEST(rdma_send_queue, room)
 
 RPCORDMA_TEST(rdma_send_queue, give_back)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 
 	queue.init(40);
 	ASSERT_TRUE(queue.take(9, 0));
@@ -89,7 +70,7 @@ RPCORDMA_TEST(rdma_send_queue, give_back)
 /* Room for LOCAL_INVs stays reserved until they are done, whatever else completes. */
 RPCORDMA_TEST(rdma_send_queue, invalidations)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 
 	queue.init(10);
 	ASSERT_TRUE(queue.take(4, 3));
@@ -112,7 +93,7 @@ RPCORDMA_TEST(rdma_send_queue, invalidations)
 
 RPCORDMA_TEST(rdma_send_queue, markers)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 	Marker *markers[kMarkers];
 	int contexts[kMarkers];
 	rpcordma_cqe expected;
@@ -154,7 +135,7 @@ RPCORDMA_TEST(rdma_send_queue, markers)
 /* A completion returns what was counted before its marker, silent or not, and nothing after. */
 RPCORDMA_TEST(rdma_send_queue, completion)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 
 	queue.init(100);
 	for (u32 i = 0; i < 10; i++)
@@ -184,7 +165,7 @@ RPCORDMA_TEST(rdma_send_queue, completion)
 /* Two completions handled in the wrong order: the later one stands for both, the earlier for nothing. */
 RPCORDMA_TEST(rdma_send_queue, out_of_order)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 	rpcordma_cqe foreign;
 
 	rpcordma_cqe_init(&foreign, RPCORDMA_CQE_SEND);
@@ -207,7 +188,7 @@ RPCORDMA_TEST(rdma_send_queue, out_of_order)
 
 RPCORDMA_TEST(rdma_send_queue, take_aside)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 
 	queue.init(40);
 	ASSERT_TRUE(queue.take(5, 0));
@@ -229,7 +210,7 @@ RPCORDMA_TEST(rdma_send_queue, take_aside)
 
 RPCORDMA_TEST(rdma_send_queue, signal_aside)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 	int context;
 
 	queue.init(40);
@@ -253,6 +234,14 @@ RPCORDMA_TEST(rdma_send_queue, signal_aside)
 	SendQueue::release(*marker);
 	expect_room(queue, 40);
 
+	/* Of a chain of three all the room comes back. */
+	aside = queue.signal_aside(&context, 3);
+	ASSERT_NE(aside, nullptr);
+	expect_room(queue, 37);
+	EXPECT_EQ(queue.completed(&aside->cqe), aside);
+	SendQueue::release(*aside);
+	expect_room(queue, 40);
+
 	/* Without room: nothing is counted, and no marker stays out. */
 	ASSERT_TRUE(queue.take(40, 0));
 	EXPECT_EQ(queue.signal_aside(&context, 1), nullptr);
@@ -272,7 +261,7 @@ RPCORDMA_TEST(rdma_send_queue, signal_aside)
 /* Refusals alone, each completed before the next: their room comes back without the sender. */
 RPCORDMA_TEST(rdma_send_queue, asides_alone)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 
 	queue.init(400);
 	for (u32 i = 0; i < 1000; i++) {
@@ -288,7 +277,7 @@ RPCORDMA_TEST(rdma_send_queue, asides_alone)
 /* However many are out aside, there is a marker for the sender when it needs one. */
 RPCORDMA_TEST(rdma_send_queue, a_marker_for_the_sender)
 {
-	SendQueue queue;
+	AccountedQueue queue;
 	u32 aside = 0;
 
 	queue.init(400);
@@ -308,7 +297,7 @@ RPCORDMA_TEST(rdma_send_queue, few_are_signaled)
 		for (u32 regions : {0u, 1u}) {
 			TEST_NOTE("size", size);
 			TEST_NOTE("regions", regions);
-			SendQueue queue;
+			AccountedQueue queue;
 			u32 sends = 0, signaled = 0, silent = 0;
 
 			queue.init(size);

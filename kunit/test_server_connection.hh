@@ -119,11 +119,14 @@ struct Accepted : FakeServerPort {
 	Server *server;
 	svc_rqst *rqst;
 	static constexpr u32 kReplyBytes = 96 * 1024;
-	u8 *reply_bytes; /* pattern() */
-	int accepted = 0;
+	u8 *reply_bytes;       /* pattern() */
+	bool accepted = false; /* or refused, and destroy() is to come */
+	bool serving = false;
+	u32 thread_pages = 80;
+	ExactCopy pool_before;
 
 	/** Everything but the connection: accept() makes that. */
-	Accepted()
+	Accepted() : pool_before(bytes_of(server_pool))
 	{
 		EXPECT_EQ(rpcordma_core_server_init(), 0);
 		/* The memory of the case before. */
@@ -134,18 +137,23 @@ struct Accepted : FakeServerPort {
 		for (u32 i = 0; i < kReplyBytes; i++)
 			reply_bytes[i] = pattern(i);
 	}
+	/** A connection that is left goes on to its rest, where nothing is counted that is not there. */
 	~Accepted()
 	{
+		if (serving)
+			expect_rest();
 		end();
 		for (page *&p : rqst->pages)
 			if (p)
 				free_page(p);
 		rpcordma_core_server_exit();
+		/* Pages, transfers, users, what is lent and wanted, eager bytes and connections. */
+		EXPECT_BYTES(bytes_of(server_pool), pool_before.bytes());
 	}
 	/** As sunrpc does before each call. */
 	void fill_thread()
 	{
-		for (u32 i = 0; i < 80; i++)
+		for (u32 i = 0; i < thread_pages; i++)
 			if (!rqst->pages[i])
 				rqst->pages[i] = new_page();
 	}
@@ -160,27 +168,93 @@ struct Accepted : FakeServerPort {
 		server = reinterpret_cast<Server *>(test_alloc(rpcordma_core_server_size()).data());
 		__builtin_memset(static_cast<void *>(server), 0, rpcordma_core_server_size());
 		FakeServerPort::server = server;
-		accepted = 1;
-		return rpcordma_core_server_accept(server, nullptr, nullptr, endpoint(), said,
-						   said_length, initiator_depth);
+		accepted = true;
+		const int rc = rpcordma_core_server_accept(server, nullptr, nullptr, endpoint(),
+							   said, said_length, initiator_depth);
+		serving = !rc;
+		return rc;
 	}
-	/** The connection ends as far as sunrpc is concerned, and with it all its memory. */
+	/** The connection ends as far as sunrpc is concerned, amid what it does, and with it all its memory. */
 	void end()
 	{
 		if (!accepted)
 			return;
-		accepted = 0;
+		accepted = serving = false;
 		rpcordma_core_server_destroy(server);
 		new_queue_pair();
+		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
+		EXPECT_EQ(server_pool.eager_users.load(), 0);
+	}
+	/** There is memory again, the device does what it has to, and threads take what calls there are. */
+	void settle()
+	{
+		want_for_nothing();
+		for (;;) {
+			const bool sent = work() > 0;
+
+			if (server->ready.empty() && server->held.empty()) {
+				if (!sent)
+					return;
+				continue;
+			}
+			fill_thread();
+			if (rpcordma_core_server_recvfrom(server, rqst) > 0)
+				rpcordma_core_server_release(server, rqst->call);
+		}
+	}
+	/** settle(); then whatever is counted is at its start. The case has let go of its calls. */
+	void expect_rest()
+	{
+		u32 calls = 0, spare = 0, free_regions = 0;
+
+		settle();
+		for (const ServerCall *call = server->all; call; call = call->all_next) {
+			TEST_NOTE("call", calls);
+			calls++;
+			spare += call->linked();
+			/* The device keeps what it has a part of, for the drain. */
+			if (partly_posted)
+				continue;
+			EXPECT_EQ(call->owners.load(), 0);
+			EXPECT_EQ(call->transfer, nullptr);
+			EXPECT_EQ(call->eager, 0);
+			EXPECT_FALSE(call->tracked);
+			EXPECT_EQ(call->answer, ServerCall::Answer::none);
+			EXPECT_EQ(call->result_count, 0);
+		}
+		EXPECT_EQ(server->calls, calls);
+		EXPECT_EQ(server->posted + spare + partly_posted, calls);
+		EXPECT_EQ(server->waiters.load(), 0);
+		EXPECT_EQ(server->grant.load(), server->credits.granted());
+		EXPECT_EQ(server->backward_outstanding, backward_outstanding);
+		EXPECT_LE(server->backward_outstanding, server->backward_backed);
+		if (!receives_refused) {
+			EXPECT_EQ(server->posted, posted);
+			/* As far as there was memory to make them. */
+			if (!server->closing.load())
+				EXPECT_GE(posted, min(server->promised_locked(), calls));
+		}
+		while (Region *region = server->regions.pop_front()) {
+			free_regions++;
+			rpcordma_region_destroy(region->device);
+			rpcordma_free(region);
+		}
+		if (partly_posted)
+			return;
+		EXPECT_EQ(server->in_service, 0);
+		EXPECT_EQ(server->room.load(), server->queue_size);
+		EXPECT_EQ(server->eager_bytes.load(), 0);
+		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
+		EXPECT_EQ(server_pool.eager_users.load(), 0);
+		EXPECT_EQ(bulk_maps, 0);
+		EXPECT_EQ(region_maps, 0);
+		/* All were on the list. */
+		EXPECT_EQ(regions, 0);
 	}
 };
 
-struct Connected : Accepted {
-	/** @remote_invalidation: the client's R bit. */
-	explicit Connected(bool remote_invalidation = false, bool established = true)
-	{
-		connect(remote_invalidation, established);
-	}
+/** A connection with a client and a thread. */
+struct Served : Accepted {
 	void connect(bool remote_invalidation = false, bool established = true)
 	{
 		private_data::Properties client;
@@ -210,6 +284,18 @@ struct Connected : Accepted {
 
 		call.finish(size);
 		return send(call);
+	}
+	/** What send_backward() says of a call of @size bytes. */
+	int send_backward(u32 xid, u32 size)
+	{
+		rpcordma_xdr_buf buf = {};
+
+		buf.head = {reply_bytes, size};
+		buf.len = size;
+		const int rc = rpcordma_core_server_send_backward(server, xid, &buf);
+		if (!rc)
+			backward_outstanding = min(backward_outstanding + 1, kServerBackwardCalls);
+		return rc;
 	}
 	/** A service thread looks. Returns what recvfrom() says. */
 	int receive()
@@ -298,6 +384,56 @@ struct Connected : Accepted {
 		EXPECT_EQ(header.value().xid, Xid(xid));
 		EXPECT_BYTES(header.value().payload({message, message_length}),
 			     Bytes(reply_bytes, size));
+	}
+};
+
+struct Connected : Served {
+	/** @remote_invalidation: the client's R bit. */
+	explicit Connected(bool remote_invalidation = false, bool established = true)
+	{
+		connect(remote_invalidation, established);
+	}
+};
+
+/** Over a device whose Reads need a region for a sink. */
+struct Iwarp : Served {
+	explicit Iwarp(u32 region_pages = 130)
+	{
+		device.read_needs_region = true;
+		device.max_fast_reg_pages = region_pages;
+		/* The largest call takes them all. */
+		limits.max_message = 64 * 1024 + 1024;
+		limits.max_pages = thread_pages = Transfer::kPages;
+		connect();
+		server->replied.store(true);
+	}
+};
+
+/** No sink is to be had from the pool, until it is refilled. */
+struct NoSinks {
+	Transfer *taken;
+
+	NoSinks() : taken(server_pool.take_sink(Transfer::kPages, Transfer::kPages))
+	{
+		EXPECT_NE(taken, nullptr);
+	}
+	~NoSinks()
+	{
+		server_pool.give(taken);
+	}
+};
+
+/** Has what room there is in the send queue, while it lives. */
+struct NoRoom {
+	Server *server;
+	u32 taken;
+
+	explicit NoRoom(Served &c) : server(c.server), taken(server->room.exchange(0))
+	{
+	}
+	~NoRoom()
+	{
+		server->room.fetch_add(taken);
 	}
 };
 

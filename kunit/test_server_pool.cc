@@ -17,11 +17,25 @@ constexpr u32 kTransfers = 4;
 /* The wish of a take that has no limit to speak of. */
 constexpr u32 kPlenty = 100000;
 
-/** A pool that a connection uses, filled. */
-struct Pool : ServerPool {
-	explicit Pool(bool filled = true)
+/** A pool that nobody uses yet. At its end it is as at its start: nothing counted, wanted or lent. */
+struct UnusedPool : ServerPool {
+	ExactCopy before;
+
+	UnusedPool() : before(bytes_of<ServerPool>(*this))
 	{
 		EXPECT_TRUE(init());
+	}
+	~UnusedPool()
+	{
+		exit();
+		EXPECT_BYTES(bytes_of<ServerPool>(*this), before.bytes());
+	}
+};
+
+/** A pool that a connection uses, filled. */
+struct Pool : UnusedPool {
+	explicit Pool(bool filled = true)
+	{
 		join();
 		if (filled)
 			refill();
@@ -29,7 +43,6 @@ struct Pool : ServerPool {
 	~Pool()
 	{
 		leave();
-		exit();
 	}
 };
 
@@ -39,9 +52,8 @@ struct Pool : ServerPool {
 RPCORDMA_TEST(server_pool, join_and_leave)
 {
 	FakeServerPort port;
-	ServerPool pool;
+	UnusedPool pool;
 
-	ASSERT_TRUE(pool.init());
 	pool.refill();
 	EXPECT_EQ(FakeServerPort::pages, 0);
 	pool.join();
@@ -70,16 +82,14 @@ RPCORDMA_TEST(server_pool, join_and_leave)
 	pool.refill();
 	EXPECT_EQ(FakeServerPort::pages, kPages);
 	pool.leave();
-	pool.exit();
 }
 
 /* What lies idle can be had back, but for a call's; and is there again when somebody finds too little. */
 RPCORDMA_TEST(server_pool, shrink)
 {
 	FakeServerPort port;
-	ServerPool pool;
+	UnusedPool pool;
 
-	ASSERT_TRUE(pool.init());
 	EXPECT_EQ(pool.spare_pages(), 0);
 	EXPECT_EQ(pool.shrink(100), 0);
 	pool.join();
@@ -117,6 +127,18 @@ RPCORDMA_TEST(server_pool, shrink)
 	EXPECT_EQ(FakeServerPort::bulks, 1);
 	EXPECT_EQ(pool.spare_pages(), 0);
 
+	/* What is lent counts: with it back, all are kept. */
+	EXPECT_EQ(pool.take_sink(3 * kPages, kPlenty), nullptr);
+	pool.refill();
+	Transfer *lent = pool.take_sink(kPages, kPlenty);
+	ASSERT_NE(lent, nullptr);
+	const u32 all = FakeServerPort::pages;
+	EXPECT_EQ(pool.shrink(10), 10);
+	pool.give(lent);
+	EXPECT_EQ(FakeServerPort::pages, all - 10);
+	EXPECT_GT(pool.shrink(~0u), 0);
+	EXPECT_EQ(FakeServerPort::pages, kPages);
+
 	/* Of a call under way nothing is taken. */
 	Transfer *sink = pool.take_sink(kPages, kPlenty);
 	ASSERT_NE(sink, nullptr);
@@ -131,7 +153,6 @@ RPCORDMA_TEST(server_pool, shrink)
 	pool.leave();
 	EXPECT_EQ(FakeServerPort::pages, 0);
 	EXPECT_EQ(pool.spare_pages(), 0);
-	pool.exit();
 }
 
 RPCORDMA_TEST(server_pool, init_without_memory)
@@ -356,9 +377,8 @@ RPCORDMA_TEST(server_pool, reply_pages)
 RPCORDMA_TEST(server_pool, late)
 {
 	FakeServerPort port;
-	ServerPool pool;
+	UnusedPool pool;
 
-	ASSERT_TRUE(pool.init());
 	pool.join();
 	pool.refill();
 	Transfer *sink = pool.take_sink(20, kPlenty);
@@ -367,7 +387,6 @@ RPCORDMA_TEST(server_pool, late)
 	pool.give(sink);
 	EXPECT_EQ(FakeServerPort::pages, 0);
 	EXPECT_EQ(FakeServerPort::bulks, 0);
-	pool.exit();
 }
 
 /* The mapping ends before the pages are anybody else's. */

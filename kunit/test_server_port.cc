@@ -3,6 +3,7 @@
 #include "kunit/test_server_port.hh"
 
 #include "kunit/test_server_dma.hh"
+#include "module/server/server.hh"
 
 /* Opaque behind the port. */
 struct rpcordma_lock {
@@ -158,6 +159,7 @@ u32 FakeServerPort::pages, FakeServerPort::bulks, FakeServerPort::bulk_maps;
 u32 FakeServerPort::regions, FakeServerPort::region_maps;
 u32 FakeServerPort::locks, FakeServerPort::locks_held, FakeServerPort::gates, FakeServerPort::sends;
 u32 FakeServerPort::send_doorbells, FakeServerPort::refills, FakeServerPort::waits;
+u32 FakeServerPort::partly_posted, FakeServerPort::backward_outstanding;
 u32 FakeServerPort::counters[RPCORDMA_SERVER_COUNTERS];
 u32 FakeServerPort::logged, FakeServerPort::warned, FakeServerPort::disconnects;
 rpcordma_device FakeServerPort::device;
@@ -167,6 +169,7 @@ u8 FakeServerPort::private_data[64];
 u32 FakeServerPort::fail_at;
 int FakeServerPort::fail_status;
 bool FakeServerPort::broken, FakeServerPort::disconnect_in_wait;
+bool FakeServerPort::completes_in_drain;
 u32 FakeServerPort::stalls, FakeServerPort::receives_at_send;
 u64 FakeServerPort::now;
 u8 *FakeServerPort::client;
@@ -185,15 +188,14 @@ void *FakeServerPort::requester;
 FakeServerPort::FakeServerPort()
 {
 	may_sleep = true;
-	pages_left = bulks_left = bulk_maps_left = regions_left = region_maps_left = kNoLimit;
-	scratch_maps_left = kNoLimit;
+	want_for_nothing();
 	in_post = nullptr;
-	sends_left = locks_left = gates_left = kNoLimit;
 	create_qp_result = accept_result = 0;
 	qp_sges = kNoLimit;
 	qp_tries = 0;
 	pages = bulks = bulk_maps = regions = region_maps = 0;
 	locks = locks_held = gates = sends = 0;
+	partly_posted = backward_outstanding = 0;
 	send_doorbells = refills = waits = logged = warned = disconnects = 0;
 	__builtin_memset(counters, 0, sizeof(counters));
 	device = {};
@@ -207,10 +209,9 @@ FakeServerPort::FakeServerPort()
 	device.page_size = device.mr_page_size = kPageSize;
 	sizes = {};
 	parameters = {};
-	fail_at = kNoLimit;
 	fail_status = 0;
-	broken = disconnect_in_wait = drained = false;
-	stalls = receives_at_send = 0;
+	broken = drained = completes_in_drain = false;
+	receives_at_send = 0;
 	now = 5000000;
 	client = test_alloc(kClientBytes).data();
 	for (u32 i = 0; i < kClientBytes; i++)
@@ -248,6 +249,16 @@ FakeServerPort::~FakeServerPort()
 	for (page *p : all_pages)
 		if (p)
 			free_page(p);
+}
+
+void FakeServerPort::want_for_nothing()
+{
+	allocations_left = mappings_left = receives_left = kNoLimit;
+	pages_left = bulks_left = bulk_maps_left = regions_left = region_maps_left = kNoLimit;
+	scratch_maps_left = sends_left = locks_left = gates_left = kNoLimit;
+	fail_at = kNoLimit;
+	stalls = 0;
+	disconnect_in_wait = false;
 }
 
 page *FakeServerPort::new_page()
@@ -355,7 +366,9 @@ void FakeServerPort::new_queue_pair()
 {
 	EXPECT_EQ(sends, 0);
 	EXPECT_EQ(posted, 0);
-	broken = drained = false;
+	broken = drained = completes_in_drain = false;
+	takes_receives = true;
+	backward_outstanding = 0;
 	fail_at = kNoLimit;
 }
 
@@ -509,6 +522,7 @@ int rpcordma_endpoint_create_qp(rpcordma_endpoint *endpoint, const rpcordma_queu
 {
 	EXPECT_EQ(endpoint, FakePort::endpoint());
 	FakeServerPort::sizes = *sizes;
+	FakePort::receive_room = min(sizes->receive_wrs, FakePort::kMost);
 	FakeServerPort::qp_tries++;
 	if (sizes->send_sges > FakeServerPort::qp_sges)
 		return to_errno(Error::no_memory);
@@ -534,8 +548,12 @@ void rpcordma_endpoint_disconnect(rpcordma_endpoint *)
 void rpcordma_endpoint_drain(rpcordma_endpoint *)
 {
 	EXPECT_EQ(FakeServerPort::locks_held, 0);
-	FakeServerPort::flush();
+	/* Completions may come until it returns; none of them is to post. */
 	drained = true;
+	FakePort::takes_receives = false;
+	if (FakeServerPort::completes_in_drain)
+		FakeServerPort::work();
+	FakeServerPort::flush();
 }
 
 void rpcordma_endpoint_destroy(rpcordma_endpoint *)
@@ -554,6 +572,7 @@ static int post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
 	FakeServerPort::receives_at_send = FakePort::posted;
 	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next) {
 		if (!FakePort::one_of(FakeServerPort::sends_left)) {
+			FakeServerPort::partly_posted += wr != first;
 			*bad = wr;
 			return -12;
 		}
@@ -589,6 +608,10 @@ static int post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
 		}
 		FakeServerPort::sends++;
 	}
+	/* The room for all of them was taken before. */
+	if (const Server *server = FakeServerPort::server)
+		EXPECT_LE(server->room.load() + FakeServerPort::sends,
+			  FakeServerPort::sizes.send_wrs);
 	return 0;
 }
 
@@ -741,6 +764,8 @@ rpcordma_bool rpcordma_svc_backward_reply(svc_xprt *, rpcordma_u32 xid, const vo
 	FakeServerPort::backward_xid = xid;
 	FakeServerPort::backward_length = length;
 	FakeServerPort::backward_credits = credits;
+	FakeServerPort::backward_outstanding -= FakeServerPort::backward_known &&
+						FakeServerPort::backward_outstanding;
 	return FakeServerPort::backward_known;
 }
 
@@ -749,5 +774,7 @@ rpcordma_bool rpcordma_svc_backward_error(svc_xprt *, rpcordma_u32 xid, int erro
 	FakeServerPort::backward_errors++;
 	FakeServerPort::backward_xid = xid;
 	FakeServerPort::backward_error = error;
+	FakeServerPort::backward_outstanding -= FakeServerPort::backward_known &&
+						FakeServerPort::backward_outstanding;
 	return FakeServerPort::backward_known;
 }

@@ -64,10 +64,12 @@ public:
 	/* What there is now. */
 	static u32 pages, bulks, bulk_maps, regions, region_maps;
 	static u32 locks, locks_held, gates;
-	static u32 sends; /* in the send queue */
+	static u32 sends;		 /* in the send queue */
+	static u32 backward_outstanding; /* calls that the case sent, less their replies */
 
 	/* What there ever was. */
 	static u32 send_doorbells, refills, waits;
+	static u32 partly_posted;    /* chains of which some was posted, and some was not */
 	static u32 receives_at_send; /* Receives posted at the last of those doorbells */
 	static u32 counters[RPCORDMA_SERVER_COUNTERS];
 	static u32 logged, warned, disconnects;
@@ -80,8 +82,9 @@ public:
 	/* The next completions: this one (0: the next) fails with that status, and all after it are flushed. */
 	static u32 fail_at;
 	static int fail_status;
-	static bool broken; /* the queue pair */
-	static u32 stalls;  /* waits in which nothing completes, for as long as they may take */
+	static bool broken;		/* the queue pair */
+	static bool completes_in_drain; /* what was posted, before the rest is flushed */
+	static u32 stalls; /* waits in which nothing completes, for as long as they may take */
 	static bool disconnect_in_wait; /* once, when somebody waits and nothing completes */
 	static u64 now;
 
@@ -107,6 +110,8 @@ public:
 	/** Whatever is left is a failure of the case. */
 	~FakeServerPort();
 
+	/** Nothing fails from here on. */
+	static void want_for_nothing();
 	[[nodiscard]] static page *new_page();
 	static void free_page(page *p);
 

@@ -44,20 +44,6 @@ void expect_write(const Connected &c, u32 size, u32 offset = 0)
 		ASSERT_EQ(c.call_byte(padded + i), pattern(i));
 }
 
-/* No sink is to be had from the pool, until it is refilled. */
-struct NoSinks {
-	Transfer *taken;
-
-	NoSinks() : taken(server_pool.take_sink(Transfer::kPages, Transfer::kPages))
-	{
-		EXPECT_NE(taken, nullptr);
-	}
-	~NoSinks()
-	{
-		server_pool.give(taken);
-	}
-};
-
 /* What Reads of so many bytes take of memory. */
 constexpr u32 pinned(u32 bytes)
 {
@@ -407,12 +393,10 @@ RPCORDMA_TEST(server_read, budget)
 		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), b.eager);
 		EXPECT_EQ(server_pool.eager_bytes.load(), b.others + kOne * b.eager);
 		EXPECT_EQ(server_pool.eager_users.load(), b.users + (b.eager > 0));
-		/* The end of the connection gives it back as well. */
+		server_pool.eager_bytes.fetch_sub(b.others);
+		server_pool.eager_users.fetch_sub(b.users);
+		/* The end of the connection gives the rest back as well. */
 		c.end();
-		EXPECT_EQ(server_pool.eager_bytes.load(), b.others);
-		EXPECT_EQ(server_pool.eager_users.load(), b.users);
-		server_pool.eager_bytes.store(0);
-		server_pool.eager_users.store(0);
 	}
 }
 
@@ -426,7 +410,7 @@ RPCORDMA_TEST(server_read, no_room)
 	ASSERT_TRUE(c.send_inline(7));
 	EXPECT_EQ(c.receive(), 40);
 	EXPECT_EQ(c.send_reply(20), 0);
-	const u32 rest = c.server->room.exchange(0);
+	const NoRoom others(c);
 	make_write(call, 100);
 	ASSERT_TRUE(c.send(call));
 	EXPECT_EQ(FakeServerPort::sends, 1);
@@ -440,7 +424,6 @@ RPCORDMA_TEST(server_read, no_room)
 	EXPECT_EQ(c.receive(), 160);
 	expect_write(c, 100);
 	c.release();
-	EXPECT_EQ(c.server->room.load() + rest, c.server->queue_size);
 }
 
 /* The send queue stays full: the thread does not wait for ever, and the call comes to nothing. */
@@ -449,7 +432,7 @@ RPCORDMA_TEST(server_read, stalled)
 	Connected c;
 	CallMaker call(1);
 
-	c.server->room.store(0);
+	const NoRoom others(c);
 	make_write(call, 100);
 	ASSERT_TRUE(c.send(call));
 	EXPECT_TRUE(FakeServerPort::data);
@@ -628,38 +611,12 @@ RPCORDMA_TEST(server_read, other_failures)
 
 namespace {
 
-struct Iwarp : Accepted {
-	explicit Iwarp(u32 region_pages = 130)
-	{
-		device.read_needs_region = true;
-		device.max_fast_reg_pages = region_pages;
-		limits.max_message = 64 * 1024 + 1024;
-		limits.max_pages = Transfer::kPages;
-		/* More than that inline would not be worth its Read. */
-		EXPECT_EQ(accept(), 0);
-		rpcordma_core_server_refill();
-		rpcordma_core_server_event(server, RPCORDMA_EVENT_ESTABLISHED);
-		server->replied.store(true);
-	}
-	[[nodiscard]] bool send(const CallMaker &call)
-	{
-		const ExactCopy copy(call.message());
-
-		return FakeServerPort::send(server, copy.bytes());
-	}
-	int receive()
-	{
-		for (u32 i = 0; i < Transfer::kPages; i++)
-			if (!rqst->pages[i])
-				rqst->pages[i] = new_page();
-		return rpcordma_core_server_recvfrom(server, rqst);
-	}
-	void expect_bytes(u32 size)
-	{
-		for (u32 i = 0; i < size; i++)
-			ASSERT_EQ(rqst->pages[i / kPageSize]->data[i % kPageSize], client[i]);
-	}
-};
+/* The client's memory, from its start. */
+void expect_bytes(const Iwarp &c, u32 size)
+{
+	for (u32 i = 0; i < size; i++)
+		ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage], FakeServerPort::client[i]);
+}
 
 } // namespace
 
@@ -690,8 +647,8 @@ RPCORDMA_TEST(server_read, registered)
 		EXPECT_TRUE(FakeServerPort::data);
 		EXPECT_FALSE(FakeServerPort::broken);
 		EXPECT_EQ(c.receive(), 1060);
-		c.expect_bytes(1000);
-		rpcordma_core_server_release(c.server, c.rqst->call);
+		expect_bytes(c, 1000);
+		c.release();
 		EXPECT_EQ(FakeServerPort::regions, 1);
 	}
 	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 3);
@@ -716,8 +673,8 @@ RPCORDMA_TEST(server_read, registered_not_posted)
 		FakeServerPort::work();
 		ASSERT_FALSE(FakeServerPort::broken);
 		EXPECT_EQ(c.receive(), 1060);
-		c.expect_bytes(1000);
-		rpcordma_core_server_release(c.server, c.rqst->call);
+		expect_bytes(c, 1000);
+		c.release();
 	}
 }
 
@@ -743,9 +700,10 @@ RPCORDMA_TEST(server_read, registered_largest)
 			FakeServerPort::work();
 			EXPECT_EQ(FakeServerPort::messages, 0);
 			EXPECT_EQ(c.receive(), int(60 + size));
-			c.expect_bytes(size);
+			expect_bytes(c, size);
 			EXPECT_EQ(FakeServerPort::regions, regions);
 			EXPECT_EQ(FakeServerPort::local_invalidations, regions);
+			c.release();
 			EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 		}
 }

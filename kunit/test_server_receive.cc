@@ -243,12 +243,14 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 			writes.encoder.write_chunk(segments);
 		writes.finish(60);
 		/* 40, 8 runs of SGEs, and the Send. */
+		const u32 queue_size = c.server->queue_size;
 		c.server->queue_size = 48;
 		expect_refused(writes, 1);
 		c.server->queue_size = 49;
 		ASSERT_TRUE(c.send(writes));
 		EXPECT_EQ(c.receive(), 60);
 		c.release();
+		c.server->queue_size = queue_size;
 	}
 	EXPECT_EQ(FakeServerPort::closed, 0);
 }

@@ -180,6 +180,12 @@ private:
 	MutableBytes bytes_;
 };
 
+/** The bytes of @object, padding included: to see whether it is as it was. */
+template <typename T> [[nodiscard]] Bytes bytes_of(const T &object)
+{
+	return {reinterpret_cast<const u8 *>(&object), sizeof(T)};
+}
+
 } // namespace rpcordma
 
 /** Define a test: RPCORDMA_TEST(suite, name) { ... }. The suite's list must name it. */

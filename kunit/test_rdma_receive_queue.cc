@@ -15,15 +15,26 @@ namespace {
 constexpr u32 kBatch = ReceiveQueue::kBatch;
 constexpr u32 kBufferSize = 1024;
 
-/** A queue that frees its buffers at the end of its scope. */
+/**
+ * A queue that frees its buffers at the end of its scope, and then is as at the start: with none created,
+ * provided or waiting.
+ */
 struct Queue : ReceiveQueue {
+	ExactCopy before;
+
 	explicit Queue(u32 capacity, u32 buffer_size = kBufferSize)
+		: before(initialized(*this, capacity, buffer_size))
 	{
-		init(FakePort::endpoint(), nullptr, buffer_size, capacity);
 	}
 	~Queue()
 	{
 		destroy();
+		EXPECT_BYTES(bytes_of<ReceiveQueue>(*this), before.bytes());
+	}
+	[[nodiscard]] static Bytes initialized(ReceiveQueue &queue, u32 capacity, u32 buffer_size)
+	{
+		queue.init(FakePort::endpoint(), nullptr, buffer_size, capacity);
+		return bytes_of(queue);
 	}
 };
 
@@ -144,6 +155,27 @@ RPCORDMA_TEST(rdma_receive_queue, memory_runs_short)
 			EXPECT_EQ(queue.provide(4), 4);
 			EXPECT_EQ(FakePort::posted, all);
 		}
+	}
+}
+
+/* One allocation fails, and the next one would not: what it was for is given back, and tried again. */
+RPCORDMA_TEST(rdma_receive_queue, one_allocation_fails)
+{
+	constexpr u32 all = 4 + kBatch;
+
+	for (u32 n = 0; n < 2 * all; n++) {
+		TEST_NOTE("the allocation that fails", n);
+		FakePort port;
+		Queue queue(64);
+		const u32 made = n / 2;
+
+		FakePort::allocation_refused_at = n;
+		EXPECT_EQ(queue.provide(4), made > kBatch ? made - kBatch : 0);
+		EXPECT_EQ(FakePort::posted, made);
+		EXPECT_EQ(FakePort::allocations, 2 * made);
+		FakePort::allocation_refused_at = FakePort::kNoLimit;
+		EXPECT_EQ(queue.provide(4), 4);
+		EXPECT_EQ(FakePort::posted, all);
 	}
 }
 
@@ -327,29 +359,25 @@ RPCORDMA_TEST(rdma_receive_queue, always_enough)
 RPCORDMA_TEST(rdma_receive_queue, provide_after_failed_post)
 {
 	FakePort port;
-	ReceiveQueue queue;
+	Queue queue(64);
 
-	queue.init(FakePort::endpoint(), nullptr, 1024, 64);
 	FakePort::receives_left = 0;
 	EXPECT_EQ(queue.provide(4), 0);
 	EXPECT_EQ(queue.provide(4), 0);
 	FakePort::receives_left = FakePort::kNoLimit;
 	EXPECT_LE(queue.provide(5), FakePort::posted);
-	queue.destroy();
 }
 
 RPCORDMA_TEST(rdma_receive_queue, provide_does_not_wrap)
 {
 	FakePort port;
-	ReceiveQueue queue;
+	Queue queue(64);
 
-	queue.init(FakePort::endpoint(), nullptr, 1024, 64);
 	EXPECT_EQ(queue.provide(~0u), 56);
-	queue.destroy();
 }
 
 RPCORDMA_SUITE(rdma_receive_queue, provide_after_failed_post, provide_does_not_wrap, provide,
-	       capacity, tiny_capacity, buffers, memory_runs_short, post_fails, recycle,
-	       recycle_fails, repost, destroy, always_enough);
+	       capacity, tiny_capacity, buffers, memory_runs_short, one_allocation_fails,
+	       post_fails, recycle, recycle_fails, repost, destroy, always_enough);
 
 } // namespace rpcordma

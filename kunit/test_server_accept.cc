@@ -205,6 +205,14 @@ RPCORDMA_TEST(server_accept, failures)
 		}
 		EXPECT_EQ(rc, to_errno(Error::no_memory));
 	}
+	/* Each allocation alone, so that what comes behind it has to be given back. */
+	for (u32 n = 0; n < 2 * kFirst; n++) {
+		TEST_NOTE("the allocation that fails", n);
+		Accepted c;
+		FakePort::allocation_refused_at = n;
+		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
+		FakePort::allocation_refused_at = FakePort::kNoLimit;
+	}
 	for (u32 n = 0; n < kFirst; n++) {
 		TEST_NOTE("mappings that go well", n);
 		Accepted c;

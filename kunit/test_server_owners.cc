@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who owns what when (module/server/server.hh), in the cases in which it changes hands unseen: pages that
+ * are not to be kept, regions that are used again, and a connection that ends amid each state of a call.
+ */
+#include "kunit/test_server_connection.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kPage = FakeServerPort::kPageSize;
+
+void make_write(CallMaker &call, u32 size)
+{
+	call.read(40, size);
+	call.finish(60);
+}
+
+/* The thread has a call with a Write chunk of @size bytes, for all of which there are results. */
+void have_read(Served &c, u32 size)
+{
+	CallMaker call(1);
+
+	call.write(size, 10000);
+	call.finish(40);
+	ASSERT_TRUE(c.send(call));
+	ASSERT_EQ(c.receive(), 40);
+	c.rqst->ddp_allowed = true;
+	(void)rpcordma_core_server_result_payload(c.rqst->call, 20, size);
+}
+
+} // namespace
+
+/* Where the ways of a call lead, and where the connection ends: nothing is left that was counted. */
+RPCORDMA_TEST(server_owners, ends_amid)
+{
+	enum Stage {
+		posted,
+		ready,
+		held,
+		reading,
+		read,
+		sending,
+		sending_writes,
+		backward,
+		stages
+	};
+
+	for (u32 stage = 0; stage < stages; stage++)
+		for (const bool completes : {false, true}) {
+			TEST_NOTE("stage", stage);
+			TEST_NOTE("completes in the drain", completes);
+			Connected c;
+			CallMaker write(1);
+
+			make_write(write, 40 * kPage);
+			switch (stage) {
+			case posted:
+				break;
+			case ready:
+				ASSERT_TRUE(c.send_inline(1));
+				break;
+			case held: {
+				const NoTransfers none;
+
+				ASSERT_TRUE(c.send(write));
+				EXPECT_FALSE(c.server->held.empty());
+				break;
+			}
+			case reading:
+			case read:
+				ASSERT_TRUE(c.send(write));
+				EXPECT_GT(server_pool.eager_bytes.load(), 0);
+				EXPECT_EQ(FakeServerPort::bulk_maps, 1);
+				if (stage == read)
+					c.work();
+				break;
+			case sending:
+				ASSERT_TRUE(c.send_inline(1));
+				ASSERT_EQ(c.receive(), 40);
+				ASSERT_EQ(c.reply(20), 0);
+				break;
+			case sending_writes:
+				have_read(c, 300);
+				ASSERT_EQ(c.send_reply_pages(20, 300, 8), 0);
+				c.release();
+				break;
+			case backward:
+				ASSERT_EQ(c.send_backward(1, 40), 0);
+				break;
+			}
+			FakeServerPort::completes_in_drain = completes;
+			c.end();
+			EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+			EXPECT_EQ(FakePort::mappings, 0);
+			/* And it serves the next one. */
+			c.connect();
+			ASSERT_TRUE(c.send(write));
+			c.work();
+			ASSERT_EQ(c.receive(), int(60 + 40 * kPage));
+			c.release();
+		}
+}
+
+/* A completion in the drain finds too few Receives, and posts none: the queue pair takes no more (S2). */
+RPCORDMA_TEST(server_owners, no_receives_in_drain)
+{
+	Connected c;
+
+	FakePort::allocations_left = 0;
+	for (u32 xid = 0; FakePort::posted; xid++) {
+		ASSERT_TRUE(c.send_inline(xid));
+		ASSERT_EQ(c.receive(), 40);
+		if (FakePort::posted)
+			continue;
+		FakePort::allocations_left = FakePort::kNoLimit;
+		ASSERT_TRUE(c.server->ensure_wire(c.rqst->call, RPCORDMA_ALLOC_SERVICE));
+		FakePort::allocations_left = 0;
+		ASSERT_EQ(c.reply(20), 0);
+	}
+	EXPECT_EQ(c.server->posted, 0);
+	FakeServerPort::completes_in_drain = true;
+	c.end();
+}
+
+/* What a reply lay in may be page cache: the pool, though it has room, does not keep it. */
+RPCORDMA_TEST(server_owners, reply_pages)
+{
+	Connected c;
+
+	/* The pool has ten pages less than it wants. */
+	Transfer *sink = server_pool.take_sink(10, Transfer::kPages);
+	ASSERT_NE(sink, nullptr);
+	for (u32 i = 0; i < 10; i++) {
+		FakeServerPort::free_page(sink->pages[i]);
+		sink->pages[i] = nullptr;
+	}
+	server_pool.give(sink);
+	have_read(c, 3 * kPage);
+	const u32 pages = FakeServerPort::pages;
+	ASSERT_EQ(c.send_reply_pages(20, 3 * kPage, 8), 0);
+	EXPECT_EQ(FakeServerPort::pages, pages);
+	c.work();
+	EXPECT_EQ(FakeServerPort::pages, pages - 3);
+	c.release();
+	/* Nor does a transfer that had them have any for the next reply, which has none. */
+	Transfer *next = server_pool.take(RPCORDMA_ALLOC_NOIO);
+	EXPECT_EQ(next->page_count, 0);
+	server_pool.give(next);
+}
+
+/* A reply in more pages than a transfer holds: its Writes are built, and not sent; the client learns so. */
+RPCORDMA_TEST(server_owners, too_many_reply_pages)
+{
+	for (const u32 pages : {Transfer::kPages, Transfer::kPages + 1}) {
+		TEST_NOTE("pages", pages);
+		const bool fits = pages == Transfer::kPages;
+		Connected c;
+
+		c.thread_pages = pages + 8;
+		have_read(c, pages * kPage);
+		ASSERT_EQ(c.send_reply_pages(20, pages * kPage, 8), 0);
+		c.release();
+		c.work();
+		EXPECT_EQ(FakeServerPort::writes > 0, fits);
+		EXPECT_EQ(FakeServerPort::closed, 0);
+		if (!fits)
+			c.expect_error(1, v1::ErrorCode::chunk);
+	}
+}
+
+/*
+ * A call that takes two regions, then calls at once that take one each: of the chain that a region was in
+ * before, nothing is left, nor of the transfer's other region.
+ */
+RPCORDMA_TEST(server_owners, regions_used_again)
+{
+	Iwarp c;
+	CallMaker large(1);
+
+	make_write(large, 3 * kPage);
+	c.server->region_pages = 2;
+	ASSERT_TRUE(c.send(large));
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	ASSERT_EQ(c.receive(), int(60 + 3 * kPage));
+	c.release();
+	EXPECT_EQ(FakeServerPort::regions, 2);
+	for (u32 round = 0; round < 3; round++) {
+		TEST_NOTE("round", round);
+		const u32 reads = FakeServerPort::reads,
+			  before = FakeServerPort::local_invalidations;
+
+		for (u32 i = 0; i < 2; i++) {
+			CallMaker call(10 + i);
+
+			make_write(call, kPage);
+			ASSERT_TRUE(c.send(call));
+			/* What registers the sink, the Read, and what invalidates: three each. */
+			EXPECT_EQ(FakeServerPort::sends, 3 * (i + 1));
+			EXPECT_EQ(c.server->room.load(), c.server->queue_size - 3 * (i + 1));
+		}
+		c.work();
+		EXPECT_FALSE(FakeServerPort::broken);
+		EXPECT_EQ(FakeServerPort::reads, reads + 2);
+		EXPECT_EQ(FakeServerPort::local_invalidations, before + 2);
+		for (u32 i = 0; i < 2; i++) {
+			ASSERT_EQ(c.receive(), int(60 + kPage));
+			for (u32 at = 0; at < kPage; at++)
+				ASSERT_EQ(c.call_byte(40 + at), FakeServerPort::client[at]);
+			c.release();
+		}
+		/* With both, and back. */
+		ASSERT_TRUE(c.send(large));
+		EXPECT_EQ(FakeServerPort::sends, 6);
+		EXPECT_EQ(c.server->room.load(), c.server->queue_size - 6);
+		c.work();
+		ASSERT_EQ(c.receive(), int(60 + 3 * kPage));
+		c.release();
+	}
+	EXPECT_EQ(FakeServerPort::regions, 2);
+}
+
+/* Only the first refusal on a connection says that a call's chunks are bad (RFC 8166 4.5.3). */
+RPCORDMA_TEST(server_owners, first_refusal)
+{
+	Connected c;
+	CallMaker bad(1), other(2);
+	rpcordma_completion refused = {};
+
+	make_write(bad, 100);
+	make_write(other, 200);
+	c.server->replied.store(true);
+	refused.status = RPCORDMA_WC_REMOTE_ACCESS;
+	for (const CallMaker *call : {&bad, &other}) {
+		ASSERT_TRUE(c.send(*call));
+		c.work();
+		ASSERT_GT(c.receive(), 0);
+		c.server->chain_failed(c.rqst->call, refused);
+		c.server->closing.store(false);
+		c.release();
+	}
+	c.end();
+	c.connect();
+	ASSERT_TRUE(c.send(other));
+	EXPECT_EQ(FakeServerPort::sends, 1);
+	ASSERT_TRUE(c.send(bad));
+	EXPECT_EQ(FakeServerPort::sends, 1);
+	EXPECT_TRUE(FakeServerPort::data);
+}
+
+RPCORDMA_SUITE(server_owners, ends_amid, no_receives_in_drain, reply_pages, too_many_reply_pages,
+	       regions_used_again, first_refusal);
+
+} // namespace rpcordma

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Receives as they are replaced, and the queues of calls: the parts of module/server/receive.cc that keep
+ * account. What is tried again when there was no memory, in how many doorbells, and who is told of a call.
+ */
+#include "kunit/test_server_connection.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kInitial = ResponderCredits::kInitial;
+
+/* A call comes, is served and replied to. Returns what the reply grants. */
+u32 serve_one(Connected &c, u32 xid)
+{
+	EXPECT_TRUE(c.send_inline(xid));
+	EXPECT_EQ(c.receive(), 40);
+	EXPECT_EQ(c.reply(20), 0);
+	c.work();
+	return c.got().value().credits.get();
+}
+
+void send_write(Connected &c, u32 xid)
+{
+	CallMaker call(xid);
+
+	call.read(40, 100);
+	call.finish(60);
+	ASSERT_TRUE(c.send(call));
+}
+
+} // namespace
+
+/* With the last call that the window needs, the grant doubles, and a whole batch is posted beyond it. */
+RPCORDMA_TEST(server_receives, growth)
+{
+	Connected c;
+	constexpr u32 calls = kInitial * ResponderCredits::kCallsPerCredit;
+
+	/* One of another window, so that it is not the time for a batch of Receives anyway. */
+	ASSERT_EQ(serve_one(c, calls + 1), kInitial);
+	FakeServerPort::now += 2 * ResponderCredits::kWindowMs;
+	for (u32 i = 1; i < calls; i++)
+		ASSERT_EQ(serve_one(c, i), kInitial);
+	EXPECT_GT(FakePort::posted, c.server->promised_locked() + 1);
+	ASSERT_TRUE(c.send_inline(calls));
+	EXPECT_EQ(c.server->credits.granted(), 2 * kInitial);
+	EXPECT_EQ(c.server->grant.load(), 2 * kInitial);
+	EXPECT_EQ(FakePort::posted, 2 * kInitial + kServerBatch);
+}
+
+/*
+ * No memory for a larger grant: it is as it was, and is tried for again after as much use, not with each
+ * call; with memory it comes then.
+ */
+RPCORDMA_TEST(server_receives, growth_without_memory)
+{
+	Connected c;
+	constexpr u32 calls = kInitial * ResponderCredits::kCallsPerCredit;
+	u32 xid = 0;
+
+	/* All that a call takes itself is there. */
+	for (u32 i = 0; i < 2 * kServerBatch; i++)
+		ASSERT_EQ(serve_one(c, ++xid), kInitial);
+	FakeServerPort::now += 2 * ResponderCredits::kWindowMs;
+	for (u32 round = 0; round < 3; round++) {
+		TEST_NOTE("round", round);
+		const bool memory = round == 2;
+
+		for (u32 i = 1; i <= calls; i++) {
+			TEST_NOTE("call", i);
+			const u32 refused = FakePort::allocations_refused;
+			const u32 tries = i == calls && !memory;
+
+			FakePort::allocations_left = memory ? FakePort::kNoLimit : 0;
+			ASSERT_TRUE(c.send_inline(++xid));
+			FakePort::allocations_left = FakePort::kNoLimit;
+			EXPECT_EQ(FakePort::allocations_refused > refused, tries);
+			EXPECT_EQ(c.server->credits.granted(),
+				  i == calls && memory ? 2 * kInitial : kInitial);
+			ASSERT_EQ(c.receive(), 40);
+			ASSERT_EQ(c.reply(20), 0);
+			c.work();
+		}
+	}
+}
+
+/* Receives are replaced by batches: one doorbell for each kServerBatch messages. */
+RPCORDMA_TEST(server_receives, doorbells)
+{
+	Connected c;
+	u32 xid = 0;
+
+	/* Without growth, and with as many calls as that needs. */
+	for (; xid < 2 * kServerBatch; xid++)
+		(void)serve_one(c, xid);
+	for (u32 i = 0; i < 5 * kServerBatch; i++) {
+		const u32 doorbells = FakePort::doorbells, before = FakePort::posted;
+
+		FakeServerPort::now += 2 * ResponderCredits::kWindowMs;
+		(void)serve_one(c, xid++);
+		EXPECT_EQ(FakePort::doorbells - doorbells, before == kInitial + 1 ? 1 : 0);
+		EXPECT_EQ(FakePort::posted,
+			  before == kInitial + 1 ? kInitial + kServerBatch : before - 1);
+	}
+}
+
+/* A buffer that was posted in a chain is posted alone when it is the only one that is missing. */
+RPCORDMA_TEST(server_receives, reposted_alone)
+{
+	Connected c;
+	rpcordma_server_call *calls[kInitial + kServerBatch];
+	u32 xid = 0;
+
+	/* Each buffer was posted as one of a batch. */
+	for (; xid < 8 * kServerBatch; xid++) {
+		FakeServerPort::now += 2 * ResponderCredits::kWindowMs;
+		(void)serve_one(c, xid);
+	}
+	/* All come at once, and there are none in their place: each is missing when it is done with. */
+	ServerCallList spare;
+	while (ServerCall *call = c.server->spare.pop_front())
+		spare.push_front(call);
+	FakePort::allocations_left = 0;
+	u32 n = 0;
+	for (; FakePort::posted && n < kInitial + kServerBatch; n++) {
+		ASSERT_TRUE(c.send_inline(++xid));
+		ASSERT_EQ(c.receive(), 40);
+		calls[n] = c.rqst->call;
+	}
+	for (u32 i = 0; i < n; i++) {
+		TEST_NOTE("call", i);
+		const u32 missing = FakePort::posted < c.server->promised_locked();
+		const u32 before = FakePort::posted;
+
+		c.rqst->call = calls[i];
+		c.release();
+		/* And no more than are missing. */
+		EXPECT_EQ(FakePort::posted, before + missing);
+	}
+	EXPECT_EQ(FakePort::posted, c.server->promised_locked());
+	while (ServerCall *call = spare.pop_front())
+		c.server->spare.push_front(call);
+}
+
+/* A connection that closes has no use for Receives, whoever asks for them. */
+RPCORDMA_TEST(server_receives, closing)
+{
+	Connected c;
+
+	ASSERT_TRUE(c.send_inline(1));
+	ASSERT_EQ(c.receive(), 40);
+	const u32 posted = FakePort::posted;
+	rpcordma_core_server_detach(c.server);
+	EXPECT_FALSE(c.server->provide(posted + 3, RPCORDMA_ALLOC_ATOMIC));
+	EXPECT_EQ(FakePort::posted, posted);
+	/* Nor has the call that is done with. */
+	while (FakePort::posted)
+		ASSERT_TRUE(c.send_inline(2));
+	c.release();
+	EXPECT_EQ(FakePort::posted, 0);
+}
+
+/* It begins to close while a message is looked at: neither Reads nor Receives are posted any more (S2). */
+RPCORDMA_TEST(server_receives, closes_meanwhile)
+{
+	for (const bool low : {false, true}) {
+		TEST_NOTE("low on Receives", low);
+		Connected c;
+
+		/* With this one another batch of Receives is due. */
+		while (low && FakePort::posted > c.server->promised_locked() + 1)
+			(void)serve_one(c, 7);
+		const u32 posted = FakePort::posted;
+		FakePort::meanwhile = [] {
+			rpcordma_core_server_detach(FakeServerPort::server);
+			FakePort::takes_receives = false;
+		};
+		send_write(c, 1);
+		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_EQ(FakePort::posted, posted - 1);
+		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
+		EXPECT_EQ(c.server->in_service, 0);
+	}
+}
+
+/* A backward call goes out with a Receive for its reply, and a batch more; or it does not go out. */
+RPCORDMA_TEST(server_receives, backward)
+{
+	Connected c;
+
+	FakePort::allocation_refused_at = 0;
+	EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::no_buffers));
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(c.server->backward_backed, 0);
+	EXPECT_EQ(c.send_backward(1, 40), 0);
+	EXPECT_EQ(FakePort::posted, kInitial + 1 + kServerBatch);
+	EXPECT_EQ(c.server->backward_backed, 1);
+	c.work();
+}
+
+/* --- the queues --- */
+
+/* XPT_DATA stays for as long as either queue has a call. */
+RPCORDMA_TEST(server_receives, data)
+{
+	static constexpr struct {
+		u32 whole, held;
+	} cases[] = {{1, 0}, {2, 0}, {0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 1}};
+
+	for (const auto &calls : cases) {
+		TEST_NOTE("whole calls", calls.whole);
+		TEST_NOTE("held calls", calls.held);
+		Connected c;
+		const NoTransfers none;
+
+		for (u32 i = 0; i < calls.held; i++)
+			send_write(c, i);
+		for (u32 i = 0; i < calls.whole; i++)
+			ASSERT_TRUE(c.send_inline(10 + i));
+		for (u32 left = calls.held + calls.whole; left; left--) {
+			TEST_NOTE("left", left);
+			EXPECT_TRUE(FakeServerPort::data);
+			if (c.receive() > 0)
+				c.release();
+		}
+		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_TRUE(c.server->ready.empty());
+		EXPECT_TRUE(c.server->held.empty());
+	}
+}
+
+/* A call that came before the connection was established is looked at then, of whichever kind it is. */
+RPCORDMA_TEST(server_receives, before_established)
+{
+	for (const bool held : {false, true}) {
+		TEST_NOTE("held", held);
+		Connected c(false, false);
+
+		if (held)
+			send_write(c, 1);
+		else
+			ASSERT_TRUE(c.send_inline(1));
+		EXPECT_FALSE(FakeServerPort::data);
+		c.establish();
+		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_EQ(FakeServerPort::enqueued, 1);
+	}
+}
+
+/* What a call was, the next one in its memory is not: refused, dropped, a reply. */
+RPCORDMA_TEST(server_receives, used_again)
+{
+	Connected c;
+	u32 xid = 0;
+
+	FakeServerPort::backward_known = true;
+	for (u32 i = 0; i < 60; i++) {
+		TEST_NOTE("message", i);
+		const u32 kind = i % 4;
+
+		if (kind == 0) {
+			/* No RPC message: refused. */
+			CallMaker bad(++xid);
+
+			bad.finish(4);
+			ASSERT_TRUE(c.send(bad));
+			EXPECT_EQ(c.receive(), 0);
+			c.work();
+			c.expect_error(xid, v1::ErrorCode::chunk);
+		} else if (kind == 1) {
+			/* Dropped. */
+			const u8 short_one[12] = {};
+
+			ASSERT_TRUE(FakeServerPort::send(c.server, short_one));
+		} else if (kind == 2) {
+			CallMaker reply(++xid);
+
+			EXPECT_EQ(c.send_backward(xid, 40), 0);
+			c.work();
+			reply.finish(36, 1);
+			ASSERT_TRUE(c.send(reply));
+		} else {
+			++xid;
+			(void)serve_one(c, xid);
+			c.expect_reply(xid, 20);
+		}
+		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_FALSE(FakeServerPort::data);
+	}
+}
+
+RPCORDMA_SUITE(server_receives, growth, growth_without_memory, doorbells, reposted_alone, closing,
+	       closes_meanwhile, backward, data, before_established, used_again);
+
+} // namespace rpcordma

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Calls put together from Read chunks and inline parts: deliver() in module/server/receive.cc, byte by
+ * byte, with a sink that is mapped, or registered. Both are over bounce buffers (test_server_dma.hh), so
+ * that a part which is written before the sink is unmapped is lost.
+ */
+#include "kunit/test_server_connection.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kPage = FakeServerPort::kPageSize;
+
+/** A Read chunk of one segment; bytes 0: none. */
+struct ReadChunk {
+	u32 position, bytes;
+	u32 from; /* in the client's memory */
+};
+
+struct Form {
+	u32 inline_bytes; /* of a call; 0: an RDMA_NOMSG */
+	u32 length;	  /* of the message, with all pads */
+	ReadChunk chunks[4];
+};
+
+/* Positions count what precedes: inline parts, chunks and their pads. */
+constexpr Form kForms[] = {
+	/* One chunk: its pages alone, with a pad and without. */
+	{60, 60 + 104, {{40, 101, 1000}}},
+	{60, 60 + 2 * kPage, {{40, 2 * kPage, 1000}}},
+	/* Several, with inline parts ahead, between and behind, that begin and end within pages. */
+	{80, 80 + 700 + 304, {{40, 698, 1000}, {760, 301, 5000}}},
+	{100, 100 + 104 + 8 + 600, {{40, 102, 1000}, {164, 5, 3000}, {192, 600, 5000}}},
+	/* The message ends with a chunk, and with its pad. */
+	{60, 60 + 400 + 300, {{40, 400, 1000}, {460, 299, 3000}}},
+	/* Nothing but a pad is between two of them. */
+	{60, 60 + 304 + 400, {{40, 303, 1000}, {344, 400, 3000}}},
+	/* An inline part is a whole page. */
+	{40 + kPage + 20, 60 + kPage + 216 + 104, {{40, 216, 1000}, {256 + kPage, 103, 3000}}},
+	/* Position Zero: all of it is pulled, alone and with another chunk; and ends with a pad. */
+	{0, 1000, {{0, 1000, 100}}},
+	{0, 780, {{0, 80, 200}, {40, 700, 1000}}},
+	{0, 784, {{0, 80, 200}, {40, 701, 1000}}},
+};
+
+/* Byte @at of the message that @form makes. */
+u8 expected(const Form &form, u32 at)
+{
+	const ReadChunk *const zero = form.inline_bytes ? nullptr : &form.chunks[0];
+	u32 pulled = 0; /* ahead of @at, pads included */
+
+	for (const ReadChunk &chunk : form.chunks) {
+		if (!chunk.bytes || &chunk == zero || at < chunk.position)
+			continue;
+		if (at < chunk.position + chunk.bytes)
+			return FakeServerPort::client[chunk.from + at - chunk.position];
+		pulled += chunk.bytes + xdr_pad(chunk.bytes);
+		if (at < chunk.position + chunk.bytes + xdr_pad(chunk.bytes))
+			return 0;
+	}
+	at -= pulled;
+	return zero ? FakeServerPort::client[zero->from + at] : call_pattern(at);
+}
+
+/* Have @form sent and delivered. @held: there is no sink when it comes. */
+void expect_delivered(Served &c, const Form &form, bool held)
+{
+	CallMaker call(1, 64, form.inline_bytes ? v1::Proc::msg : v1::Proc::nomsg);
+
+	for (const ReadChunk &chunk : form.chunks)
+		if (chunk.bytes)
+			call.read(chunk.position, chunk.bytes, chunk.from);
+	call.finish(form.inline_bytes);
+	if (held) {
+		const NoTransfers none;
+
+		ASSERT_TRUE(c.send(call));
+		ASSERT_EQ(c.receive(), 0);
+	} else {
+		ASSERT_TRUE(c.send(call));
+	}
+	EXPECT_FALSE(FakeServerPort::data);
+	c.work();
+	ASSERT_EQ(c.receive(), int(form.length));
+	/* The xid and the direction are as they are. */
+	for (u32 i = form.inline_bytes ? 8 : 0; i < form.length; i++) {
+		TEST_NOTE("byte", i);
+		ASSERT_EQ(c.call_byte(i), expected(form, i));
+	}
+	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(FakeServerPort::region_maps, 0);
+	c.release();
+}
+
+} // namespace
+
+RPCORDMA_TEST(server_sink, mapped)
+{
+	u32 number = 0;
+
+	for (const Form &form : kForms) {
+		TEST_NOTE("form", number++);
+		for (const bool held : {false, true}) {
+			TEST_NOTE("held", held);
+			Connected c;
+
+			expect_delivered(c, form, held);
+			EXPECT_EQ(FakeServerPort::regions, 0);
+		}
+	}
+}
+
+/* The same where the sink has to be registered; in one region, and in several. */
+RPCORDMA_TEST(server_sink, registered)
+{
+	for (const u32 region_pages : {130u, 2u}) {
+		u32 number = 0;
+
+		TEST_NOTE("pages of a region", region_pages);
+		for (const Form &form : kForms) {
+			TEST_NOTE("form", number++);
+			if (form.length > Transfer::kRegions * region_pages * kPage)
+				continue;
+			Iwarp c;
+
+			c.server->region_pages = region_pages;
+			/* The first makes the regions, which a completion does not. */
+			expect_delivered(c, form, true);
+			for (const bool held : {false, true}) {
+				TEST_NOTE("held", held);
+				expect_delivered(c, form, held);
+			}
+			EXPECT_EQ(FakeServerPort::counters[RPCORDMA_SERVER_EAGER], 1);
+		}
+	}
+}
+
+/* A sink whose Reads failed is unmapped as well, and its pages are good for the next call. */
+RPCORDMA_TEST(server_sink, failed)
+{
+	for (u32 failing = 0; failing < 2; failing++) {
+		TEST_NOTE("failing work request", failing);
+		Connected c;
+		CallMaker call(1);
+
+		call.read(40, 300);
+		call.read(360, 300);
+		call.finish(80);
+		ASSERT_TRUE(c.send(call));
+		FakeServerPort::fail_at = failing;
+		FakeServerPort::fail_status = 12;
+		c.work();
+		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		EXPECT_EQ(c.server->in_service, 0);
+		c.end();
+		c.connect();
+		expect_delivered(c, kForms[2], false);
+	}
+}
+
+RPCORDMA_SUITE(server_sink, mapped, registered, failed);
+
+} // namespace rpcordma

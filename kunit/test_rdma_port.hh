@@ -38,7 +38,7 @@ public:
 	/* Whether an allocation may sleep now. */
 	static bool may_sleep;
 
-	/* What somebody else does, once, while a completion is under way: when it looks at a message. */
+	/* What somebody else does, once: while a completion looks at a message, or while a thread waits. */
 	static void (*meanwhile)();
 
 	/* What there is now. */

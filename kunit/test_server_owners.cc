@@ -222,6 +222,23 @@ RPCORDMA_TEST(server_owners, regions_used_again)
 	EXPECT_EQ(FakeServerPort::regions, 2);
 }
 
+/* sunrpc lets go of the connection while a thread waits for room: it hears of it, and gives up. */
+RPCORDMA_TEST(server_owners, detached_in_wait)
+{
+	Connected c;
+
+	have_read(c, 300);
+	{
+		const NoRoom others(c);
+
+		FakePort::meanwhile = [] { rpcordma_core_server_detach(FakeServerPort::server); };
+		EXPECT_EQ(c.send_reply_pages(20, 300, 8), to_errno(Error::not_connected));
+	}
+	EXPECT_EQ(FakeServerPort::waits, 1);
+	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	c.release();
+}
+
 /* Only the first refusal on a connection says that a call's chunks are bad (RFC 8166 4.5.3). */
 RPCORDMA_TEST(server_owners, first_refusal)
 {
@@ -251,6 +268,6 @@ RPCORDMA_TEST(server_owners, first_refusal)
 }
 
 RPCORDMA_SUITE(server_owners, ends_amid, no_receives_in_drain, reply_pages, too_many_reply_pages,
-	       regions_used_again, first_refusal);
+	       regions_used_again, detached_in_wait, first_refusal);
 
 } // namespace rpcordma

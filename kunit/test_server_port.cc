@@ -448,6 +448,11 @@ rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcor
 	while (gate->openings == ticket) {
 		if (FakeServerPort::work(1))
 			continue;
+		if (void (*const what)() = FakePort::meanwhile) {
+			FakePort::meanwhile = nullptr;
+			what();
+			continue;
+		}
 		if (FakeServerPort::disconnect_in_wait) {
 			FakeServerPort::disconnect_in_wait = false;
 			rpcordma_core_server_event(FakeServerPort::server,

@@ -107,7 +107,6 @@ void rpcordma_server::recycle(Call *call)
 		rpcordma_warn("a server's call is spare with a transfer");
 		put_transfer(call);
 	}
-	return_eager(call);
 	call->answer = Call::Answer::none;
 	call->result_count = 0;
 	LockGuard guard(lock);

@@ -39,6 +39,10 @@ OURS = re.compile(r"\[rpcordma\]")
 INT3 = re.compile(r"Oops: int3\b")
 INT3_WHOLE = re.compile(r"---\[ end trace ")
 INT3_LINES = 300
+# What a report has of lines that complain: these before its end, and behind it, in so many lines, the panic.
+INT3_WITHIN = re.compile(r"Call Trace:")
+INT3_BEHIND = re.compile(r"Kernel panic - not syncing: Fatal exception")
+INT3_TAIL = 10
 SUSPECT = re.compile(r"\[(rpcordma\w*|verbsmeter)\]|\w*rpcordma_\w*\+0x|"
                      r"(RIP: [0-9a-f]+:|\s)(\? )?0x[0-9a-f]{16}\s*$")
 
@@ -71,7 +75,8 @@ class Scanner:
             self._int3, self._int3_whole = INT3_LINES, False
         elif self._int3:
             self._int3 -= 1
-            self._int3_whole |= bool(INT3_WHOLE.search(line))
+            if INT3_WHOLE.search(line):
+                self._int3, self._int3_whole = INT3_TAIL, True
         self._int3_suspect |= bool(self._int3 and SUSPECT.search(line))
         if DUMP_BEGIN in line:
             self._dumping = True
@@ -82,7 +87,8 @@ class Scanner:
             self._race = [line]
         elif not self._dumping and is_bad(line):
             self.complaints.append(line)
-            self._int3_complaints += self._int3 > 0
+            part = INT3_BEHIND if self._int3_whole else INT3_WITHIN
+            self._int3_complaints += bool(INT3.search(line) or (self._int3 and part.search(line)))
         elif self._race:
             self._race.append(line)
             if RACE_END.search(line) or len(self._race) > RACE_LINES:

@@ -92,6 +92,7 @@ void Requester::balance()
 	EXPECT_EQ(a.listed, a.regions);
 	EXPECT_EQ(a.reserved, a.mapped);
 	EXPECT_EQ(a.markers, 0);
+	EXPECT_EQ(a.lost, 0);
 	EXPECT_EQ(a.owners, backward_calls - backward_done);
 	EXPECT_EQ(a.backward_free, a.backward - a.owners);
 

@@ -27,12 +27,13 @@ struct ClientAudit {
 	u32 mapped = 0;	  /* with a call, whose LOCAL_INVs have room reserved */
 	u32 reserved = 0; /* in the send queue */
 	u32 markers = 0;  /* of signaled work requests that have not completed */
+	u64 lost = 0;	  /* work requests that no completion will return; without markers out */
 
 	/** Nothing is under way: each count is where it began. */
 	[[nodiscard]] bool at_rest() const
 	{
 		return free == calls && !zombies && !unfenced && backward_free == backward &&
-		       !owners && listed == regions && !mapped && !reserved && !markers;
+		       !owners && listed == regions && !mapped && !reserved && !markers && !lost;
 	}
 };
 
@@ -72,6 +73,8 @@ struct ClientAudit {
 		a.regions = c->regions_created.load(std::memory_order_acquire);
 		a.reserved = c->send_queue.reserved();
 		a.markers = c->send_queue.markers_out();
+		if (!a.markers)
+			a.lost = c->send_queue.lost();
 	}
 	return a;
 }

@@ -176,6 +176,16 @@ public:
 		return reserved_.load(std::memory_order_acquire);
 	}
 
+	/**
+	 * Requests that are counted, and will not be returned by the completion of the next signaled Send; at
+	 * rest, none. With no marker out; the sender, or nobody sends.
+	 */
+	[[nodiscard]] u64 lost() const
+	{
+		return counted_.load(std::memory_order_relaxed) -
+		       completed_.load(std::memory_order_acquire) - since_signal_;
+	}
+
 	/** Markers that are out. */
 	[[nodiscard]] u32 markers_out() const
 	{

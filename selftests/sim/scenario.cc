@@ -153,8 +153,8 @@ Call draw_call(u32 max_message, bool crowded)
 	return call;
 }
 
-/* Clients that are mounted. */
-u32 living;
+/* Clients that have users. */
+u32 busy;
 
 /* What is out at the server while nobody calls. */
 std::string server_unrest();
@@ -174,7 +174,7 @@ public:
 	/** From mount to unmount. */
 	void live()
 	{
-		living++;
+		busy++;
 		while (!(xprt_ = rpc_xprt::create(name_)))
 			sleep_for(100 * kMillisecond, "memory for a transport");
 		std::unique_ptr<CallbackService> callbacks;
@@ -194,13 +194,13 @@ public:
 			(void)wait(user_left_, "a client's users");
 		if (callbacks)
 			callbacks->stop();
+		busy--;
 		come_to_rest_();
 		rpc_xprt *xprt = xprt_;
 		xprt_ = nullptr;
 		while (injecting_)
 			(void)wait(user_left_, "who breaks the connection by hand");
 		xprt->destroy();
-		living--;
 	}
 
 	/** The network namespace goes, and takes the mount along: every call is killed. */
@@ -229,7 +229,7 @@ public:
 private:
 	/*
 	 * Nobody calls any more. Replies that are owed come, or their connection goes: then nothing that
-	 * the client counts is out; nor the server, where no other client is at work.
+	 * the client counts is out; nor the server, where no other client has users.
 	 */
 	void come_to_rest_()
 	{
@@ -240,7 +240,7 @@ private:
 
 		for (u32 i = 0; i < kPatience; i++) {
 			a = rpcordma::audit(*xprt_->core);
-			server = living > 1 ? std::string() : server_unrest();
+			server = busy ? std::string() : server_unrest();
 			if (a.at_rest() && server.empty())
 				return;
 			sleep_for(kSecond, "client and server to come to rest");
@@ -250,9 +250,10 @@ private:
 		REQUIRE(false,
 			"%s: nobody calls, and %u of %u calls are free, %u zombies, %u unfenced; "
 			"backward %u of %u, %u owners; regions %u of %u, %u mapped; %u reserved, "
-			"%u markers",
+			"%u markers, %llu lost",
 			name_, a.free, a.calls, a.zombies, a.unfenced, a.backward_free, a.backward,
-			a.owners, a.listed, a.regions, a.mapped, a.reserved, a.markers);
+			a.owners, a.listed, a.regions, a.mapped, a.reserved, a.markers,
+			static_cast<unsigned long long>(a.lost));
 	}
 
 	void use_()
@@ -479,7 +480,7 @@ void scenario()
 	next_id = 0;
 	given_up.clear();
 	dropped_calls.clear();
-	living = 0;
+	busy = 0;
 	serving = nullptr;
 	/* What the module remembers for longer than it is loaded. */
 	new (&rpcordma::server_failures) rpcordma::Failures;

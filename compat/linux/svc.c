@@ -178,7 +178,8 @@ static struct rpcordma_connection *create_connection(struct rpcordma_listener *l
 	connection->initiator_depth = request->initiator_depth;
 	/*
 	 * A payload, and a page for what is around it. The service may be made for larger ones, over
-	 * other transports; here nfsd announces what the class has.
+	 * other transports; what READ and WRITE are told of goes by the class. (What an NFSv4.1 session
+	 * is told goes by the service alone: Documentation/limitations.rst.)
 	 */
 	connection->max_message =
 		min_t(u32, serv->sv_max_mesg, server_class.xcl_max_payload + PAGE_SIZE);

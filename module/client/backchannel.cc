@@ -164,8 +164,9 @@ void rpcordma_client::refuse_backward_call(Connection &c, const v1::Header &head
 }
 
 /*
- * A reply that cannot be sent, now or later. Its own task hears why. For a task that sends for others it
- * counts as sent: so it leaves the queue, and neither holds up nor ends the calls behind it.
+ * A reply that cannot be sent, now or later. Its own task hears why, if it is the one that sends. For a task
+ * that sends for others the reply counts as sent, in sunrpc's counters as well: so it leaves the queue, and
+ * neither holds up nor ends the calls behind it. There is a trace for one that is too long.
  */
 [[nodiscard]] static int undeliverable(const rpcordma_request &request, int error)
 {

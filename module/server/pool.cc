@@ -256,11 +256,6 @@ u32 ServerPool::spare_transfers_locked_() const
 	return transfer_count_ > least ? transfer_count_ - least : 0;
 }
 
-u32 ServerPool::lent_pages()
-{
-	return locked(lock_, [&] { return lent_; });
-}
-
 u32 ServerPool::spare_pages()
 {
 	LockGuard guard(lock_);

@@ -12,6 +12,7 @@
 
 #include "compat/port/port.h"
 #include "module/base/list.hh"
+#include "module/base/lock.hh"
 #include "module/base/types.hh"
 #include "module/rdma/region.hh"
 
@@ -84,7 +85,10 @@ public:
 	u32 shrink(u32 pages);
 
 	/** Pages that transfers have of it now. Any context. */
-	[[nodiscard]] u32 lent_pages();
+	[[nodiscard]] u32 lent_pages()
+	{
+		return locked(lock_, [&] { return lent_; });
+	}
 
 	/** Bytes of memory for Reads that receive completions have under way, of all connections. */
 	std::atomic<u64> eager_bytes{0};

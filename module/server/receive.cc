@@ -105,7 +105,7 @@ void rpcordma_server::recycle(Call *call)
 {
 	if (call->transfer) {
 		rpcordma_warn("a server's call is spare with a transfer");
-		put_transfer(call);
+		abandon(call);
 	}
 	call->answer = Call::Answer::none;
 	call->result_count = 0;

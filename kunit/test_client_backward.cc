@@ -316,6 +316,7 @@ RPCORDMA_TEST(client_backward, refusal_not_posted)
 		call.read(40, 100);
 		call.finish(40);
 		FakeServerPort::sends_left = 0;
+		FakeClientPort::kept_room = 1;
 		EXPECT_TRUE(r.deliver(call.message()));
 		FakeServerPort::sends_left = FakePort::kNoLimit;
 		EXPECT_EQ(FakeClientPort::force_disconnects, xid);

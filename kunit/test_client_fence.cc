@@ -122,8 +122,10 @@ RPCORDMA_TEST(client_fence, no_scratch)
 			for (SendQueue::Marker *&m : markers)
 				m = queue.signal_aside(nullptr, 0);
 		/* The LOCAL_INV can be posted. */
-		if (missing == post)
+		if (missing == post) {
 			FakeServerPort::sends_left = 1;
+			FakeClientPort::kept_room = FakeClientPort::kept_markers = 1;
+		}
 		if (missing == marker) {
 			call->waiting = false;
 			rpcordma_core_buf_free(r.core, call->call);

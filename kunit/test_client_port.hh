@@ -55,6 +55,8 @@ public:
 	/* The connection. */
 	static u8 answer[64]; /* the server's private data */
 	static u32 answer_length;
+	/* What a post that failed has a connection keep until it goes, as the case says. */
+	static u32 kept_room, kept_markers;
 
 	/*
 	 * The fence mutex: what a connection's closing was when it was locked or unlocked last. It may not
@@ -96,8 +98,9 @@ struct Requester : FakeClientPort {
 	/** What was sent to the peer last; it must be decodable. */
 	[[nodiscard]] v1::Header sent();
 	/**
-	 * The device has nothing left to do. Whatever the client has taken, slots, regions, room in the send
-	 * queue, markers, owners of backward calls, is with a call that is under way.
+	 * The device has nothing left to do, whatever has become of the connection. What the client has
+	 * taken, slots, regions, room in the send queue, markers, owners of backward calls, is with a call
+	 * that is under way.
 	 */
 	void balance();
 	/** And no call is under way. */

@@ -254,8 +254,9 @@ int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *f
 		const u32 before = FakePort::posted;
 
 		if (!FakePort::one_of(FakePort::receives_left)) {
-			FakePort::receives_refused++;
 			*bad = wr;
+			for (; wr; wr = wr->next)
+				FakePort::receives_refused++;
 			return -12;
 		}
 		post_one(*wr);

@@ -45,10 +45,11 @@ public:
 	static u32 allocations;
 	static u32 mappings;
 	static u32 posted;
+	static u32 receives_refused; /* of this queue pair: these never complete */
 
 	/* What there ever was. */
 	static u32 doorbells; /* calls that posted something or tried to */
-	static u32 allocations_refused, receives_refused;
+	static u32 allocations_refused;
 	static u32 traced_posts;
 	static u32 traced_errors;
 

@@ -159,7 +159,8 @@ u32 FakeServerPort::pages, FakeServerPort::bulks, FakeServerPort::bulk_maps;
 u32 FakeServerPort::regions, FakeServerPort::region_maps;
 u32 FakeServerPort::locks, FakeServerPort::locks_held, FakeServerPort::gates, FakeServerPort::sends;
 u32 FakeServerPort::send_doorbells, FakeServerPort::refills, FakeServerPort::waits;
-u32 FakeServerPort::partly_posted, FakeServerPort::backward_outstanding;
+u32 FakeServerPort::backward_outstanding;
+PartlyPosted FakeServerPort::partly_posted;
 u32 FakeServerPort::counters[RPCORDMA_SERVER_COUNTERS];
 u32 FakeServerPort::logged, FakeServerPort::warned, FakeServerPort::disconnects;
 rpcordma_device FakeServerPort::device;
@@ -195,7 +196,8 @@ FakeServerPort::FakeServerPort()
 	qp_tries = 0;
 	pages = bulks = bulk_maps = regions = region_maps = 0;
 	locks = locks_held = gates = sends = 0;
-	partly_posted = backward_outstanding = 0;
+	backward_outstanding = 0;
+	partly_posted = {};
 	send_doorbells = refills = waits = logged = warned = disconnects = 0;
 	__builtin_memset(counters, 0, sizeof(counters));
 	device = {};
@@ -368,7 +370,8 @@ void FakeServerPort::new_queue_pair()
 	EXPECT_EQ(posted, 0);
 	broken = drained = completes_in_drain = false;
 	takes_receives = true;
-	backward_outstanding = 0;
+	backward_outstanding = receives_refused = 0;
+	partly_posted = {};
 	fail_at = kNoLimit;
 }
 
@@ -568,6 +571,20 @@ void rpcordma_endpoint_destroy(rpcordma_endpoint *)
 	EXPECT_EQ(FakeServerPort::regions, 0);
 }
 
+static void note_partly_posted(const rpcordma_send_wr &first)
+{
+	PartlyPosted &chain = FakeServerPort::partly_posted;
+
+	/* After one the connection closes. */
+	EXPECT_EQ(chain.cqe, nullptr);
+	chain = {first.cqe, 0, 0, false, !FakePort::may_sleep};
+	for (const rpcordma_send_wr *wr = &first; wr; wr = wr->next) {
+		chain.requests++;
+		chain.regions += wr->opcode == RPCORDMA_WR_REG_MR;
+		chain.writes = chain.writes || wr->opcode == RPCORDMA_WR_RDMA_WRITE;
+	}
+}
+
 static int post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
 		     const rpcordma_send_wr **bad)
 {
@@ -575,14 +592,24 @@ static int post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
 	EXPECT_FALSE(drained);
 	FakeServerPort::send_doorbells++;
 	FakeServerPort::receives_at_send = FakePort::posted;
+	/* The room for all of them was taken before, whatever becomes of them. */
+	if (const Server *server = FakeServerPort::server) {
+		u32 needed = FakeServerPort::sends;
+
+		for (const rpcordma_send_wr *wr = first; wr; wr = wr->next)
+			needed++;
+		EXPECT_LE(server->room.load() + needed, FakeServerPort::sizes.send_wrs);
+	}
 	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next) {
 		if (!FakePort::one_of(FakeServerPort::sends_left)) {
-			FakeServerPort::partly_posted += wr != first;
+			if (wr != first && FakeServerPort::server)
+				note_partly_posted(*first);
 			*bad = wr;
 			return -12;
 		}
 		/* Accounting is the core's, so that this never happens. */
 		EXPECT_LT(FakeServerPort::sends, FakeServerPort::sizes.send_wrs);
+		EXPECT_LT(FakeServerPort::sends, FakeServerPort::kMostSends);
 		if (FakeServerPort::sends == FakeServerPort::kMostSends) {
 			*bad = wr;
 			return -12;
@@ -613,10 +640,6 @@ static int post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
 		}
 		FakeServerPort::sends++;
 	}
-	/* The room for all of them was taken before. */
-	if (const Server *server = FakeServerPort::server)
-		EXPECT_LE(server->room.load() + FakeServerPort::sends,
-			  FakeServerPort::sizes.send_wrs);
 	return 0;
 }
 

@@ -36,6 +36,13 @@ struct svc_rqst {
 
 namespace rpcordma {
 
+/** The server's chain of which some was posted, and some was not; one at most of a queue pair. */
+struct PartlyPosted {
+	rpcordma_cqe *cqe;	    /* of its first work request; null: there is none */
+	u32 requests, regions;	    /* work requests in all; those that register a region */
+	bool writes, by_completion; /* or Reads; or a thread */
+};
+
 class FakeServerPort : public FakePort {
 public:
 	static constexpr u32 kPageSize = 256;
@@ -64,12 +71,12 @@ public:
 	/* What there is now. */
 	static u32 pages, bulks, bulk_maps, regions, region_maps;
 	static u32 locks, locks_held, gates;
-	static u32 sends;		 /* in the send queue */
+	static u32 sends; /* in the send queue */
+	static PartlyPosted partly_posted;
 	static u32 backward_outstanding; /* calls that the case sent, less their replies */
 
 	/* What there ever was. */
 	static u32 send_doorbells, refills, waits;
-	static u32 partly_posted;    /* chains of which some was posted, and some was not */
 	static u32 receives_at_send; /* Receives posted at the last of those doorbells */
 	static u32 counters[RPCORDMA_SERVER_COUNTERS];
 	static u32 logged, warned, disconnects;

@@ -491,37 +491,73 @@ RPCORDMA_TEST(server_read, no_memory)
 		}
 }
 
-/* None or some of a chain can be posted, by completion or thread: the connection ends, nothing leaks. */
+namespace {
+
+/* @posted work requests can be posted of a chain of @requests, by completion or thread. */
+void expect_post_fails(Served &c, bool eager, u32 requests, u32 posted)
+{
+	CallMaker before(1), call(2);
+
+	/* One before, which leaves nothing, but a region where those are needed. */
+	{
+		const NoSinks none;
+
+		make_write(before, kPage);
+		ASSERT_TRUE(c.send(before));
+		EXPECT_EQ(c.receive(), 0);
+	}
+	const u32 counted = counter(RPCORDMA_SERVER_READ);
+	EXPECT_GT(counted, 0);
+	c.work();
+	ASSERT_EQ(c.receive(), int(60 + kPage));
+	ASSERT_EQ(c.reply(20), 0);
+	c.work();
+	EXPECT_EQ(c.server->in_service, 0);
+
+	make_write(call, 40 * kPage);
+	if (eager) {
+		FakeServerPort::sends_left = posted;
+		ASSERT_TRUE(c.send(call));
+	} else {
+		const NoSinks none;
+
+		ASSERT_TRUE(c.send(call));
+		FakeServerPort::sends_left = posted;
+		EXPECT_EQ(c.receive(), 0);
+	}
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(FakeServerPort::sends, posted);
+	/* What the device has a part of stays as it is. */
+	EXPECT_EQ(FakeServerPort::partly_posted.requests, posted ? requests : 0);
+	EXPECT_EQ(FakeServerPort::bulk_maps + FakeServerPort::region_maps, posted ? 1 : 0);
+	EXPECT_EQ(c.server->in_service, posted ? 1 : 0);
+	EXPECT_EQ(c.server->room.load(), c.server->queue_size - (posted ? requests : 0));
+	EXPECT_EQ(counter(RPCORDMA_SERVER_READ), counted);
+	EXPECT_FALSE(FakeServerPort::data);
+}
+
+} // namespace
+
+/* None or some of a chain can be posted: the connection ends, nothing leaks. */
 RPCORDMA_TEST(server_read, post_fails)
 {
-	for (const bool eager : {true, false})
+	for (const bool eager : {true, false}) {
+		TEST_NOTE("eager", eager);
 		for (u32 posted = 0; posted < 2; posted++) {
-			TEST_NOTE("eager", eager);
 			TEST_NOTE("posted", posted);
 			Connected c;
-			CallMaker call(1);
 
-			/* Two work requests. */
-			make_write(call, 40 * kPage);
-			if (eager) {
-				FakeServerPort::sends_left = posted;
-				ASSERT_TRUE(c.send(call));
-			} else {
-				const NoSinks none;
-
-				ASSERT_TRUE(c.send(call));
-				FakeServerPort::sends_left = posted;
-				EXPECT_EQ(c.receive(), 0);
-			}
-			EXPECT_EQ(FakeServerPort::closed, 1);
-			/* What the device has a part of stays as it is. */
-			EXPECT_EQ(FakeServerPort::bulk_maps, posted);
-			EXPECT_EQ(c.server->in_service, posted);
-			if (!posted)
-				EXPECT_EQ(c.server->room.load(), c.server->queue_size);
-			EXPECT_EQ(counter(RPCORDMA_SERVER_READ), 0);
-			EXPECT_FALSE(FakeServerPort::data);
+			/* Two Reads. */
+			expect_post_fails(c, eager, 2, posted);
 		}
+		for (u32 posted = 0; posted < 3; posted++) {
+			TEST_NOTE("posted, with a region", posted);
+			Iwarp c;
+
+			/* What registers the sink, the Read, and what invalidates. */
+			expect_post_fails(c, eager, 3, posted);
+		}
+	}
 }
 
 /* The connection ends while a call is held. */

@@ -429,6 +429,16 @@ RPCORDMA_TEST(server_reply, post_fails)
 		TEST_NOTE("posted", posted);
 		Connected c;
 
+		/* One before, which leaves nothing. */
+		have_call(c, 1000, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
+		ASSERT_EQ(c.send_reply_pages(20, 1000, 8), 0);
+		c.release();
+		c.work();
+		EXPECT_EQ(c.server->in_service, 0);
+		c.server->replied.store(false);
+		const u32 writes = counter(RPCORDMA_SERVER_WRITE);
+
 		have_call(c, 1000, 0);
 		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
 		FakeServerPort::sends_left = posted;
@@ -439,9 +449,9 @@ RPCORDMA_TEST(server_reply, post_fails)
 		/* What the device has a part of stays until the drain, pages and all. */
 		EXPECT_EQ(FakeServerPort::bulk_maps, posted);
 		EXPECT_EQ(c.server->in_service, posted);
-		if (!posted)
-			EXPECT_EQ(c.server->room.load(), c.server->queue_size);
-		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 0);
+		/* A Write and the Send. */
+		EXPECT_EQ(c.server->room.load(), c.server->queue_size - (posted ? 2 : 0));
+		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), writes);
 	}
 }
 

@@ -110,17 +110,19 @@ def by_round(rows, case, measure, legs_=XPRTS):
     return tuple([found[turn] for turn in rounds] for found in by)
 
 
-def control(table, rows, case, what, measure):
-    """Adds to @table the control of a number that does not depend on the host: the same in each round."""
+def control(table, rows, case, what, measure, same=SAME):
+    """Adds to @table the control of a number that does not depend on the host: the same in each round, but for
+    @same of the smaller one."""
     first, again = by_round(rows, case, measure, (XPRTS[0], CONTROL))
     if not first:
         table.control(f"{case}, {what}", "-", "-", False)
         return
-    worst = max(zip(first, again), key=lambda pair: abs(pair[1] - pair[0]))
+    worst = max(zip(first, again), key=lambda pair: max(pair) / max(min(pair), 1e-9))
     # Where nothing was counted the means are broken.
-    table.control(f"{case}, {what}: within {SAME:.1%}", text(worst[0]),
+    table.control(f"{case}, {what}: within {same:.1%}", text(worst[0]),
                   text(worst[1]) + (f": {worst[1] / worst[0]:.4f}" if worst[0] > 0 else ""),
-                  min(first + again) > 0 and all(abs(b - a) <= SAME * a for a, b in zip(first, again)))
+                  min(first + again) > 0 and all(max(pair) - min(pair) <= same * min(pair)
+                                                 for pair in zip(first, again)))
 
 
 def controlled(rows):

@@ -203,13 +203,31 @@ def _instructions(expect):
             ("the best of in-tree", "GETATTR", [1000, 900], [950, 950], False),
             ("nothing was seen", "GETATTR", [1000], [0], False), ("nothing of in-tree", "GETATTR", [0], [0], False)):
         expect(f"instructions: {what}", _one(_goals(instructions, rows(case, theirs, ours)), f"{case}, client"), met)
-    for theirs, again, met in (([1000], [1005], True), ([1000], [1006], False), ([1000], [994], False),
-                               ([1000, 1000], [1000, 1006], False), ([0], [0], False), ([1000], [], False)):
-        found = rows("GETATTR", theirs, theirs) + [
-            {**row, "xprt": CONTROL} for row in rows("GETATTR", again, [])]
-        expect(f"instructions: control, {again} after {theirs}",
-               _one(_goals(instructions, found), "control, in-tree twice: "
-                    + ("GETATTR" if again else "no case") + ", server"), met)
+    small, large = "GETATTR", "WRITE 1 MiB"
+    for case, theirs, again, met in (
+            (small, [1000], [1005], True), (small, [1000], [1006], False), (small, [1000], [994], False),
+            (small, [1000, 1000], [1000, 1006], False), (small, [0], [0], False), (small, [1000], [], False),
+            # As far apart as runs of ours were.
+            (large, [11200], [13600], True), (large, [13600], [11200], True), ("READ 1 MiB odd", [1000], [1200], True),
+            (large, [1000], [1230], False), (large, [1230], [1000], False), (large, [1000, 1000], [1000, 1230], False),
+            (large, [0], [0], False)):
+        found = rows(case, theirs, theirs) + [
+            {**row, "xprt": CONTROL} for row in rows(case, again, [])]
+        for role in ("client", "server"):
+            expect(f"instructions: control of {case}, {role}, {again} after {theirs}",
+                   _one(_goals(instructions, found), "control, in-tree twice: "
+                        + (case if again else "no case") + f", {role}"), met)
+    expect("instructions: the control is of a case whose pages decide",
+           [case.name for case in report.controls(list(counts.cases()), instructions.CONTROLLED)],
+           [small, "READ 4 KiB", large])
+    # 0.8 of 1000 is the limit; what is nearer to it than a factor of 1.22 another run may turn over.
+    for case, ours, near in ((large, 655, 0), (large, 657, 2), (large, 800, 2), (large, 801, 2), (large, 975, 2),
+                             (large, 977, 0), (large, 0, 0), ("READ 4 KiB", 790, 0)):
+        notes = instructions.goals(rows(case, [1000], [ours])).notes
+        expect(f"instructions: {case}, {ours} of 1000: what one run does not settle",
+               [text.startswith(f"{near} of ") for text in notes], [True] * bool(near))
+    expect("instructions: ours was not measured", _one(_goals(instructions, rows(large, [1000], [])), f"{large}, client"),
+           None)
     whole = [{"case": "GETATTR", "xprt": xprt, "round": turn, **{role: {"transport": 1000, "helped": 1000,
              "kernel": number, "functions": {}} for role in ("client", "server")}}
              for turn in (0, 1) for xprt, number in zip(XPRTS, (1000, 3000))]

@@ -115,13 +115,20 @@ def _times(expect):
             ("nothing was done", [(100, 0, 0)] * 2, False)):
         expect(f"times: control, {what}", _one(_goals(times, _times_rows(name, rates)), "control"), met)
     wide = [row["ours"] for row in times.goals(_times_rows(name, WIDE)).rows if "control" in row]
-    expect("times: control, the interval is that which was measured", ["0.83 [0.35, 1.97]" in cell for cell in wide],
-           [True])
-    profiled = [{"case": large, "xprt": xprt, "round": turn, "profile": {role: {"kernel": number} for role in (
-        "client", "server")}} for turn in (0, 1) for xprt, number in zip(XPRTS, (1000, 2000))]
-    expect("times: a profile's ratio, of two rounds",
-           _told(times._tell_profiles, profiled).count("2.00 [2.00, 2.00]"), 2)
-    expect("times: of one round, none", "2.00" in _told(times._tell_profiles, profiled[:2]), False)
+    expect("times: control, the interval is the one seen", ["0.83 [0.35, 1.97]" in cell for cell in wide], [True])
+    profiled = [{"case": large, "xprt": xprt, "round": turn, "profile": {role: {"kernel": number, xprt: 77}
+                 for role in ("client", "server")}}
+                for turn in (0, 1) for xprt, number in zip(XPRTS, (1000 - 77, 2000 - 77))]
+
+    def told(rows):
+        text = _told(times._tell_profiles, rows)
+        return [text.count(what) for what in ("2.00 [2.00, 2.00]", "1000", "2000", "923", "the rest", "77")]
+
+    expect("times: profiles of two rounds have all, its ratio and the rest", told(profiled), [2, 2, 2, 4, 1, 4])
+    expect("times: of one round, modules only", told(profiled[:2]), [0, 0, 0, 0, 0, 4])
+    # Each transport has two rounds, but they have one in common.
+    expect("times: of one round in common, modules only",
+           told([{**row, "round": row["round"] + (row["xprt"] == XPRTS[1])} for row in profiled]), [0, 0, 0, 0, 0, 4])
     expect("times: a profile is no round",
            _one(_goals(times, profiled + _times_rows(large, [(100, 120)] * 2)), f"{large}: at"), True)
 
@@ -226,8 +233,8 @@ def _instructions(expect):
         notes = instructions.goals(rows(case, [1000], [ours])).notes
         expect(f"instructions: {case}, {ours} of 1000: what one run does not settle",
                [text.startswith(f"{near} of ") for text in notes], [True] * bool(near))
-    expect("instructions: ours was not measured", _one(_goals(instructions, rows(large, [1000], [])), f"{large}, client"),
-           None)
+    found = _goals(instructions, rows(large, [1000], []))
+    expect("instructions: ours was not measured", _one(found, f"{large}, client"), None)
     whole = [{"case": "GETATTR", "xprt": xprt, "round": turn, **{role: {"transport": 1000, "helped": 1000,
              "kernel": number, "functions": {}} for role in ("client", "server")}}
              for turn in (0, 1) for xprt, number in zip(XPRTS, (1000, 3000))]

@@ -365,7 +365,8 @@ def tell(rows):
 
 
 def _tell_profiles(rows):
-    """Where the instructions of an operation are."""
+    """Where the instructions of an operation are. How many there are in all differs from round to round by as much as
+    the transports do: where there is one round only, that and what is in no column are not printed."""
     by = {}
     for row in rows:
         if "profile" in row:
@@ -377,20 +378,21 @@ def _tell_profiles(rows):
         for role in instructions.ROLES:
             totals = [{turn: sum(profile[role].values()) for turn, profile in by[case, xprt].items()} for xprt in XPRTS]
             common = sorted(set(totals[0]) & set(totals[1]))
-            # Of a single round it says nothing.
-            whole = _text(stats.ratio(*([total[turn] for turn in common] for total in totals[::-1]))
-                          if len(common) > 1 else None)
+            single = len(common) < 2
+            whole = "-" if single else _text(stats.ratio(*([total[turn] for turn in common] for total in totals[::-1])))
             for xprt, cell in zip(XPRTS, ("", whole)):
                 rounds = [profile[role] for profile in by[case, xprt].values()]
                 shares = [statistics.median(sum(modules.get(name, 0) for name in names_) for modules in rounds)
                           for _, names_ in SHARES]
                 total = statistics.median(sum(modules.values()) for modules in rounds)
-                table.append((case, role, NAMES[xprt], f"{total:.0f}", cell, *(f"{share:.0f}" for share in shares),
-                              f"{total - sum(shares):.0f}"))
-    if table:
-        print("\nkernel instructions of one operation, all of them and by module: medians of the rounds")
-        report.table(("case", "", "transport", "all", "ours / in-tree", *(head for head, _ in SHARES), "the rest"),
-                     table)
+                table.append((case, role, NAMES[xprt], *(f"{share:.0f}" for share in shares),
+                              *(("-", "-", cell) if single else (f"{total - sum(shares):.0f}", f"{total:.0f}", cell))))
+    if not table:
+        return
+    heads = ("case", "", "transport", *(head for head, _ in SHARES), "the rest", "all", "ours / in-tree")
+    kept = len(heads) if any(row[-2] != "-" for row in table) else len(heads) - 3
+    print("\nkernel instructions of one operation, by module: medians of the rounds")
+    report.table(heads[:kept], [row[:kept] for row in table])
 
 
 def goals(rows):
@@ -428,5 +430,5 @@ def _control(table, rows, case):
     else:
         same = sure is not None and sure[1] <= 1 <= sure[2]
     table.control(f"{case}: 1 is in the {CONTROL_PERCENT} % interval", first,
-                  f"{again}: {_text(found)}" + (f", {CONTROL_PERCENT} % [{sure[1]:.2f}, {sure[2]:.2f}]" if sure else ""),
-                  same)
+                  f"{again}: {_text(found)}"
+                  + (f", {CONTROL_PERCENT} % [{sure[1]:.2f}, {sure[2]:.2f}]" if sure else ""), same)

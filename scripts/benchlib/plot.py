@@ -237,7 +237,7 @@ def plot_codec(run, path, left_out):
 
 
 def plot_scale(run, path, left_out):
-    """Memory of a connection and CPU of a call, by the number of connections."""
+    """Memory of a connection, by the number of connections."""
     sizes = sorted({row["connections"] for row in run["rows"]})
     rows = {xprt: {} for xprt in NAMES}
     for row in run["rows"]:
@@ -246,28 +246,24 @@ def plot_scale(run, path, left_out):
         left_out += [f"{size} connections: {NAMES[xprt]} was not measured" for size in sizes if size not in found]
     if not all(rows.values()):
         raise Unfit("only one transport was measured")
-    figure, panels = _pyplot().subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
-    panels[0].set_title("memory of the server for each connection", fontsize=9)
-    panels[0].set_ylabel("KiB")
-    panels[1].set_title("the server's kernel, for each call", fontsize=9)
-    panels[1].set_ylabel("instructions")
+    figure, axes = _pyplot().subplots(figsize=(6, 3.6), layout="constrained")
+    axes.set_title("memory of the server for each connection", fontsize=9)
+    axes.set_ylabel("KiB")
     for xprt, found in rows.items():
         at = [size for size in sizes if size in found]
 
-        def draw_line(axes, style, name, value, xprt=xprt, at=at, found=found):
+        def draw_line(style, name, value, xprt=xprt, at=at, found=found):
             values = [statistics.median(value(row) for row in found[size]) for size in at]
             axes.plot(at, values, style, color=COLOURS[xprt], markersize=4, label=f"{NAMES[xprt]}{name}",
                       gid=f"line-{xprt}{name}")
 
-        draw_line(panels[0], "o-", ", never busy", lambda row: row["idle"]["total"])
-        draw_line(panels[0], "s--", ", has been busy", lambda row: row["busy"]["total"])
-        draw_line(panels[1], "o-", "", lambda row: min(row["instructions"]))
-    for axes in panels:
-        _log(axes, min(sizes) / 1.5, max(sizes) * 1.5)
-        axes.set_xticks(sizes)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("connections (logarithmic)")
-        axes.legend(fontsize=7, frameon=False)
+        draw_line("o-", ", never busy", lambda row: row["idle"]["total"])
+        draw_line("s--", ", has been busy", lambda row: row["busy"]["total"])
+    _log(axes, min(sizes) / 1.5, max(sizes) * 1.5)
+    axes.set_xticks(sizes)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("connections (logarithmic)")
+    axes.legend(fontsize=7, frameon=False)
     _save(figure, run, "Scale (lower is better)", path)
     return {"labels": [str(size) for size in sizes]}
 
@@ -346,7 +342,7 @@ def _made_up():
             "counts": {**head, "what": "counts", "rows": costs("send_wrs", "READ 1 MiB", (17, 2), (57, 4)) +
                        costs("send_wrs", "NULL", (1, 1), (1, 1))},
             "scale": {**head, "what": "scale", "rows": [
-                {"connections": size, "xprt": xprt, "round": 0, "instructions": [40123.4, 50000],
+                {"connections": size, "xprt": xprt, "round": 0,
                  "idle": {"total": 100 * factor}, "busy": {"total": 300 * factor}}
                 for size in (7, 130) for xprt, factor in (("rpcrdma", 4), ("rpcordma", 1))]},
             "instructions": {**head, "what": "instructions",
@@ -387,9 +383,7 @@ def self_test():
         for name, labels in (("ratio", cases), ("latency", cases), ("wrs", ["READ 1 MiB", "NULL"]),
                              ("instructions", ["READ 1 MiB"]), ("scale", ["7", "130"])):
             for label in labels:
-                # Both panels of scale have an axis of connections.
-                expect(f"{name}: labels of {label}", pictures[name].texts.count(label),
-                       2 if name == "scale" else 1)
+                expect(f"{name}: labels of {label}", pictures[name].texts.count(label), 1)
             expect(f"{name}: the footer names the commit",
                    sum("commit abc1234, 2000-01-01, a CPU" in text for text in pictures[name].texts), 1)
             expect(f"{name}: cases of one transport", "only ours" in pictures[name].texts, False)

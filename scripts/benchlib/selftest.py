@@ -253,22 +253,34 @@ def _trips(expect):
 
 
 def _scale(expect):
-    def rows(ours, calls=(1000, 1000), theirs=(1000, 1000)):
-        return [{"case": scale.name_of(size), "xprt": xprt, "connections": size, "round": 0,
-                 "idle": {"total": kib, "rings": 10, "slab": kib}, "busy": {"total": kib, "rings": 10, "slab": kib},
-                 "instructions": [number], "rest_cpu": 0, "rest_cpu_without": 0}
-                for xprt, kib, numbers in zip(XPRTS, (1000, ours), (theirs, calls))
-                for size, number in zip(scale.SIZES, numbers)]
+    def rows(ours, calls=((1000, 1000),), theirs=None):
+        """@calls, @theirs: of each round, instructions of a call with 1 and with 100 connections."""
+        return [{"case": scale.name_of(size), "xprt": xprt, "connections": size, "round": turn,
+                 **{state: {"total": kib, "rings": 10, "slab": kib, "vmalloc": 0} for state in ("idle", "busy")},
+                 "instructions": [number, number + 5000], "rest_cpu": 0, "rest_cpu_without": 0, "cpu": [1], "calls": 1,
+                 "seconds": [1], "made_seconds": 1, "slabs": {}}
+                for xprt, kib, all_ in zip(XPRTS, (1000, ours), (theirs or calls, calls))
+                for turn, numbers in enumerate(all_) for size, number in zip(scale.SIZES, numbers)]
 
     for ours, met in ((250, True), (251, False), (0, False)):
         expect(f"scale: {ours} of 1000 KiB", _one(_goals(scale, rows(ours)),
                                                   "never-busy connection of 100, KiB in all"), met)
-    for calls, met in (((1000, 1100), True), ((1000, 1101), False)):
-        expect(f"scale: {calls} instructions", _one(_goals(scale, rows(100, calls)),
-                                                    "instructions of a call: 100 / 1 "), met)
-    for theirs, met in (((1000, 1100), True), ((1000, 1101), False)):
-        as_well = {row["goal"]: row["other_met"] for row in scale.goals(rows(100, (1000, 900), theirs)).rows}
-        expect(f"scale: in-tree's {theirs}", _one(as_well, "instructions of a call: 100 / 1 "), met)
+    call = "instructions of a call: 100 / 1 "
+    for what, calls, met in (
+            ("1.1 of one round", ((1000, 1100),), None), ("2 of one round", ((1000, 2000),), None),
+            ("1.1", ((1000, 1100),) * 3, True), ("1.101", ((1000, 1101),) * 3, False),
+            ("1.00 [0.96, 1.04]", ((1000, 1016), (1000, 984), (1000, 1000)), True),
+            # In the middle it is 1, too.
+            ("1.00 [0.80, 1.25]", ((1000, 1094), (1000, 914), (1000, 1000)), False),
+            ("nothing was counted", ((1000, 0),) * 3, False)):
+        expect(f"scale: a call's instructions: {what}", _one(_goals(scale, rows(100, calls)), call), met)
+        as_well = {row["goal"]: row["other_met"] for row in scale.goals(rows(100, ((1000, 900),) * 3, calls)).rows}
+        if met is not None:
+            expect(f"scale: in-tree's instructions: {what}", _one(as_well, call), met)
+    for turns, found in ((1, False), (3, True)):
+        text = _told(scale.tell, rows(100, ((1234, 600),) * turns, ((2468, 1200),) * turns))
+        expect(f"scale: told of {turns} rounds, a call's instructions and their ratio",
+               ("1234" in text, "0.50 [0.50, 0.50]" in text), (found, found))
     expect("scale: a goal made of in-tree's figure", _one(as_well, "never-busy connection of 100, KiB in all"), None)
     expect("scale: 1,000 without --full", _one(_goals(scale, rows(100)), "1000 idle connections"), None)
 

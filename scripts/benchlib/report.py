@@ -75,7 +75,7 @@ class Goals:
         for text in self.notes:
             print(text)
         if self.as_well():
-            print(f"{self.as_well()} of the goals met are met by {self.other} as well: they tell nothing apart")
+            print(f"{self.as_well()} of the goals met are met by {self.other} as well: they do not set ours apart")
         if self.refuted():
             print("the control failed: NO FIGURE ABOVE CAN BE BELIEVED")
 

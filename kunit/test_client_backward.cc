@@ -208,7 +208,7 @@ RPCORDMA_TEST(client_backward, undeliverable)
 		}
 }
 
-/* What passes is waited for: a mapping, and a marker. */
+/* What passes is waited for: a connection, a mapping, and a marker. */
 RPCORDMA_TEST(client_backward, shortage)
 {
 	Requester r;
@@ -217,6 +217,10 @@ RPCORDMA_TEST(client_backward, shortage)
 	rpc_rqst *rqst = FakeClientPort::backward;
 	rqst->send.head.length = rqst->send.len = 32;
 
+	/* sunrpc knows of the loss of a connection that we have not closed yet. */
+	FakeClientPort::connected = false;
+	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kNotConnected);
+	FakeClientPort::connected = true;
 	FakePort::mappings_left = 0;
 	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kNoBuffers);
 	FakePort::mappings_left = FakePort::kNoLimit;

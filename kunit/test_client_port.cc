@@ -19,7 +19,8 @@ u32 FakeClientPort::window, FakeClientPort::in_flight;
 u32 FakeClientPort::bad_xids, FakeClientPort::force_disconnects, FakeClientPort::closes;
 u32 FakeClientPort::space_waits, FakeClientPort::spaces, FakeClientPort::checks;
 u32 FakeClientPort::refills, FakeClientPort::refill_delay;
-bool FakeClientPort::service, FakeClientPort::busy, FakeClientPort::closing;
+bool FakeClientPort::connected, FakeClientPort::service, FakeClientPort::busy,
+	FakeClientPort::closing;
 u32 FakeClientPort::backward_calls, FakeClientPort::backward_done;
 rpc_rqst *FakeClientPort::backward;
 u8 FakeClientPort::answer[64];
@@ -35,6 +36,7 @@ FakeClientPort::FakeClientPort()
 	window = in_flight = 0;
 	bad_xids = force_disconnects = closes = space_waits = spaces = checks = 0;
 	refills = refill_delay = 0;
+	connected = true;
 	service = busy = closing = false;
 	backward_calls = backward_done = 0;
 	backward = nullptr;
@@ -431,7 +433,7 @@ void rpcordma_rqst_reset(rpc_rqst *rqst)
 
 void rpcordma_rqst_get(rpc_rqst *rqst, rpcordma_request *request)
 {
-	*request = {&rqst->send,       &rqst->receive, rqst->xid,      true,
+	*request = {&rqst->send,       &rqst->receive, rqst->xid,      FakeClientPort::connected,
 		    rqst->sent_before, !rqst->one_way, !rqst->foreign, rqst->ddp_allowed};
 }
 

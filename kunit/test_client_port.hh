@@ -47,6 +47,7 @@ public:
 	static u32 bad_xids, force_disconnects, closes, space_waits, spaces, checks;
 	static u32 refills;	 /* asked for; */
 	static u32 refill_delay; /* the last one's, ms */
+	static bool connected;	 /* as sunrpc has it; what is there may be lost already */
 	static bool service;	 /* somebody serves backward calls */
 	static bool busy;	 /* it takes no more of them */
 	static u32 backward_calls, backward_done;

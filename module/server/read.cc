@@ -68,8 +68,6 @@ bool rpcordma_server::take_eager(Call *call, u32 pages, u64 cap)
 
 void rpcordma_server::return_eager(Call *call)
 {
-	if (!call->eager)
-		return;
 	server_pool.eager_bytes.fetch_sub(call->eager, std::memory_order_relaxed);
 	if (eager_bytes.fetch_sub(call->eager, std::memory_order_relaxed) == call->eager)
 		server_pool.eager_users.fetch_sub(1, std::memory_order_relaxed);

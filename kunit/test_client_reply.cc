@@ -14,7 +14,7 @@ struct Returning : CallMaker {
 		  v1::Proc proc = v1::Proc::msg)
 		: CallMaker(number, 32, proc)
 	{
-		for (const v1::WriteChunk chunk : offered.writes) {
+		for (const xdr::WriteChunk chunk : offered.writes) {
 			encoder.write_chunk(chunk, written);
 			written = 0;
 		}
@@ -25,7 +25,7 @@ struct Returning : CallMaker {
 };
 
 /* The peer writes pattern() to a chunk. */
-void fill(const v1::WriteChunk &chunk, u32 size)
+void fill(const xdr::WriteChunk &chunk, u32 size)
 {
 	u32 at = 0;
 
@@ -54,7 +54,7 @@ void expect_reply(const rpc_rqst *call, u32 size)
 	}
 }
 
-bool reachable(const v1::WriteChunk &chunk)
+bool reachable(const xdr::WriteChunk &chunk)
 {
 	for (const xdr::Segment segment : chunk)
 		if (FakeServerPort::reach(segment, 0, true))
@@ -95,7 +95,7 @@ RPCORDMA_TEST(client_reply, chunks)
 		EXPECT_EQ(r.transmit(call), 0);
 		const ExactCopy message({FakeServerPort::message, FakeServerPort::message_length});
 		const v1::Header offered = v1::decode(message.bytes()).value();
-		const v1::WriteChunk chunk = *offered.writes.begin();
+		const xdr::WriteChunk chunk = *offered.writes.begin();
 		fill(chunk, size);
 		EXPECT_TRUE(r.deliver(Returning(1, offered, size, 0, 48).message()));
 		EXPECT_EQ(call->result, int(48 + size + xdr_pad(size)));
@@ -312,7 +312,7 @@ RPCORDMA_TEST(client_reply, inline_despite_chunk)
 				const ExactCopy copy(
 					{FakeServerPort::message, FakeServerPort::message_length});
 				v1::Header offered = v1::decode(copy.bytes()).value();
-				const v1::WriteChunk chunk = *offered.writes.begin();
+				const xdr::WriteChunk chunk = *offered.writes.begin();
 				const u64 placed = r.core->stats.total_rdma_reply;
 
 				if (written_to)

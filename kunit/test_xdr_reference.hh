@@ -23,14 +23,14 @@ struct Model {
 	u32 xid, vers, credits, proc;
 	u32 error_code, low, high;
 	u32 read_count;
-	v1::ReadSegment reads[max_reads];
+	xdr::ReadSegment reads[max_reads];
 	u32 chunk_count;
 	u32 chunk_segments[max_chunks];
 	u32 segment_count; /* of all Write chunks */
-	v1::Segment segments[max_segments];
+	xdr::Segment segments[max_segments];
 	bool reply;
 	u32 reply_count;
-	v1::Segment reply_segments[max_segments];
+	xdr::Segment reply_segments[max_segments];
 	u32 length; /* of the header */
 };
 
@@ -46,7 +46,7 @@ public:
 		for (u32 shift = 32; shift != 0; shift -= 8)
 			room_[length_++] = u8(word >> (shift - 8));
 	}
-	void add(const v1::Segment &s)
+	void add(const xdr::Segment &s)
 	{
 		add(s.handle.get());
 		add(s.length);
@@ -142,9 +142,9 @@ public:
 		}
 		return word_at(message_, next_++);
 	}
-	[[nodiscard]] v1::Segment segment()
+	[[nodiscard]] xdr::Segment segment()
 	{
-		v1::Segment s;
+		xdr::Segment s;
 
 		s.handle = Rkey(word());
 		s.length = word();
@@ -221,7 +221,7 @@ private:
 	while ((more = in.word()) == 1) {
 		if (m.read_count == max_reads)
 			return Error::no_buffers;
-		v1::ReadSegment &r = m.reads[m.read_count++];
+		xdr::ReadSegment &r = m.reads[m.read_count++];
 		r.position = Position(in.word());
 		r.target = in.segment();
 		if (in.ran_out() || r.position.get() % 4 != 0)
@@ -289,7 +289,7 @@ private:
 			e.segment(m.segments[s++]);
 	}
 	if (m.reply)
-		e.reply_chunk(Span<const v1::Segment>(m.reply_segments, m.reply_count));
+		e.reply_chunk(Span<const xdr::Segment>(m.reply_segments, m.reply_count));
 	return e.finish();
 }
 
@@ -302,11 +302,11 @@ private:
 	if (h.proc == v1::Proc::error)
 		return v1::encode_error_chunk(room, h.xid, h.vers, h.credits);
 	v1::Encoder e(room, h.xid, h.credits, h.proc);
-	for (v1::ReadSegment r : h.reads)
+	for (xdr::ReadSegment r : h.reads)
 		e.read_segment(r.position, r.target);
-	for (v1::WriteChunk c : h.writes) {
+	for (xdr::WriteChunk c : h.writes) {
 		e.write_chunk(c.count());
-		for (v1::Segment s : c)
+		for (xdr::Segment s : c)
 			e.segment(s);
 	}
 	if (h.reply.present())
@@ -335,7 +335,7 @@ inline void expect_same(const v1::Header &h, const Model &m)
 	ASSERT_EQ(h.reads.count(), m.read_count);
 	EXPECT_EQ(h.reads.empty(), m.read_count == 0);
 	i = 0;
-	for (v1::ReadSegment r : h.reads) {
+	for (xdr::ReadSegment r : h.reads) {
 		ASSERT_LT(i, m.read_count);
 		EXPECT_TRUE(r == m.reads[i]);
 		EXPECT_TRUE(h.reads[i] == m.reads[i]);
@@ -363,12 +363,12 @@ inline void expect_same(const v1::Header &h, const Model &m)
 	EXPECT_EQ(h.writes.empty(), m.chunk_count == 0);
 	i = c = 0;
 	total = 0;
-	for (v1::WriteChunk chunk : h.writes) {
+	for (xdr::WriteChunk chunk : h.writes) {
 		u64 sum = 0;
 		u32 k = 0;
 		ASSERT_LT(c, m.chunk_count);
 		ASSERT_EQ(chunk.count(), m.chunk_segments[c]);
-		for (v1::Segment s : chunk) {
+		for (xdr::Segment s : chunk) {
 			EXPECT_TRUE(s == m.segments[i]);
 			EXPECT_TRUE(chunk[k] == m.segments[i]);
 			sum += m.segments[i].length;
@@ -388,7 +388,7 @@ inline void expect_same(const v1::Header &h, const Model &m)
 	ASSERT_EQ(h.reply.count(), m.reply_count);
 	i = 0;
 	total = 0;
-	for (v1::Segment s : h.reply) {
+	for (xdr::Segment s : h.reply) {
 		EXPECT_TRUE(s == m.reply_segments[i]);
 		total += m.reply_segments[i].length;
 		i++;
@@ -430,7 +430,7 @@ inline Error check(Bytes message, Model &scratch, MutableBytes room)
 }
 
 /** A segment that no other @seed has, with all bits of its fields in use. */
-[[nodiscard]] inline v1::Segment segment(u32 seed, u32 length)
+[[nodiscard]] inline xdr::Segment segment(u32 seed, u32 length)
 {
 	return {Rkey(0x9e3779b9u * (seed + 1)), length,
 		u64(0xf1e2d3c4b5a69788u) ^ (u64(seed) << 32 | seed)};

@@ -12,6 +12,7 @@ namespace rpcordma {
 namespace {
 
 using namespace v1;
+using namespace xdr;
 using xdr_reference::wire;
 
 constexpr Xid xid{0x12345678};

@@ -61,7 +61,7 @@ Error decode_error(Bytes message, Header &header)
 	/* No receive is that long; and the lists' counts and sums rely on it. */
 	if (message.size() > ~u32(0))
 		return Error::message_size;
-	auto fixed = peek(message);
+	auto fixed = xdr::peek(message);
 	if (!fixed)
 		return fixed.error();
 	header.xid = fixed.value().xid;

@@ -13,16 +13,6 @@
 
 namespace rpcordma::v1 {
 
-using xdr::ChunkLists;
-using xdr::FixedHeader;
-using xdr::peek;
-using xdr::ReadList;
-using xdr::ReadSegment;
-using xdr::ReplyChunk;
-using xdr::Segment;
-using xdr::WriteChunk;
-using xdr::WriteList;
-
 /** rdma_vers of this version (RFC 8166 4.2.2). */
 constexpr u32 version = 1;
 
@@ -57,7 +47,7 @@ struct ErrorBody {
 };
 
 /** A decoded header. The lists point into the message and live no longer. */
-struct Header : ChunkLists {
+struct Header : xdr::ChunkLists {
 	Xid xid;
 	u32 vers = version; /* always version: another is an error */
 	Credits credits; /* requested in a Call, granted in a Reply (4.2.3); zero is not refused here */

@@ -168,7 +168,7 @@ Server::Kind rpcordma_server::classify(Call *call)
 			break;
 		}
 		trace::error(peer, "a header that is not understood",
-			     v1::peek(message).value().xid.get(), to_errno(error));
+			     xdr::peek(message).value().xid.get(), to_errno(error));
 		return Kind::call;
 	}
 	const v1::Header &header = call->header;

@@ -155,7 +155,7 @@ Result<u32> rpcordma_server::build_reply(Call *call, svc_rqst *rqst)
 /* The message that refuses a call (RFC 8166 4.5). */
 Result<u32> rpcordma_server::encode_error(Call *call)
 {
-	const v1::FixedHeader fixed = TRY(v1::peek(call->message()));
+	const xdr::FixedHeader fixed = TRY(xdr::peek(call->message()));
 	const MutableBytes room(call->wire, send_size);
 
 	if (call->answer == Call::Answer::error_vers) {
@@ -282,7 +282,7 @@ void rpcordma_server::send_error(Call *call)
 
 		if (length.ok())
 			(void)post_message(call, length.value(),
-					   v1::peek(call->message()).value().xid.get());
+					   xdr::peek(call->message()).value().xid.get());
 	} else {
 		request_close("no memory for an error message", to_errno(Error::no_memory));
 	}

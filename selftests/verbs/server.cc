@@ -38,7 +38,7 @@ u32 id_of(const Octets &handle)
 	return handle.size() == 8 && reader.word() == 0x6f646421 ? reader.word() : 0;
 }
 
-std::vector<Segment> segments_of(const rpcordma::v1::WriteChunk &chunk)
+std::vector<Segment> segments_of(const rpcordma::xdr::WriteChunk &chunk)
 {
 	std::vector<Segment> segments;
 	for (u32 i = 0; i < chunk.count(); i++)

@@ -148,7 +148,7 @@ void Test::lost(Connection &connection)
 
 namespace {
 
-void same_chunk(const rpcordma::v1::WriteChunk &got, const std::vector<Segment> &offered,
+void same_chunk(const rpcordma::xdr::WriteChunk &got, const std::vector<Segment> &offered,
 		u32 written, const std::string &name)
 {
 	check(got.count() == offered.size(), text("the %s came back with %u segments, offered %zu",

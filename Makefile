@@ -152,7 +152,9 @@ style: ## licences, formatting of C++ and C, clang-tidy; a step of check as well
 .PHONY: docs
 docs: ## Documentation/ as HTML under build/docs, by Sphinx
 	@scripts/setup docs
-	@sphinx-build -q -W -C -D project=rpcordma -D master_doc=index -b html Documentation build/docs
+	@sphinx-build -q -W -C -D project=rpcordma -D master_doc=index -D highlight_language=none \
+		-D html_theme_options.page_width=1200px \
+		-D html_theme_options.body_max_width=none -b html Documentation build/docs
 	@echo "build/docs/index.html"
 
 .PHONY: clean

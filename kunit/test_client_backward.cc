@@ -17,6 +17,15 @@ struct SmallCall : CallMaker {
 	}
 };
 
+/* One with a Read chunk, which is refused. */
+struct RefusedCall : CallMaker {
+	explicit RefusedCall(u32 number) : CallMaker(number)
+	{
+		read(40, 100);
+		finish(40);
+	}
+};
+
 /* rdma_vers of @message, as it is there: a decoded header always says 1. */
 u32 version_of(Bytes message)
 {
@@ -316,28 +325,22 @@ RPCORDMA_TEST(client_backward, refusal_not_posted)
 	Requester r;
 	r.connect(nullptr, true);
 	more_than_there_are(r, [&](u32 xid) {
-		CallMaker call(xid);
-		call.read(40, 100);
-		call.finish(40);
 		FakeServerPort::sends_left = 0;
 		FakeClientPort::kept_room = 1;
-		EXPECT_TRUE(r.deliver(call.message()));
+		EXPECT_TRUE(r.deliver(RefusedCall(xid).message()));
 		FakeServerPort::sends_left = FakePort::kNoLimit;
 		EXPECT_EQ(FakeClientPort::force_disconnects, xid);
 	});
 }
 
-/* Nor is there memory for it, or a marker: then it is not answered. */
+/* Nor can its buffer be mapped: then it is not answered. */
 RPCORDMA_TEST(client_backward, refusal_dropped)
 {
 	Requester r;
 	r.connect(nullptr, true);
 	more_than_there_are(r, [&](u32 xid) {
-		CallMaker call(xid);
-		call.read(40, 100);
-		call.finish(40);
 		FakePort::mappings_left = 0;
-		EXPECT_TRUE(r.deliver(call.message()));
+		EXPECT_TRUE(r.deliver(RefusedCall(xid).message()));
 		FakePort::mappings_left = FakePort::kNoLimit;
 		EXPECT_EQ(FakeClientPort::force_disconnects, 0);
 		EXPECT_EQ(FakeServerPort::messages, 0);

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Backward calls at a server (RFC 8167): module/server/backward.cc. Calls, their replies, the Receives
+ * behind them, and what cannot be sent.
+ */
+#include "kunit/test_server_calls.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+
+RPCORDMA_TEST(server_backward, calls)
+{
+	Connected c;
+	const u32 calls = c.server->calls;
+
+	for (u32 xid = 1; xid <= 40; xid++) {
+		TEST_NOTE("call", xid);
+		EXPECT_EQ(c.send_backward(xid, 100), 0);
+		/* Its reply has a Receive of its own. */
+		EXPECT_GE(FakePort::posted, c.server->credits.granted() + 1);
+		c.work();
+		c.expect_reply(xid, 100);
+		EXPECT_EQ(c.got().value().credits, Credits(kServerBackwardCalls));
+		EXPECT_FALSE(c.got().value().has_chunks());
+
+		CallMaker reply(xid, xid);
+		reply.finish(36, 1);
+		FakeServerPort::backward_known = true;
+		ASSERT_TRUE(c.send(reply));
+		EXPECT_EQ(FakeServerPort::backward_replies, xid);
+		EXPECT_EQ(FakeServerPort::backward_xid, xid);
+		EXPECT_EQ(FakeServerPort::backward_length, 36);
+		EXPECT_EQ(FakeServerPort::backward_credits,
+			  xid < kServerBackwardCalls ? xid : kServerBackwardCalls);
+		EXPECT_EQ(c.server->backward_outstanding, 0);
+		EXPECT_FALSE(FakeServerPort::data);
+	}
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
+	EXPECT_LE(c.server->calls, calls + 3);
+	/* A grant of zero would be the end: it is one. */
+	CallMaker zero(41, 0);
+	zero.finish(36, 1);
+	EXPECT_EQ(c.send_backward(41, 100), 0);
+	c.work();
+	ASSERT_TRUE(c.send(zero));
+	EXPECT_EQ(FakeServerPort::backward_credits, 1);
+}
+
+/* Calls outstanding are backed by Receives, all of them, beside those of forward calls. */
+RPCORDMA_TEST(server_backward, receives)
+{
+	Connected c;
+
+	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
+		TEST_NOTE("outstanding", n);
+		EXPECT_EQ(c.send_backward(n, 40), 0);
+		EXPECT_EQ(c.server->backward_outstanding, n);
+		EXPECT_GE(FakePort::posted, c.server->credits.granted() + n);
+		c.work();
+	}
+	/* No more than that is ever outstanding, as far as Receives go. */
+	EXPECT_EQ(c.send_backward(100, 40), 0);
+	EXPECT_EQ(c.server->backward_outstanding, kServerBackwardCalls);
+	c.work();
+	/* The client uses its credits, then replies: all find a Receive. */
+	FakeServerPort::backward_known = true;
+	for (u32 i = 0; i < c.server->credits.granted(); i++) {
+		ASSERT_TRUE(c.send_inline(i));
+		EXPECT_GE(FakePort::posted, c.server->credits.granted() + kServerBackwardCalls);
+	}
+	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
+		CallMaker reply(n);
+		reply.finish(36, 1);
+		ASSERT_TRUE(c.send(reply));
+		EXPECT_GE(FakePort::posted, c.server->credits.granted() + kServerBackwardCalls);
+	}
+	EXPECT_EQ(c.server->backward_outstanding, 0);
+}
+
+/* A reply to nobody, one with chunks, and an error. */
+RPCORDMA_TEST(server_backward, replies)
+{
+	Connected c;
+
+	EXPECT_EQ(c.send_backward(5, 40), 0);
+	c.work();
+	CallMaker reply(5);
+	reply.finish(36, 1);
+	FakeServerPort::backward_known = false;
+	ASSERT_TRUE(c.send(reply));
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1);
+	EXPECT_EQ(c.server->backward_outstanding, 1);
+
+	FakeServerPort::backward_known = true;
+	CallMaker chunks(5);
+	chunks.write(100);
+	chunks.finish(36, 1);
+	ASSERT_TRUE(c.send(chunks));
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 2);
+	EXPECT_EQ(FakeServerPort::backward_replies, 1);
+
+	u8 error[v1::error_chunk_length];
+	ASSERT_OK(v1::encode_error_chunk(error, Xid(5), 1, Credits(1)));
+	ASSERT_TRUE(FakeServerPort::send(c.server, error));
+	EXPECT_EQ(FakeServerPort::backward_errors, 1);
+	EXPECT_EQ(FakeServerPort::backward_xid, 5);
+	EXPECT_EQ(FakeServerPort::backward_error, to_errno(Error::io));
+	EXPECT_EQ(c.server->backward_outstanding, 0);
+	/* A reply more than there were calls. */
+	ASSERT_TRUE(c.send(reply));
+	EXPECT_EQ(c.server->backward_outstanding, 0);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+}
+
+RPCORDMA_TEST(server_backward, refused)
+{
+	{
+		Connected c(false, false);
+		EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::not_connected));
+	}
+	{
+		Connected c;
+		rpcordma_core_server_detach(c.server);
+		EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::not_connected));
+	}
+	{
+		/* The client's receive buffer, less the header. */
+		Connected c;
+		const u32 most = rpcordma_core_server_backward_payload(c.server);
+		EXPECT_EQ(c.send_backward(1, most + 1), to_errno(Error::message_size));
+		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_EQ(c.send_backward(1, most), 0);
+		c.work();
+		c.expect_reply(1, most);
+	}
+	/* No memory: for a Receive, for a call, for a buffer; until there is enough. */
+	for (u32 n = 0; n < 12; n++) {
+		TEST_NOTE("allocations that go well", n);
+		Connected c;
+		FakePort::allocations_left = n;
+		const int rc = c.send_backward(1, 40);
+		EXPECT_TRUE(rc == 0 || rc == to_errno(Error::no_buffers));
+		EXPECT_EQ(FakeServerPort::sends, rc ? 0 : 1);
+		if (n == 11)
+			EXPECT_EQ(rc, 0);
+		if (n == 0)
+			EXPECT_NE(rc, 0);
+		FakePort::allocations_left = FakePort::kNoLimit;
+	}
+}
+
+/* No room in the send queue: no wait, in which others' calls would stand still; sunrpc tries again. */
+RPCORDMA_TEST(server_backward, no_room)
+{
+	Connected c;
+
+	EXPECT_EQ(c.send_backward(1, 40), 0);
+	c.work();
+	const u32 spare = c.server->room.exchange(0), calls = c.server->calls;
+	for (u32 n = 0; n < 40; n++) {
+		EXPECT_EQ(c.send_backward(2, 40), to_errno(Error::no_buffers));
+		EXPECT_EQ(c.server->backward_outstanding, 1);
+	}
+	EXPECT_EQ(FakeServerPort::waits, 0);
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+	/* One more Receive there is. */
+	EXPECT_LE(c.server->calls, calls + 1);
+	c.server->room.store(spare);
+	EXPECT_EQ(c.send_backward(2, 40), 0);
+	EXPECT_EQ(c.server->backward_outstanding, 2);
+	c.work();
+	c.expect_reply(2, 40);
+	EXPECT_FALSE(c.server->replied.load());
+}
+
+/* A call that could not be posted ends the connection. */
+RPCORDMA_TEST(server_backward, not_posted)
+{
+	Connected c;
+
+	FakeServerPort::sends_left = 0;
+	EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::not_connected));
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.server->backward_outstanding, 0);
+	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+}
+
+RPCORDMA_SUITE(server_backward, calls, receives, replies, refused, no_room, not_posted);
+
+} // namespace rpcordma

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Credits and the Receives behind them: module/server/receive.cc. A client that keeps to its credits always
+ * finds a Receive; one that does not has a bound.
+ */
+#include "kunit/test_rdma_random.hh"
+#include "kunit/test_server_calls.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+
+namespace {
+
+constexpr u32 kInitial = ResponderCredits::kInitial;
+
+} // namespace
+
+/* A client at its limit, which finds a Receive each time, for ever. */
+RPCORDMA_TEST(server_credits, grant_grows)
+{
+	Connected c;
+	u32 xid = 0, grant = 1;
+
+	for (u32 turn = 0; turn < 300; turn++) {
+		TEST_NOTE("turn", turn);
+		svc_rqst &rqst = *c.rqst;
+		rpcordma_server_call *calls[64];
+
+		for (u32 i = 0; i < grant; i++) {
+			ASSERT_TRUE(c.send_inline(++xid));
+			expect_promise(c);
+		}
+		for (u32 i = 0; i < grant; i++) {
+			ASSERT_EQ(c.receive(), 40);
+			calls[i] = rqst.call;
+		}
+		u32 last = 0;
+		for (u32 i = 0; i < grant; i++) {
+			rqst.call = calls[i];
+			ASSERT_EQ(c.reply(20), 0);
+			c.work();
+			last = c.got().value().credits.get();
+			EXPECT_LE(last, FakePort::posted);
+		}
+		EXPECT_GE(last, grant);
+		EXPECT_LE(last, 64);
+		grant = last;
+	}
+	EXPECT_EQ(grant, 64);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DEBT), 0);
+	/* A buffer for each Receive, and one for each call that may be in service meanwhile. */
+	EXPECT_LE(c.server->calls, 2 * 64 + 2 * kServerBatch);
+}
+
+/* A client that uses little keeps little. */
+RPCORDMA_TEST(server_credits, idle_client)
+{
+	Connected c;
+
+	for (u32 i = 0; i < 100; i++) {
+		FakeServerPort::now += 500;
+		ASSERT_TRUE(c.send_inline(i));
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.reply(20), 0);
+		c.work();
+		EXPECT_EQ(c.got().value().credits, Credits(kInitial));
+	}
+	EXPECT_LE(c.server->calls, kInitial + 2 * kServerBatch);
+}
+
+/* A client that asks for less gets less, and Receives dwindle; never to nothing. */
+RPCORDMA_TEST(server_credits, lower_request)
+{
+	Connected c;
+
+	for (u32 requested : {3u, 1u, 0u, 0u}) {
+		TEST_NOTE("requested", requested);
+		ASSERT_TRUE(c.send_inline(requested, requested));
+		expect_promise(c);
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.reply(20), 0);
+		c.work();
+		EXPECT_EQ(c.got().value().credits, Credits(requested ? requested : 1));
+	}
+	for (u32 i = 0; i < 40; i++) {
+		ASSERT_TRUE(c.send_inline(i, 1));
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.reply(20), 0);
+		c.work();
+	}
+	EXPECT_LE(FakePort::posted, 1 + 2 * kServerBatch);
+}
+
+/* A message that cannot be believed says nothing about credits. */
+RPCORDMA_TEST(server_credits, bad_messages)
+{
+	Connected c;
+	CallMaker call(5, 1);
+
+	call.finish(40, 2);
+	for (u32 i = 0; i < 30; i++) {
+		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(c.receive(), 0);
+		c.work();
+	}
+	EXPECT_EQ(c.server->credits.granted(), kInitial);
+}
+
+/*
+ * Random clients that keep to their credits, slow services and replies, with memory running out now and
+ * then: a Receive is there for each call. What the client is granted never exceeds what is backed.
+ */
+RPCORDMA_TEST(server_credits, any_client)
+{
+	for (u32 seed = 0; seed < 12; seed++) {
+		TEST_NOTE("seed", seed);
+		Random random(seed);
+		Connected c;
+		struct {
+			rpcordma_server_call *call;
+			bool replied;
+		} service[64] = {};
+		u32 in_service = 0, outstanding = 0, grant = 1, xid = 0, messages = 0;
+		const bool poor = seed % 3 == 2;
+
+		for (u32 step = 0; step < 4000; step++) {
+			TEST_NOTE("step", step);
+			FakeServerPort::now += random.below(20);
+			if (poor && random.one_in(10))
+				FakePort::allocations_left = random.one_in(2) ? random.below(4) :
+										FakePort::kNoLimit;
+			switch (random.below(5)) {
+			case 0:
+			case 1:
+				if (outstanding >= grant)
+					break;
+				outstanding++;
+				ASSERT_TRUE(c.send_inline(++xid, random.one_in(200) ? 2 : 64));
+				break;
+			case 2:
+				if (in_service < 64 && c.receive() > 0)
+					service[in_service++] = {c.rqst->call, false};
+				break;
+			case 3:
+				if (!in_service)
+					break;
+				{
+					auto &s = service[random.below(in_service)];
+
+					c.rqst->call = s.call;
+					if (!s.replied) {
+						FakePort::allocations_left = FakePort::kNoLimit;
+						ASSERT_EQ(c.send_reply(20), 0);
+						s.replied = true;
+						break;
+					}
+					c.release();
+					s = service[--in_service];
+				}
+				break;
+			case 4:
+				c.work(1 + random.below(3));
+				break;
+			}
+			if (FakeServerPort::messages > messages) {
+				outstanding -= FakeServerPort::messages - messages;
+				messages = FakeServerPort::messages;
+				/* At least what replies tell: it may be less than before. */
+				grant = c.got().value().credits.get();
+			}
+			ASSERT_EQ(FakePort::posted, c.server->posted);
+			ASSERT_LE(c.server->calls, 3 * (64 + kServerBatch));
+		}
+		EXPECT_GT(xid, 300);
+		EXPECT_EQ(FakeServerPort::closed, 0);
+		FakePort::allocations_left = FakePort::kNoLimit;
+		for (u32 i = 0; i < in_service; i++) {
+			c.rqst->call = service[i].call;
+			c.release();
+		}
+	}
+}
+
+/* No memory for more Receives: those there are go round, and the grant stays as it is. */
+RPCORDMA_TEST(server_credits, no_memory_to_grow)
+{
+	Connected c;
+	rpcordma_server_call *calls[kInitial];
+
+	FakePort::allocations_left = 0;
+	for (u32 i = 0; i < kInitial; i++)
+		ASSERT_TRUE(c.send_inline(i));
+	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
+	EXPECT_EQ(c.server->credits.granted(), kInitial);
+	for (rpcordma_server_call *&call : calls) {
+		ASSERT_EQ(c.receive(), 40);
+		call = c.rqst->call;
+	}
+	/* What is done with is posted again at once, until the debt is paid. */
+	for (rpcordma_server_call *call : calls) {
+		c.rqst->call = call;
+		c.release();
+	}
+	EXPECT_GE(FakePort::posted, kInitial);
+	FakePort::allocations_left = FakePort::kNoLimit;
+}
+
+/* Receives that a completion had no memory for are there before the reply that lets the client send. */
+RPCORDMA_TEST(server_credits, short_of_receives)
+{
+	Connected c;
+	rpcordma_server_call *calls[kInitial];
+	u32 xid = 0;
+	auto send_without_memory = [&] {
+		FakePort::allocations_left = 0;
+		ASSERT_TRUE(c.send_inline(++xid));
+		FakePort::allocations_left = FakePort::kNoLimit;
+	};
+
+	for (u32 i = 0; i < kInitial; i++)
+		send_without_memory();
+	for (rpcordma_server_call *&call : calls) {
+		ASSERT_EQ(c.receive(), 40);
+		call = c.rqst->call;
+	}
+	/* Enough for a client that has all its credits in use; it gets one back, and uses that. */
+	EXPECT_EQ(FakePort::posted, kInitial);
+	EXPECT_TRUE(c.server->short_of_receives.load());
+	c.rqst->call = calls[0];
+	ASSERT_EQ(c.send_reply(20), 0);
+	EXPECT_FALSE(c.server->short_of_receives.load());
+	c.work();
+	send_without_memory();
+	EXPECT_EQ(FakePort::posted, kInitial - 1);
+	EXPECT_TRUE(c.server->short_of_receives.load());
+
+	/* The thread has memory for the reply, and none besides: the next one is to try. */
+	c.rqst->call = calls[1];
+	FakePort::allocations_left = 1;
+	ASSERT_EQ(c.send_reply(20), 0);
+	FakePort::allocations_left = FakePort::kNoLimit;
+	EXPECT_EQ(FakeServerPort::receives_at_send, kInitial - 1);
+	EXPECT_TRUE(c.server->short_of_receives.load());
+	c.rqst->call = calls[2];
+	ASSERT_EQ(c.send_reply(20), 0);
+	EXPECT_EQ(FakeServerPort::receives_at_send, kInitial);
+	EXPECT_FALSE(c.server->short_of_receives.load());
+	c.work();
+	for (rpcordma_server_call *call : calls) {
+		c.rqst->call = call;
+		c.release();
+	}
+	expect_promise(c);
+}
+
+/* A client that heeds no credits comes to an end: there is a bound on what it can have of ours. */
+RPCORDMA_TEST(server_credits, greedy_client)
+{
+	Connected c;
+	constexpr u32 kMost = 3 * (64 + kServerBatch);
+	rpcordma_server_call *calls[kMost];
+	u32 n = 0;
+
+	while (c.send_inline(n)) {
+		ASSERT_LT(n, kMost);
+		ASSERT_EQ(c.receive(), 40);
+		calls[n++] = c.rqst->call;
+		ASSERT_LE(c.server->calls, kMost);
+	}
+	EXPECT_GT(n, 64);
+	EXPECT_EQ(c.server->calls, n);
+	EXPECT_EQ(FakePort::posted, 0);
+	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
+	EXPECT_EQ(FakeServerPort::closed, 0);
+	while (n) {
+		c.rqst->call = calls[--n];
+		c.release();
+	}
+	expect_promise(c);
+	ASSERT_TRUE(c.send_inline(1));
+}
+
+/* Receives that cannot be posted: the connection is gone, and nothing is lost. */
+RPCORDMA_TEST(server_credits, post_fails)
+{
+	Connected c;
+
+	FakePort::receives_left = 0;
+	/* More than are posted beyond the promised ones. */
+	for (u32 i = 0; i < kServerBatch + 2; i++)
+		ASSERT_TRUE(c.send_inline(i));
+	EXPECT_EQ(c.receive(), 40);
+	c.release();
+}
+
+RPCORDMA_SUITE(server_credits, grant_grows, idle_client, lower_request, bad_messages, any_client,
+	       no_memory_to_grow, short_of_receives, greedy_client, post_fails);
+
+} // namespace rpcordma

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Replies that cannot be sent: module/server/reply.cc without memory, without room in the send queue, and
+ * over a connection that ends; what is left then.
+ */
+#include "kunit/test_server_calls.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+
+/* A reply that cannot be built for want of memory ends the connection: the client asks again. */
+RPCORDMA_TEST(server_reply_failures, no_memory)
+{
+	for (u32 what = 0; what < 4; what++) {
+		TEST_NOTE("what", what);
+		Connected c;
+		u32 &left = what == 0 ? FakePort::allocations_left :
+			    what == 1 ? FakePort::mappings_left :
+			    what == 2 ? FakeServerPort::bulks_left :
+					FakeServerPort::bulk_maps_left;
+
+		const NoTransfers others;
+
+		have_call(c, 1000, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
+		left = 0;
+		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
+		left = FakePort::kNoLimit;
+		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		c.release();
+		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+	}
+	/* Nor can an error message be. */
+	Connected c;
+	CallMaker bad(1);
+	bad.finish(4);
+	ASSERT_TRUE(c.send(bad));
+	FakePort::allocations_left = 0;
+	EXPECT_EQ(c.receive(), 0);
+	FakePort::allocations_left = FakePort::kNoLimit;
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.server->in_service, 0);
+}
+
+/* None or some of the chain can be posted. */
+RPCORDMA_TEST(server_reply_failures, post_fails)
+{
+	for (u32 posted = 0; posted < 2; posted++) {
+		TEST_NOTE("posted", posted);
+		Connected c;
+
+		/* One before, which leaves nothing. */
+		have_call(c, 1000, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
+		ASSERT_EQ(c.send_reply_pages(20, 1000, 8), 0);
+		c.release();
+		c.work();
+		EXPECT_EQ(c.server->in_service, 0);
+		c.server->replied.store(false);
+		const u32 writes = counter(RPCORDMA_SERVER_WRITE);
+
+		have_call(c, 1000, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
+		FakeServerPort::sends_left = posted;
+		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
+		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_FALSE(c.server->replied.load());
+		c.release();
+		/* What the device has a part of stays until the drain, pages and all. */
+		EXPECT_EQ(FakeServerPort::bulk_maps, posted);
+		EXPECT_EQ(c.server->in_service, posted);
+		/* A Write and the Send. */
+		EXPECT_EQ(c.server->room.load(), c.server->queue_size - (posted ? 2 : 0));
+		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), writes);
+	}
+}
+
+/* A Write that the client's device refuses: as a Read. */
+RPCORDMA_TEST(server_reply_failures, remote_access)
+{
+	Connected c;
+
+	have_call(c, 1000, 0);
+	(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
+	ASSERT_EQ(c.send_reply_pages(20, 1000, 8), 0);
+	FakeServerPort::fail_at = 0;
+	FakeServerPort::fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+	c.work();
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	c.release();
+	EXPECT_EQ(c.server->in_service, 0);
+	c.end();
+	c.connect();
+	CallMaker again(1);
+	again.write(1000, kWrite);
+	again.finish(40);
+	ASSERT_TRUE(c.send(again));
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	c.expect_error(1, v1::ErrorCode::chunk);
+	/* A call without chunks is not looked up. */
+	ASSERT_TRUE(c.send_inline(1));
+	EXPECT_EQ(c.receive(), 40);
+	c.release();
+}
+
+/* Room for a reply is waited for; when the connection ends meanwhile, that is the end of it. */
+RPCORDMA_TEST(server_reply_failures, room)
+{
+	Connected c;
+
+	EXPECT_TRUE(rpcordma_core_server_has_space(c.server));
+	ASSERT_TRUE(c.send_inline(1));
+	ASSERT_EQ(c.receive(), 40);
+	ASSERT_EQ(c.reply(20), 0);
+	have_call(c, 0, 0);
+	const NoRoom others(c);
+	const u32 enqueued = FakeServerPort::enqueued;
+	ASSERT_EQ(c.reply(20), 0);
+	EXPECT_EQ(FakeServerPort::waits, 1);
+	/* Threads that were held back have a look. */
+	EXPECT_EQ(FakeServerPort::enqueued, enqueued + 1);
+	EXPECT_TRUE(rpcordma_core_server_has_space(c.server));
+	c.server->waiters.store(1);
+	EXPECT_FALSE(rpcordma_core_server_has_space(c.server));
+	c.server->waiters.store(0);
+
+	/* The next one is flushed: whoever waits goes on, to no avail. */
+	have_call(c, 0, 0);
+	FakeServerPort::fail_at = 0;
+	FakeServerPort::fail_status = 12;
+	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.server->in_service, 0);
+
+	/* And with that no reply is built any more. */
+	EXPECT_EQ(c.server->send_backward(1, &c.rqst->reply), to_errno(Error::not_connected));
+}
+
+/*
+ * A client takes one thing off our hands, and then nothing more: whoever waits does so for half a minute
+ * from there on, and the connection ends.
+ */
+RPCORDMA_TEST(server_reply_failures, stalled)
+{
+	Connected c;
+
+	ASSERT_TRUE(c.send_inline(2));
+	ASSERT_EQ(c.receive(), 40);
+	ASSERT_EQ(c.reply(20), 0);
+	have_call(c, 1000, 0);
+	(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 100);
+	const NoRoom others(c);
+	FakeServerPort::stalls = 1;
+	const u64 before = FakeServerPort::now;
+	/* A Write and a Send, with room for one of them. */
+	EXPECT_EQ(c.send_reply_pages(20, 100, 8), to_errno(Error::not_connected));
+	EXPECT_EQ(FakeServerPort::waits, 2);
+	EXPECT_EQ(FakeServerPort::now - before, 30000);
+	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(c.server->waiters.load(), 0);
+	c.release();
+	EXPECT_EQ(c.server->in_service, 0);
+	/* The next one does not wait at all. */
+	EXPECT_FALSE(c.server->wait_for_room(1));
+	EXPECT_EQ(FakeServerPort::waits, 2);
+}
+
+/* The connection ends, and nothing more completes: whoever waits hears of it. */
+RPCORDMA_TEST(server_reply_failures, room_never)
+{
+	Connected c;
+
+	have_call(c, 0, 0);
+	const NoRoom others(c);
+	FakeServerPort::disconnect_in_wait = true;
+	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
+	EXPECT_FALSE(FakeServerPort::disconnect_in_wait);
+	EXPECT_EQ(FakeServerPort::closed, 1);
+}
+
+RPCORDMA_TEST(server_reply_failures, closing)
+{
+	Connected c;
+
+	have_call(c, 0, 0);
+	rpcordma_core_server_detach(c.server);
+	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
+	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(c.server->in_service, 0);
+}
+
+RPCORDMA_SUITE(server_reply_failures, no_memory, post_fails, remote_access, room, stalled,
+	       room_never, closing);
+
+} // namespace rpcordma

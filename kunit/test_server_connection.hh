@@ -15,7 +15,7 @@
 #pragma once
 
 #include "kunit/test_server_port.hh"
-#include "module/server/server.hh"
+#include "module/server/audit.hh"
 #include "xdr/private_data.hh"
 
 namespace rpcordma {
@@ -208,8 +208,6 @@ struct Accepted : FakeServerPort {
 	 */
 	void expect_rest()
 	{
-		u32 calls = 0, spare = 0;
-
 		settle();
 		const PartlyPosted &chain = partly_posted;
 		const ServerCall *const kept =
@@ -220,35 +218,42 @@ struct Accepted : FakeServerPort {
 				div_round_up(kept->arrival.sink_length, kPageSize) * kPageSize +
 					kTransferBytes :
 				0;
-		for (const ServerCall *call = server->all; call; call = call->all_next) {
-			const bool keeps = call == kept;
+		const ServerAudit a = audit(*server);
 
-			TEST_NOTE("call", calls);
-			calls++;
-			spare += call->linked();
-			/* Reads have none: sunrpc does not know of the call yet. */
-			EXPECT_EQ(call->owners.load(), keeps && chain.writes ? 1 : 0);
-			EXPECT_EQ(call->transfer != nullptr, keeps);
-			EXPECT_EQ(call->eager, keeps ? eager : 0);
-			EXPECT_EQ(call->tracked, keeps);
+		EXPECT_EQ(a.at_rest(), !kept);
+		EXPECT_EQ(a.listed, a.calls);
+		EXPECT_EQ(a.posted + a.spare + (kept ? 1 : 0), a.calls);
+		EXPECT_EQ(a.queued, 0);
+		/* Reads have none: sunrpc does not know of the call yet. */
+		EXPECT_EQ(a.owners, kept && chain.writes ? 1 : 0);
+		EXPECT_EQ(a.transfers, kept ? 1 : 0);
+		EXPECT_EQ(a.tracked, kept ? 1 : 0);
+		EXPECT_EQ(a.in_service, kept ? 1 : 0);
+		EXPECT_EQ(a.room_taken, chain.requests);
+		EXPECT_EQ(a.waiters, 0);
+		EXPECT_EQ(a.eager_bytes, eager);
+		/* Those are its own. */
+		if (kept) {
+			EXPECT_EQ(kept->owners.load(), chain.writes ? 1 : 0);
+			EXPECT_NE(kept->transfer, nullptr);
+			EXPECT_TRUE(kept->tracked);
+		}
+		u32 number = 0;
+		for (const ServerCall *call = server->all; call; call = call->all_next) {
+			TEST_NOTE("call", number++);
+			EXPECT_EQ(call->eager, call == kept ? eager : 0);
 			EXPECT_EQ(call->answer, ServerCall::Answer::none);
 			/* A reply's were told by the service, and nobody looks at them again. */
-			if (!(keeps && chain.writes))
+			if (!(call == kept && chain.writes))
 				EXPECT_EQ(call->result_count, 0);
 		}
-		EXPECT_EQ(server->calls, calls);
-		EXPECT_EQ(server->posted + spare + (kept ? 1 : 0), calls);
-		EXPECT_EQ(server->in_service, kept ? 1 : 0);
-		EXPECT_EQ(server->room.load(), server->queue_size - chain.requests);
-		EXPECT_EQ(server->waiters.load(), 0);
 		EXPECT_EQ(server->grant.load(), server->credits.granted());
 		EXPECT_EQ(server->backward_outstanding, backward_outstanding);
 		EXPECT_LE(server->backward_outstanding, server->backward_backed);
-		EXPECT_EQ(server->posted, posted + receives_refused);
+		EXPECT_EQ(a.posted, posted + receives_refused);
 		/* As far as there was memory to make them. */
 		if (!server->closing.load())
-			EXPECT_GE(server->posted, min(server->promised_locked(), calls));
-		EXPECT_EQ(server->eager_bytes.load(), eager);
+			EXPECT_GE(a.posted, min(server->promised_locked(), a.calls));
 		EXPECT_EQ(server_pool.eager_bytes.load(), eager);
 		EXPECT_EQ(server_pool.eager_users.load(), eager ? 1 : 0);
 		EXPECT_EQ(bulk_maps, kept && !chain.regions ? 1 : 0);

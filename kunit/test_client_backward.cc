@@ -3,7 +3,7 @@
  * Backward calls at a client (RFC 8167): module/client/backchannel.cc. Calls that are served, refused and
  * dropped, their replies, and that a call which comes to nothing is free for the next one.
  */
-#include "kunit/test_client_port.hh"
+#include "kunit/test_client_requester.hh"
 
 namespace rpcordma {
 
@@ -35,7 +35,7 @@ u32 version_of(Bytes message)
 /* The service answers the last backward call with @size bytes. */
 int answer_backward(Requester &r, u32 size)
 {
-	rpc_rqst *rqst = FakeClientPort::backward;
+	rpc_rqst *rqst = r.sunrpc.backward;
 	u8 *bytes = static_cast<u8 *>(rqst->send.head.base);
 
 	for (u32 i = 0; i < size; i++)
@@ -63,25 +63,23 @@ RPCORDMA_TEST(client_backward, call)
 	CallMaker call(9, 77);
 	call.finish(60);
 	EXPECT_TRUE(r.deliver(call.message()));
-	ASSERT_EQ(FakeClientPort::backward_calls, 1);
-	EXPECT_EQ(FakeClientPort::backward->xid, 9);
-	EXPECT_BYTES(Bytes(static_cast<u8 *>(FakeClientPort::backward->message),
-			   FakeClientPort::backward->message_length),
+	ASSERT_EQ(r.sunrpc.backward_calls, 1);
+	EXPECT_EQ(r.sunrpc.backward->xid, 9);
+	EXPECT_BYTES(Bytes(static_cast<u8 *>(r.sunrpc.backward->message),
+			   r.sunrpc.backward->message_length),
 		     call.message().from(call.header));
 	/* Its credits are the backward direction's. */
-	EXPECT_EQ(FakeClientPort::window, 1);
+	EXPECT_EQ(r.sunrpc.window, 1);
 	EXPECT_EQ(forward->completed, 0);
 
 	EXPECT_EQ(answer_backward(r, 32), 0);
 	const v1::Header header = r.sent();
 	EXPECT_EQ(header.xid, Xid(9));
-	EXPECT_EQ(version_of({FakeServerPort::message, FakeServerPort::message_length}),
-		  version_of(call.message()));
+	EXPECT_EQ(version_of(r.peer.last()), version_of(call.message()));
 	EXPECT_EQ(header.proc, v1::Proc::msg);
 	EXPECT_EQ(header.credits, Credits(kBackwardCredits));
 	EXPECT_FALSE(header.has_chunks());
-	const Bytes payload =
-		header.payload({FakeServerPort::message, FakeServerPort::message_length});
+	const Bytes payload = header.payload(r.peer.last());
 	EXPECT_EQ(payload.size(), 32);
 	EXPECT_EQ(xdr::load_be32(payload.data()), 9);
 	EXPECT_EQ(xdr::load_be32(payload.data() + 4), 1);
@@ -110,14 +108,13 @@ RPCORDMA_TEST(client_backward, chunks)
 			call.read(0, 100);
 		call.finish(kind == 3 ? 0 : 40);
 		EXPECT_TRUE(r.deliver(call.message()));
-		EXPECT_EQ(FakeClientPort::backward_calls, 0);
-		EXPECT_EQ(FakeServerPort::messages, kind + 1);
+		EXPECT_EQ(r.sunrpc.backward_calls, 0);
+		EXPECT_EQ(r.peer.messages, kind + 1);
 		const v1::Header header = r.sent();
 		EXPECT_EQ(header.proc, v1::Proc::error);
 		EXPECT_EQ(header.error.code, v1::ErrorCode::chunk);
 		EXPECT_EQ(header.xid, Xid(9));
-		EXPECT_EQ(version_of({FakeServerPort::message, FakeServerPort::message_length}),
-			  version_of(call.message()));
+		EXPECT_EQ(version_of(r.peer.last()), version_of(call.message()));
 		EXPECT_GT(header.credits.get(), 0);
 	}
 }
@@ -141,14 +138,14 @@ RPCORDMA_TEST(client_backward, version)
 			call.finish(60);
 			xdr::store_be32(call.bytes + 4, version);
 			EXPECT_TRUE(r.deliver(call.message()));
-			EXPECT_EQ(FakeClientPort::backward_calls, 0);
-			EXPECT_EQ(FakeServerPort::messages, 0);
+			EXPECT_EQ(r.sunrpc.backward_calls, 0);
+			EXPECT_EQ(r.peer.messages, 0);
 		}
-	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+	EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
-	EXPECT_EQ(FakeClientPort::backward_calls, 1);
+	EXPECT_EQ(r.sunrpc.backward_calls, 1);
 	EXPECT_EQ(answer_backward(r, 32), 0);
-	EXPECT_EQ(version_of({FakeServerPort::message, FakeServerPort::message_length}), 1);
+	EXPECT_EQ(version_of(r.peer.last()), 1);
 }
 
 /* RFC 8167 6: where nobody serves them, backward calls are dropped; forward ones go on. */
@@ -159,9 +156,9 @@ RPCORDMA_TEST(client_backward, unserved)
 	CallMaker call(9);
 	call.finish(60);
 	EXPECT_TRUE(r.deliver(call.message()));
-	EXPECT_EQ(FakeClientPort::backward_calls, 0);
-	EXPECT_EQ(FakeServerPort::messages, 0);
-	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+	EXPECT_EQ(r.sunrpc.backward_calls, 0);
+	EXPECT_EQ(r.peer.messages, 0);
+	EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 	rpc_rqst *forward = r.call(9);
 	EXPECT_TRUE(r.reply(9, 24));
 	EXPECT_EQ(forward->result, 24);
@@ -176,15 +173,15 @@ RPCORDMA_TEST(client_backward, orphan)
 	CallMaker call(9);
 	call.finish(60);
 	EXPECT_TRUE(r.deliver(call.message()));
-	ASSERT_EQ(FakeClientPort::backward_calls, 1);
+	ASSERT_EQ(r.sunrpc.backward_calls, 1);
 	rpcordma_core_client_close(r.core);
 	EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
 	EXPECT_EQ(answer_backward(r, 32), status::kNotConnected);
-	EXPECT_EQ(FakeServerPort::messages, 0);
+	EXPECT_EQ(r.peer.messages, 0);
 	/* A call of the new one is answered. */
 	EXPECT_TRUE(r.deliver(call.message()));
 	EXPECT_EQ(answer_backward(r, 32), 0);
-	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(r.peer.messages, 1);
 }
 
 /*
@@ -202,17 +199,17 @@ RPCORDMA_TEST(client_backward, undeliverable)
 			Requester r;
 			r.connect(nullptr, true);
 			EXPECT_TRUE(r.deliver(SmallCall(9).message()));
-			ASSERT_EQ(FakeClientPort::backward_calls, 1);
+			ASSERT_EQ(r.sunrpc.backward_calls, 1);
 			if (reason == orphaned) {
 				rpcordma_core_client_close(r.core);
 				EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
 			}
-			FakeClientPort::backward->foreign = foreign;
+			r.sunrpc.backward->foreign = foreign;
 			const int own = reason == orphaned ? status::kNotConnected : status::kIo;
 			EXPECT_EQ(answer_backward(r, reason == orphaned ? 32 : 1024 - 27),
 				  foreign ? 0 : own);
-			EXPECT_EQ(FakeServerPort::messages, 0);
-			EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+			EXPECT_EQ(r.peer.messages, 0);
+			EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 			r.at_rest();
 		}
 }
@@ -223,16 +220,16 @@ RPCORDMA_TEST(client_backward, shortage)
 	Requester r;
 	r.connect(nullptr, true);
 	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
-	rpc_rqst *rqst = FakeClientPort::backward;
+	rpc_rqst *rqst = r.sunrpc.backward;
 	rqst->send.head.length = rqst->send.len = 32;
 
 	/* sunrpc knows of the loss of a connection that we have not closed yet. */
-	FakeClientPort::connected = false;
+	r.sunrpc.connected = false;
 	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kNotConnected);
-	FakeClientPort::connected = true;
-	FakePort::mappings_left = 0;
+	r.sunrpc.connected = true;
+	r.dma.mappings_left = 0;
 	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kNoBuffers);
-	FakePort::mappings_left = FakePort::kNoLimit;
+	r.dma.mappings_left = kNoLimit;
 	SendQueue &queue = r.core->connection->send_queue;
 	SendQueue::Marker *markers[SendQueue::kMarkers];
 	for (SendQueue::Marker *&marker : markers)
@@ -240,12 +237,12 @@ RPCORDMA_TEST(client_backward, shortage)
 	/* As often as the queue has room: trying takes none of it. */
 	for (u32 i = 0; i <= queue.size(); i++)
 		EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kAgain);
-	EXPECT_EQ(FakeClientPort::space_waits, queue.size() + 1);
+	EXPECT_EQ(r.sunrpc.space_waits, queue.size() + 1);
 	for (SendQueue::Marker *marker : markers)
 		SendQueue::release(*marker);
-	EXPECT_EQ(FakeServerPort::messages, 0);
+	EXPECT_EQ(r.peer.messages, 0);
 	EXPECT_EQ(answer_backward(r, 32), 0);
-	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(r.peer.messages, 1);
 	r.at_rest();
 }
 
@@ -256,19 +253,19 @@ RPCORDMA_TEST(client_backward, credits)
 	r.connect(nullptr, true);
 	u32 calls = 0;
 
-	EXPECT_GE(FakePort::posted, kBackwardCredits + 1);
-	for (; calls < 4 * kBackwardCredits && !FakeClientPort::force_disconnects; calls++) {
+	EXPECT_GE(r.verbs.posted, kBackwardCredits + 1);
+	for (; calls < 4 * kBackwardCredits && !r.sunrpc.force_disconnects; calls++) {
 		CallMaker call(calls + 1);
 		call.finish(40);
 		if (calls < kBackwardCredits) {
 			EXPECT_TRUE(r.deliver(call.message()));
-			EXPECT_EQ(FakeClientPort::backward_calls, calls + 1);
+			EXPECT_EQ(r.sunrpc.backward_calls, calls + 1);
 		} else {
 			(void)r.deliver(call.message());
 		}
 	}
-	EXPECT_EQ(FakeClientPort::force_disconnects, 1);
-	EXPECT_EQ(FakeClientPort::backward_calls, kBackwardCalls);
+	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+	EXPECT_EQ(r.sunrpc.backward_calls, kBackwardCalls);
 }
 
 namespace {
@@ -282,11 +279,11 @@ template <typename Nothing> void more_than_there_are(Requester &r, Nothing nothi
 		if (!r.core->connection || r.core->connection->broken)
 			EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
 	}
-	const u32 served = FakeClientPort::backward_calls, sent = FakeServerPort::messages;
+	const u32 served = r.sunrpc.backward_calls, sent = r.peer.messages;
 	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
-	ASSERT_EQ(FakeClientPort::backward_calls, served + 1);
+	ASSERT_EQ(r.sunrpc.backward_calls, served + 1);
 	EXPECT_EQ(answer_backward(r, 32), 0);
-	EXPECT_EQ(FakeServerPort::messages, sent + 1);
+	EXPECT_EQ(r.peer.messages, sent + 1);
 	r.at_rest();
 }
 
@@ -297,11 +294,11 @@ RPCORDMA_TEST(client_backward, not_submitted)
 {
 	Requester r;
 	r.connect(nullptr, true);
-	FakeClientPort::busy = true;
+	r.sunrpc.busy = true;
 	more_than_there_are(r, [&](u32 xid) {
 		EXPECT_TRUE(r.deliver(SmallCall(xid).message()));
-		EXPECT_EQ(FakeClientPort::backward_calls, 0);
-		FakeClientPort::busy = xid <= kBackwardCalls;
+		EXPECT_EQ(r.sunrpc.backward_calls, 0);
+		r.sunrpc.busy = xid <= kBackwardCalls;
 	});
 }
 
@@ -312,10 +309,10 @@ RPCORDMA_TEST(client_backward, reply_not_posted)
 	r.connect(nullptr, true);
 	more_than_there_are(r, [&](u32 xid) {
 		EXPECT_TRUE(r.deliver(SmallCall(xid).message()));
-		FakeServerPort::sends_left = 0;
+		r.verbs.sends_left = 0;
 		EXPECT_EQ(answer_backward(r, 32), status::kNotConnected);
-		FakeServerPort::sends_left = FakePort::kNoLimit;
-		EXPECT_EQ(FakeClientPort::closes, xid);
+		r.verbs.sends_left = kNoLimit;
+		EXPECT_EQ(r.sunrpc.closes, xid);
 	});
 }
 
@@ -325,11 +322,11 @@ RPCORDMA_TEST(client_backward, refusal_not_posted)
 	Requester r;
 	r.connect(nullptr, true);
 	more_than_there_are(r, [&](u32 xid) {
-		FakeServerPort::sends_left = 0;
-		FakeClientPort::kept_room = 1;
+		r.verbs.sends_left = 0;
+		r.verbs.kept_room = 1;
 		EXPECT_TRUE(r.deliver(RefusedCall(xid).message()));
-		FakeServerPort::sends_left = FakePort::kNoLimit;
-		EXPECT_EQ(FakeClientPort::force_disconnects, xid);
+		r.verbs.sends_left = kNoLimit;
+		EXPECT_EQ(r.sunrpc.force_disconnects, xid);
 	});
 }
 
@@ -339,11 +336,11 @@ RPCORDMA_TEST(client_backward, refusal_dropped)
 	Requester r;
 	r.connect(nullptr, true);
 	more_than_there_are(r, [&](u32 xid) {
-		FakePort::mappings_left = 0;
+		r.dma.mappings_left = 0;
 		EXPECT_TRUE(r.deliver(RefusedCall(xid).message()));
-		FakePort::mappings_left = FakePort::kNoLimit;
-		EXPECT_EQ(FakeClientPort::force_disconnects, 0);
-		EXPECT_EQ(FakeServerPort::messages, 0);
+		r.dma.mappings_left = kNoLimit;
+		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
+		EXPECT_EQ(r.peer.messages, 0);
 	});
 }
 
@@ -363,8 +360,8 @@ RPCORDMA_TEST(client_backward, longer_than_its_buffer)
 		xdr::store_be32(bytes + 28, xid);
 		xdr::store_be32(bytes + 32, 0);
 		EXPECT_TRUE(r.deliver(room));
-		EXPECT_EQ(FakeClientPort::backward_calls, 0);
-		EXPECT_EQ(FakeClientPort::force_disconnects, xid);
+		EXPECT_EQ(r.sunrpc.backward_calls, 0);
+		EXPECT_EQ(r.sunrpc.force_disconnects, xid);
 	});
 }
 
@@ -373,14 +370,14 @@ RPCORDMA_TEST(client_backward, receives_beside_the_grant)
 {
 	Requester r;
 	r.connect(nullptr, true);
-	EXPECT_GE(FakePort::posted, 1 + 2 * kBackwardCredits);
+	EXPECT_GE(r.verbs.posted, 1 + 2 * kBackwardCredits);
 	for (u32 granted : {2u, 20u, 40u}) {
 		TEST_NOTE("granted", granted);
 		rpc_rqst *call = r.call(granted);
 		EXPECT_TRUE(r.reply(granted, 24, granted));
 		r.done(call);
-		EXPECT_EQ(FakeClientPort::window, granted);
-		EXPECT_GE(FakePort::posted, granted + 2 * kBackwardCredits);
+		EXPECT_EQ(r.sunrpc.window, granted);
+		EXPECT_GE(r.verbs.posted, granted + 2 * kBackwardCredits);
 	}
 }
 

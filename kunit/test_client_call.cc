@@ -3,7 +3,7 @@
  * A client's calls, as its peer sees them: module/client/send.cc and connect.cc. Replies are
  * test_client_reply.cc's.
  */
-#include "kunit/test_client_port.hh"
+#include "kunit/test_client_requester.hh"
 
 namespace rpcordma {
 
@@ -15,14 +15,14 @@ RPCORDMA_TEST(client_call, header)
 	rpc_rqst *call = r.call(0x12345678, 100);
 	const v1::Header header = r.sent();
 
-	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(r.peer.messages, 1);
 	EXPECT_EQ(header.xid, Xid(0x12345678));
 	/* rdma_vers as it is there. */
-	EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 4), 1);
+	EXPECT_EQ(xdr::load_be32(r.peer.message + 4), 1);
 	EXPECT_GT(header.credits.get(), 0);
 	EXPECT_EQ(header.proc, v1::Proc::msg);
 	EXPECT_FALSE(header.has_chunks());
-	EXPECT_BYTES(header.payload({FakeServerPort::message, FakeServerPort::message_length}),
+	EXPECT_BYTES(header.payload(r.peer.last()),
 		     Bytes(static_cast<u8 *>(call->send.head.base), 100));
 	r.done(call);
 }
@@ -39,7 +39,7 @@ RPCORDMA_TEST(client_call, credits)
 		calls[i] = r.prepare(i + 1);
 	EXPECT_EQ(r.transmit(calls[0]), 0);
 	EXPECT_EQ(r.transmit(calls[1]), status::kBadSlot);
-	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(r.peer.messages, 1);
 	/* Words that are no reply grant nothing. */
 	const u32 junk[] = {1, 1, 32, 0, 7, 0, 0};
 	EXPECT_TRUE(r.words(junk));
@@ -50,7 +50,7 @@ RPCORDMA_TEST(client_call, credits)
 	for (u32 i = 1; i <= 5; i++)
 		EXPECT_EQ(r.transmit(calls[i]), 0);
 	EXPECT_EQ(r.transmit(calls[6]), status::kBadSlot);
-	EXPECT_EQ(FakeServerPort::messages, 6);
+	EXPECT_EQ(r.peer.messages, 6);
 	/* A smaller grant is in force at once: four are out there. */
 	EXPECT_TRUE(r.reply(2, 24, 4));
 	r.done(calls[1]);
@@ -74,15 +74,15 @@ RPCORDMA_TEST(client_call, receives)
 	r.connect();
 	rpc_rqst *calls[Requester::kSlots];
 
-	EXPECT_GE(FakePort::posted, 1);
+	EXPECT_GE(r.verbs.posted, 1);
 	calls[0] = r.call(1);
 	EXPECT_TRUE(r.reply(1, 24, Requester::kSlots));
 	r.done(calls[0]);
 	for (u32 i = 0; i < Requester::kSlots; i++) {
 		calls[i] = r.call(i + 2);
-		EXPECT_GE(FakeServerPort::receives_at_send, i + 1);
+		EXPECT_GE(r.verbs.receives_at_send, i + 1);
 	}
-	EXPECT_GE(FakePort::posted, Requester::kSlots);
+	EXPECT_GE(r.verbs.posted, Requester::kSlots);
 	for (u32 i = 0; i < Requester::kSlots; i++)
 		EXPECT_TRUE(r.reply(i + 2, 24));
 	for (rpc_rqst *call : calls) {
@@ -103,18 +103,18 @@ RPCORDMA_TEST(client_call, silent_peer)
 			rpcordma_core_client_close(r.core);
 			r.connect(&large);
 			rpcordma_core_client_close(r.core);
-			FakeClientPort::answer[4] = 2;
+			r.verbs.answer[4] = 2;
 			EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
 		}
 		EXPECT_EQ(r.core->connection->thresholds.send, 1024);
 		EXPECT_EQ(r.core->connection->thresholds.receive, 1024);
 		rpc_rqst *call = r.call(1, 1024 - 28);
-		EXPECT_EQ(FakeServerPort::message_length, 1024);
+		EXPECT_EQ(r.peer.message_length, 1024);
 		EXPECT_TRUE(r.reply(1, 24));
 		r.done(call);
 		/* One byte more is a long call; so is a reply that may be one byte longer. */
 		call = r.call(2, 1024 - 27);
-		EXPECT_LE(FakeServerPort::message_length, 1024);
+		EXPECT_LE(r.peer.message_length, 1024);
 		EXPECT_EQ(r.sent().proc, v1::Proc::nomsg);
 		EXPECT_TRUE(r.sent().reads.has_position_zero());
 		EXPECT_TRUE(r.reply(2, 24));
@@ -144,11 +144,11 @@ RPCORDMA_TEST(client_call, reconnect_settings)
 	EXPECT_EQ(r.core->connection->thresholds.send, 1024);
 	EXPECT_EQ(r.core->connection->thresholds.receive, 1024);
 	/* What we say of ourselves: 8 bytes of RFC 8797, R set, no other flag. */
-	EXPECT_EQ(FakeServerPort::parameters.private_data_length, private_data::length);
-	const auto said = private_data::parse({FakeServerPort::private_data, private_data::length});
+	EXPECT_EQ(r.verbs.parameters.private_data_length, private_data::length);
+	const auto said = private_data::parse({r.verbs.private_data, private_data::length});
 	ASSERT_OK(said);
 	EXPECT_TRUE(said.value().remote_invalidation);
-	EXPECT_EQ(FakeServerPort::private_data[5], 1);
+	EXPECT_EQ(r.verbs.private_data[5], 1);
 	EXPECT_EQ(said.value().send_size, 4096);
 	EXPECT_EQ(said.value().receive_size, 4096);
 }
@@ -173,15 +173,13 @@ RPCORDMA_TEST(client_call, read_chunk)
 			EXPECT_EQ(segment.position, Position(60));
 			/* The peer finds the item's bytes there, and cannot write. */
 			for (u32 i = 0; i < segment.target.length; i++, at++) {
-				const u8 *byte = FakeServerPort::reach(segment.target, i, false);
+				const u8 *byte = r.peer.reach(segment.target, i, false);
 				ASSERT_NE(byte, nullptr);
 				ASSERT_EQ(*byte, pattern(at));
 			}
-			EXPECT_EQ(FakeServerPort::reach(segment.target, 0, true), nullptr);
+			EXPECT_EQ(r.peer.reach(segment.target, 0, true), nullptr);
 		}
-		EXPECT_EQ(header.payload({FakeServerPort::message, FakeServerPort::message_length})
-				  .size(),
-			  60);
+		EXPECT_EQ(header.payload(r.peer.last()).size(), 60);
 		EXPECT_TRUE(r.reply(size, 24));
 		EXPECT_EQ(call->result, 24);
 		r.done(call);
@@ -278,8 +276,8 @@ RPCORDMA_TEST(client_call, no_retransmission)
 
 	call->sent_before = true;
 	EXPECT_EQ(r.transmit(call), status::kNotConnected);
-	EXPECT_EQ(FakeServerPort::messages, 1);
-	EXPECT_EQ(FakeClientPort::closes, 1);
+	EXPECT_EQ(r.peer.messages, 1);
+	EXPECT_EQ(r.sunrpc.closes, 1);
 	/* The next connection has it. */
 	call->sent_before = false;
 	r.connect();
@@ -299,9 +297,9 @@ RPCORDMA_TEST(client_call, cancelled)
 	EXPECT_EQ(r.transmit(call), 0);
 	const xdr::Segment offered = (*r.sent().writes.begin())[0];
 
-	EXPECT_NE(FakeServerPort::reach(offered, 0, true), nullptr);
+	EXPECT_NE(r.peer.reach(offered, 0, true), nullptr);
 	r.done(call);
-	EXPECT_EQ(FakeServerPort::reach(offered, 0, true), nullptr);
+	EXPECT_EQ(r.peer.reach(offered, 0, true), nullptr);
 	next = r.prepare(2);
 	EXPECT_EQ(r.transmit(next), status::kBadSlot);
 	EXPECT_TRUE(r.reply(1, 24, 1));

@@ -3,7 +3,7 @@
  * Taking memory back from the peer: module/client/fence.cc. Calls that were given up, scratch memory behind
  * their keys, and that the room for a LOCAL_INV is there exactly as long as one may be needed.
  */
-#include "kunit/test_client_port.hh"
+#include "kunit/test_client_requester.hh"
 
 namespace rpcordma {
 namespace {
@@ -18,7 +18,7 @@ xdr::Segment offered(Requester &r)
 
 bool writable(const xdr::Segment &segment)
 {
-	return FakeServerPort::reach(segment, 0, true) != nullptr;
+	return the_port->peer.reach(segment, 0, true) != nullptr;
 }
 
 /* A call that has @regions regions, 1 or 2, of which the peer may write to one. */
@@ -41,12 +41,12 @@ RPCORDMA_TEST(client_fence, mapping_fails)
 	for (u32 mapped = 0; mapped < 2; mapped++)
 		for (u32 i = 0; i < tries; i++) {
 			TEST_NOTE("mapped", mapped);
-			FakeServerPort::region_maps_left = mapped;
+			r.dma.region_maps_left = mapped;
 			ASSERT_EQ(r.transmit(call), status::kNoBuffers);
 			ASSERT_EQ(r.core->connection->send_queue.reserved(), 0);
-			ASSERT_EQ(FakeServerPort::messages, 0);
+			ASSERT_EQ(r.peer.messages, 0);
 		}
-	FakeServerPort::region_maps_left = FakePort::kNoLimit;
+	r.dma.region_maps_left = kNoLimit;
 	EXPECT_EQ(r.transmit(call), 0);
 	EXPECT_EQ(r.core->connection->send_queue.reserved(), 2);
 	EXPECT_TRUE(r.reply(7, 24));
@@ -82,14 +82,14 @@ RPCORDMA_TEST(client_fence, scratch)
 	EXPECT_TRUE(writable(write));
 	r.done(call);
 	r.work();
-	u8 *scratch = FakeServerPort::reach(write, 0, true);
+	u8 *scratch = r.peer.reach(write, 0, true);
 	ASSERT_NE(scratch, nullptr);
 	/* A late write. */
 	memory[0] = 0x11;
 	*scratch = 0x77;
 	EXPECT_FALSE(writable(others));
 	/* A server must not execute scratch bytes. */
-	EXPECT_EQ(FakeServerPort::reach(read, 0, false), nullptr);
+	EXPECT_EQ(r.peer.reach(read, 0, false), nullptr);
 	EXPECT_EQ(r.core->stats.scratch_count, 1);
 	EXPECT_EQ(audit(*r.core).mapped, 1);
 	r.balance();
@@ -117,14 +117,14 @@ RPCORDMA_TEST(client_fence, no_scratch)
 		/* All that others than the sender may have. */
 		SendQueue::Marker *markers[SendQueue::kMarkers / 2];
 		if (missing == mapping)
-			FakeServerPort::scratch_maps_left = 0;
+			r.dma.scratch_maps_left = 0;
 		if (missing == marker)
 			for (SendQueue::Marker *&m : markers)
 				m = queue.signal_aside(nullptr, 0);
 		/* The LOCAL_INV can be posted. */
 		if (missing == post) {
-			FakeServerPort::sends_left = 1;
-			FakeClientPort::kept_room = FakeClientPort::kept_markers = 1;
+			r.verbs.sends_left = 1;
+			r.verbs.kept_room = r.verbs.kept_markers = 1;
 		}
 		if (missing == marker) {
 			call->waiting = false;
@@ -134,9 +134,9 @@ RPCORDMA_TEST(client_fence, no_scratch)
 				SendQueue::release(*m);
 		}
 		r.done(call);
-		FakeServerPort::sends_left = FakePort::kNoLimit;
+		r.verbs.sends_left = kNoLimit;
 		EXPECT_FALSE(writable(write));
-		EXPECT_EQ(FakeClientPort::force_disconnects, missing == post ? 1 : 0);
+		EXPECT_EQ(r.sunrpc.force_disconnects, missing == post ? 1 : 0);
 		if (missing == post)
 			continue;
 		EXPECT_EQ(r.core->stats.scratch_count, 0);
@@ -155,7 +155,7 @@ RPCORDMA_TEST(client_fence, cancelled_at_the_end)
 	EXPECT_EQ(r.transmit(call), 0);
 	const xdr::Segment write = offered(r);
 	rpcordma_core_endpoint_event(r.core->connection, RPCORDMA_EVENT_DISCONNECTED);
-	FakeServerPort::broken = true;
+	r.verbs.broken = true;
 	r.done(call);
 	EXPECT_EQ(r.core->connection, nullptr);
 	EXPECT_FALSE(writable(write));
@@ -170,9 +170,9 @@ RPCORDMA_TEST(client_fence, cancelled_without_regions)
 	r.connect();
 	rpc_rqst *call = r.call(7);
 	r.done(call);
-	EXPECT_EQ(FakeServerPort::local_invalidations, 0);
+	EXPECT_EQ(r.peer.local_invalidations, 0);
 	EXPECT_EQ(audit(*r.core).zombies, 1);
-	EXPECT_EQ(FakeClientPort::in_flight, 1);
+	EXPECT_EQ(r.sunrpc.in_flight, 1);
 	EXPECT_TRUE(r.reply(7, 24));
 	r.at_rest();
 	/* Before it was sent, it owes nothing. */
@@ -188,7 +188,7 @@ RPCORDMA_TEST(client_fence, space)
 	for (u32 way = remote_invalidation; way <= unparked; way++) {
 		TEST_NOTE("way", way);
 		Requester r;
-		FakeServerPort::regions_left = 2;
+		r.dma.regions_left = 2;
 		rpcordma_tunables.scratch_remap = way == unparked;
 		r.connect();
 		/* A first call has one of two regions, or both at hand; the next one needs both. */
@@ -200,19 +200,19 @@ RPCORDMA_TEST(client_fence, space)
 			EXPECT_TRUE(r.reply(6, 24, 2));
 		next = chunked(r, 7, 2);
 		/* As if the credit had come. */
-		FakeClientPort::window = 2;
+		r.sunrpc.window = 2;
 		EXPECT_EQ(r.transmit(next), status::kAgain);
 		EXPECT_TRUE(r.core->wants_space);
-		const u32 spaces = FakeClientPort::spaces;
+		const u32 spaces = r.sunrpc.spaces;
 
 		if (way == remote_invalidation || way == local_invalidation)
 			EXPECT_TRUE(r.reply(6, 24, 2, way == remote_invalidation ? key : 0));
 		r.done(first);
 		if (way == unparked) {
-			FakeClientPort::window = 2;
+			r.sunrpc.window = 2;
 			EXPECT_TRUE(r.reply(6, 24, 2));
 		}
-		EXPECT_GT(FakeClientPort::spaces, spaces);
+		EXPECT_GT(r.sunrpc.spaces, spaces);
 		if (way != cancelled) {
 			EXPECT_EQ(r.transmit(next), 0);
 			EXPECT_TRUE(r.reply(7, 24));

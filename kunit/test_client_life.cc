@@ -3,7 +3,7 @@
  * A client's connections, as sunrpc sees them: module/client/connect.cc. When the next one has to wait, and
  * what is tried again while one lasts.
  */
-#include "kunit/test_client_port.hh"
+#include "kunit/test_client_requester.hh"
 
 namespace rpcordma {
 namespace {
@@ -52,23 +52,23 @@ RPCORDMA_TEST(client_life, back_off)
 			event(RPCORDMA_EVENT_QP_FATAL);
 			break;
 		case send_fails:
-			FakeServerPort::fail_at = 0;
-			FakeServerPort::fail_status = 2;
+			r.verbs.fail_at = 0;
+			r.verbs.fail_status = 2;
 			EXPECT_EQ(r.transmit(call), 0);
 			break;
 		case receive_fails:
-			FakeServerPort::flush();
+			r.verbs.flush();
 			break;
 		case not_posted:
-			FakeServerPort::sends_left = 0;
+			r.verbs.sends_left = 0;
 			EXPECT_EQ(r.transmit(call), status::kNotConnected);
-			FakeServerPort::sends_left = FakePort::kNoLimit;
+			r.verbs.sends_left = kNoLimit;
 			break;
 		}
 		EXPECT_TRUE(backs_off(r));
 		/* Once, or closed at once by who posted. */
-		EXPECT_EQ(FakeClientPort::force_disconnects, end == not_posted ? 0 : 1);
-		EXPECT_EQ(FakeClientPort::closes, end == not_posted ? 1 : 0);
+		EXPECT_EQ(r.sunrpc.force_disconnects, end == not_posted ? 0 : 1);
+		EXPECT_EQ(r.sunrpc.closes, end == not_posted ? 1 : 0);
 		rpcordma_core_client_close(r.core);
 		r.connect();
 		/* That it can be made says little. */
@@ -93,14 +93,14 @@ RPCORDMA_TEST(client_life, back_off_unconnected)
 	for (u32 missing = memory; missing <= regions; missing++) {
 		TEST_NOTE("missing", missing);
 		Requester r;
-		u32 *const left[] = {&FakePort::allocations_left, &FakePort::mappings_left,
-				     &FakePort::receives_left, &FakeServerPort::regions_left};
+		u32 *const left[] = {&r.memory.allocations_left, &r.dma.mappings_left,
+				     &r.verbs.receives_left, &r.dma.regions_left};
 
 		*left[missing] = 0;
 		EXPECT_EQ(rpcordma_core_client_connect(r.core), status::kNotConnected);
 		EXPECT_TRUE(backs_off(r));
 		EXPECT_EQ(r.core->connection, nullptr);
-		*left[missing] = FakePort::kNoLimit;
+		*left[missing] = kNoLimit;
 		r.connect();
 		EXPECT_TRUE(backs_off(r));
 		rpc_rqst *call = r.call(1);
@@ -115,24 +115,24 @@ RPCORDMA_TEST(client_life, back_off_unconnected)
 RPCORDMA_TEST(client_life, refill)
 {
 	Requester r;
-	FakeServerPort::regions_left = 1;
+	r.dma.regions_left = 1;
 	r.connect();
 	/* A long call with a long reply needs two regions, and there is one. */
 	rpc_rqst *call = r.prepare(7, 4090, 4096);
 	EXPECT_EQ(r.transmit(call), status::kAgain);
-	EXPECT_EQ(FakeClientPort::space_waits, 1);
-	ASSERT_EQ(FakeClientPort::refills, 1);
-	EXPECT_EQ(FakeClientPort::refill_delay, 0);
+	EXPECT_EQ(r.sunrpc.space_waits, 1);
+	ASSERT_EQ(r.sunrpc.refills, 1);
+	EXPECT_EQ(r.sunrpc.refill_delay, 0);
 	for (u32 i = 2; i < 5; i++) {
 		rpcordma_core_client_refill(r.core);
-		EXPECT_EQ(FakeClientPort::refills, i);
-		EXPECT_GT(FakeClientPort::refill_delay, 0);
-		EXPECT_EQ(FakeClientPort::spaces, 0);
+		EXPECT_EQ(r.sunrpc.refills, i);
+		EXPECT_GT(r.sunrpc.refill_delay, 0);
+		EXPECT_EQ(r.sunrpc.spaces, 0);
 	}
-	FakeServerPort::regions_left = FakePort::kNoLimit;
+	r.dma.regions_left = kNoLimit;
 	rpcordma_core_client_refill(r.core);
-	EXPECT_EQ(FakeClientPort::refills, 4);
-	EXPECT_EQ(FakeClientPort::spaces, 1);
+	EXPECT_EQ(r.sunrpc.refills, 4);
+	EXPECT_EQ(r.sunrpc.spaces, 1);
 	EXPECT_EQ(r.transmit(call), 0);
 	EXPECT_TRUE(r.reply(7, 24));
 	EXPECT_EQ(call->result, 24);
@@ -141,7 +141,7 @@ RPCORDMA_TEST(client_life, refill)
 	/* Without a connection there is nothing to fill up, now or later. */
 	rpcordma_core_client_close(r.core);
 	rpcordma_core_client_refill(r.core);
-	EXPECT_EQ(FakeClientPort::refills, 4);
+	EXPECT_EQ(r.sunrpc.refills, 4);
 }
 
 RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill);

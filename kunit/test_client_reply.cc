@@ -3,7 +3,7 @@
  * What a client does with the replies that its peer sends: module/client/reply.cc and fence.cc. Right ones,
  * wrong ones, those to nobody, and invalidation. Backward calls are test_client_backward.cc's.
  */
-#include "kunit/test_client_port.hh"
+#include "kunit/test_client_requester.hh"
 
 namespace rpcordma {
 namespace {
@@ -31,7 +31,7 @@ void fill(const xdr::WriteChunk &chunk, u32 size)
 
 	for (const xdr::Segment segment : chunk)
 		for (u32 i = 0; i < segment.length && at < size; i++, at++) {
-			u8 *byte = FakeServerPort::reach(segment, i, true);
+			u8 *byte = the_port->peer.reach(segment, i, true);
 			ASSERT_NE(byte, nullptr);
 			*byte = pattern(at);
 		}
@@ -48,8 +48,7 @@ void expect_reply(const rpc_rqst *call, u32 size)
 		const u32 in_pages = i - head;
 		TEST_NOTE("byte", i);
 		ASSERT_EQ(i < head ? static_cast<u8 *>(call->receive.head.base)[i] :
-				     call->receive.pages[in_pages / FakeServerPort::kPageSize]
-					     ->data[in_pages % FakeServerPort::kPageSize],
+				     call->receive.pages[in_pages / kPage]->data[in_pages % kPage],
 			  pattern(i));
 	}
 }
@@ -57,7 +56,7 @@ void expect_reply(const rpc_rqst *call, u32 size)
 bool reachable(const xdr::WriteChunk &chunk)
 {
 	for (const xdr::Segment segment : chunk)
-		if (FakeServerPort::reach(segment, 0, true))
+		if (the_port->peer.reach(segment, 0, true))
 			return true;
 	return false;
 }
@@ -79,7 +78,7 @@ RPCORDMA_TEST(client_reply, inline_reply)
 	/* Nothing behind it. */
 	EXPECT_EQ(head[100], 0xee);
 	/* The reply needs no answer. */
-	EXPECT_EQ(FakeServerPort::messages, 1);
+	EXPECT_EQ(r.peer.messages, 1);
 	r.done(call);
 }
 
@@ -93,7 +92,7 @@ RPCORDMA_TEST(client_reply, chunks)
 		rpc_rqst *call = r.prepare(1);
 		r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
-		const ExactCopy message({FakeServerPort::message, FakeServerPort::message_length});
+		const ExactCopy message(r.peer.last());
 		const v1::Header offered = v1::decode(message.bytes()).value();
 		const xdr::WriteChunk chunk = *offered.writes.begin();
 		fill(chunk, size);
@@ -105,7 +104,7 @@ RPCORDMA_TEST(client_reply, chunks)
 		r.done(call);
 	}
 	rpc_rqst *call = r.call(2, 40, 4096);
-	const ExactCopy message({FakeServerPort::message, FakeServerPort::message_length});
+	const ExactCopy message(r.peer.last());
 	const v1::Header offered = v1::decode(message.bytes()).value();
 	fill(offered.reply, 3000);
 	EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, v1::Proc::nomsg).message()));
@@ -158,11 +157,11 @@ RPCORDMA_TEST(client_reply, discarded)
 		EXPECT_TRUE(r.words({m.words, m.count}));
 		EXPECT_EQ(call->completed, 0);
 		EXPECT_FALSE(call->pinned);
-		EXPECT_EQ(FakeServerPort::messages, 1);
-		EXPECT_EQ(FakeClientPort::window, 1);
+		EXPECT_EQ(r.peer.messages, 1);
+		EXPECT_EQ(r.sunrpc.window, 1);
 	}
 	EXPECT_EQ(r.core->stats.bad_reply_count, sizeof(messages) / sizeof(*messages));
-	EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+	EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 	EXPECT_TRUE(r.reply(7, 24));
 	EXPECT_EQ(call->result, 24);
 	r.done(call);
@@ -174,19 +173,19 @@ RPCORDMA_TEST(client_reply, nobody)
 	Requester r;
 	r.connect();
 	EXPECT_TRUE(r.reply(5, 24, 3));
-	EXPECT_EQ(FakeClientPort::bad_xids, 1);
+	EXPECT_EQ(r.sunrpc.bad_xids, 1);
 	/* A valid reply all the same. */
-	EXPECT_EQ(FakeClientPort::window, 3);
+	EXPECT_EQ(r.sunrpc.window, 3);
 	rpc_rqst *call = r.call(7);
 	const u32 error[] = {5, 1, 32, 4, 2};
 	EXPECT_TRUE(r.words(error));
-	EXPECT_EQ(FakeClientPort::bad_xids, 2);
+	EXPECT_EQ(r.sunrpc.bad_xids, 2);
 	EXPECT_EQ(call->completed, 0);
 	EXPECT_TRUE(r.reply(7, 24));
 	EXPECT_TRUE(r.reply(7, 28));
 	EXPECT_EQ(call->completed, 1);
 	EXPECT_EQ(call->result, 24);
-	EXPECT_EQ(FakeClientPort::bad_xids, 3);
+	EXPECT_EQ(r.sunrpc.bad_xids, 3);
 	r.done(call);
 }
 
@@ -207,11 +206,11 @@ RPCORDMA_TEST(client_reply, errors)
 
 	for (const auto &e : errors) {
 		TEST_NOTE("error", &e - errors);
-		const u32 messages = FakeServerPort::messages;
+		const u32 messages = r.peer.messages;
 		rpc_rqst *call = r.prepare(7);
 		r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
-		const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+		const ExactCopy copy(r.peer.last());
 		const v1::Header offered = v1::decode(copy.bytes()).value();
 
 		EXPECT_TRUE(r.words({e.words, e.count}));
@@ -220,8 +219,8 @@ RPCORDMA_TEST(client_reply, errors)
 		EXPECT_FALSE(reachable(*offered.writes.begin()));
 		/* Should sunrpc ask for it once more, it hears the same. */
 		EXPECT_EQ(r.transmit(call), status::kIo);
-		EXPECT_EQ(FakeServerPort::messages, messages + 1);
-		EXPECT_EQ(FakeClientPort::force_disconnects, 0);
+		EXPECT_EQ(r.peer.messages, messages + 1);
+		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 		r.done(call);
 	}
 }
@@ -247,7 +246,7 @@ RPCORDMA_TEST(client_reply, contradictions)
 		if (lie != not_offered)
 			r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
-		const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+		const ExactCopy copy(r.peer.last());
 		const v1::Header offered = v1::decode(copy.bytes()).value();
 		CallMaker reply(7, 32, lie == unused_nomsg ? v1::Proc::nomsg : v1::Proc::msg);
 		xdr::Segment segments[2] = {CallMaker::segment(100), CallMaker::segment(100)};
@@ -309,15 +308,14 @@ RPCORDMA_TEST(client_reply, inline_despite_chunk)
 				rpc_rqst *call = r.prepare(7);
 				r.add_pages(call, 5001, true);
 				EXPECT_EQ(r.transmit(call), 0);
-				const ExactCopy copy(
-					{FakeServerPort::message, FakeServerPort::message_length});
+				const ExactCopy copy(r.peer.last());
 				v1::Header offered = v1::decode(copy.bytes()).value();
 				const xdr::WriteChunk chunk = *offered.writes.begin();
 				const u64 placed = r.core->stats.total_rdma_reply;
 
 				if (written_to)
 					for (u32 i = 0; i < chunk[0].length; i++)
-						*FakeServerPort::reach(chunk[0], i, true) =
+						*r.peer.reach(chunk[0], i, true) =
 							u8(~pattern(i + 200));
 				if (!comes_back)
 					offered = v1::Header();
@@ -345,10 +343,10 @@ RPCORDMA_TEST(client_reply, invalidation)
 
 	for (u32 which = none; which <= foreign; which++) {
 		TEST_NOTE("which", which);
-		const u32 before = FakeServerPort::local_invalidations;
+		const u32 before = r.peer.local_invalidations;
 		/* A long call and a long reply. */
 		rpc_rqst *call = r.call(7, 4090, 4096);
-		const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+		const ExactCopy copy(r.peer.last());
 		const v1::Header offered = v1::decode(copy.bytes()).value();
 
 		ASSERT_EQ(offered.reads.count(), 1);
@@ -365,9 +363,9 @@ RPCORDMA_TEST(client_reply, invalidation)
 		EXPECT_TRUE(r.deliver(Returning(7, offered, 0, 0, 24).message(), key));
 		EXPECT_EQ(call->completed, 1);
 		EXPECT_EQ(call->result, 24);
-		EXPECT_EQ(FakeServerPort::reach(read, 0, false), nullptr);
-		EXPECT_EQ(FakeServerPort::reach(write, 0, true), nullptr);
-		EXPECT_EQ(FakeServerPort::local_invalidations - before,
+		EXPECT_EQ(r.peer.reach(read, 0, false), nullptr);
+		EXPECT_EQ(r.peer.reach(write, 0, true), nullptr);
+		EXPECT_EQ(r.peer.local_invalidations - before,
 			  which == first || which == second ? 1 : 2);
 		r.done(call);
 	}
@@ -381,20 +379,20 @@ RPCORDMA_TEST(client_reply, invalidation_fails)
 		Requester r;
 		r.connect();
 		rpc_rqst *call = r.call(7, 40, 4096);
-		const ExactCopy copy({FakeServerPort::message, FakeServerPort::message_length});
+		const ExactCopy copy(r.peer.last());
 		const v1::Header offered = v1::decode(copy.bytes()).value();
 
 		if (posting) {
-			FakeServerPort::sends_left = 0;
+			r.verbs.sends_left = 0;
 		} else {
-			FakeServerPort::fail_at = 0;
-			FakeServerPort::fail_status = 2;
+			r.verbs.fail_at = 0;
+			r.verbs.fail_status = 2;
 		}
 		EXPECT_TRUE(r.deliver(Returning(7, offered, 0, 0, 24).message()));
 		EXPECT_EQ(call->completed, 0);
 		EXPECT_FALSE(call->pinned);
-		EXPECT_EQ(FakeClientPort::force_disconnects, 1);
-		FakeServerPort::sends_left = FakePort::kNoLimit;
+		EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+		r.verbs.sends_left = kNoLimit;
 		rpcordma_core_client_close(r.core);
 		EXPECT_FALSE(reachable(offered.reply));
 		/* The next connection has it. */
@@ -412,7 +410,7 @@ Requester *quick; /* whose peer is quicker than its post */
 
 void reply_at_once()
 {
-	EXPECT_TRUE(quick->send(nullptr, Returning(7, v1::Header(), 0, 0, 24).message()));
+	EXPECT_TRUE(quick->verbs.send(nullptr, Returning(7, v1::Header(), 0, 0, 24).message()));
 }
 
 } // namespace
@@ -427,11 +425,11 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 		rpc_rqst *call = r.prepare(7);
 
 		quick = &r;
-		FakeServerPort::in_post = reply_at_once;
+		r.verbs.in_post = reply_at_once;
 		if (!posted)
-			FakeServerPort::sends_left = 0;
+			r.verbs.sends_left = 0;
 		EXPECT_EQ(r.transmit(call), posted ? 0 : status::kNotConnected);
-		FakeServerPort::sends_left = FakePort::kNoLimit;
+		r.verbs.sends_left = kNoLimit;
 		EXPECT_FALSE(call->pinned);
 		EXPECT_EQ(call->completed, posted ? 1 : 0);
 		if (!posted) {

@@ -15,6 +15,18 @@ namespace {
 constexpr u32 kBatch = ReceiveQueue::kBatch;
 constexpr u32 kBufferSize = 1024;
 
+/** A port where nothing may sleep. What is posted to the queue pair goes with it. */
+struct QueueFixture : PortFixture {
+	QueueFixture()
+	{
+		memory.may_sleep = false;
+	}
+	~QueueFixture()
+	{
+		verbs.posted = 0;
+	}
+};
+
 /**
  * A queue that frees its buffers at the end of its scope, and then is as at the start: with none created,
  * provided or waiting.
@@ -33,7 +45,7 @@ struct Queue : ReceiveQueue {
 	}
 	[[nodiscard]] static Bytes initialized(ReceiveQueue &queue, u32 capacity, u32 buffer_size)
 	{
-		queue.init(FakePort::endpoint(), nullptr, buffer_size, capacity);
+		queue.init(the_port->verbs.endpoint(), nullptr, buffer_size, capacity);
 		return bytes_of(queue);
 	}
 };
@@ -42,40 +54,40 @@ struct Queue : ReceiveQueue {
 
 RPCORDMA_TEST(rdma_receive_queue, provide)
 {
-	FakePort port;
+	QueueFixture c;
 	Queue queue(64);
 
 	EXPECT_EQ(queue.provide(1), 1);
-	EXPECT_EQ(FakePort::posted, 1 + kBatch);
-	EXPECT_EQ(FakePort::doorbells, 1);
+	EXPECT_EQ(c.verbs.posted, 1 + kBatch);
+	EXPECT_EQ(c.verbs.doorbells, 1);
 	/* A buffer and what describes it. */
-	EXPECT_EQ(FakePort::allocations, 2 * (1 + kBatch));
-	EXPECT_EQ(FakePort::mappings, 1 + kBatch);
+	EXPECT_EQ(c.memory.allocations, 2 * (1 + kBatch));
+	EXPECT_EQ(c.dma.mappings, 1 + kBatch);
 
 	EXPECT_EQ(queue.provide(20), 20);
-	EXPECT_EQ(FakePort::posted, 20 + kBatch);
-	EXPECT_EQ(FakePort::doorbells, 2);
+	EXPECT_EQ(c.verbs.posted, 20 + kBatch);
+	EXPECT_EQ(c.verbs.doorbells, 2);
 
 	/* Fewer or as many: nothing is posted, nothing is taken away. */
 	for (u32 n : {20u, 19u, 1u, 0u}) {
 		TEST_NOTE("messages", n);
 		EXPECT_EQ(queue.provide(n), 20);
-		EXPECT_EQ(FakePort::posted, 20 + kBatch);
-		EXPECT_EQ(FakePort::doorbells, 2);
+		EXPECT_EQ(c.verbs.posted, 20 + kBatch);
+		EXPECT_EQ(c.verbs.doorbells, 2);
 	}
 }
 
 RPCORDMA_TEST(rdma_receive_queue, capacity)
 {
-	FakePort port;
+	QueueFixture c;
 	Queue queue(20 + kBatch);
 
 	EXPECT_EQ(queue.provide(19), 19);
 	EXPECT_EQ(queue.provide(21), 20);
-	EXPECT_EQ(FakePort::posted, 20 + kBatch);
+	EXPECT_EQ(c.verbs.posted, 20 + kBatch);
 	EXPECT_EQ(queue.provide(1000), 20);
-	EXPECT_EQ(FakePort::posted, 20 + kBatch);
-	EXPECT_EQ(FakePort::doorbells, 2);
+	EXPECT_EQ(c.verbs.posted, 20 + kBatch);
+	EXPECT_EQ(c.verbs.doorbells, 2);
 }
 
 /* A queue that holds no more than a batch promises nothing, whatever is posted. */
@@ -83,11 +95,11 @@ RPCORDMA_TEST(rdma_receive_queue, tiny_capacity)
 {
 	for (u32 capacity = 1; capacity <= kBatch + 1; capacity++) {
 		TEST_NOTE("capacity", capacity);
-		FakePort port;
+		QueueFixture c;
 		Queue queue(capacity);
 
 		EXPECT_EQ(queue.provide(5), capacity > kBatch ? capacity - kBatch : 0);
-		EXPECT_EQ(FakePort::posted, capacity);
+		EXPECT_EQ(c.verbs.posted, capacity);
 	}
 }
 
@@ -96,14 +108,14 @@ RPCORDMA_TEST(rdma_receive_queue, buffers)
 {
 	for (u32 size : {1024u, 4096u, 1000u}) {
 		TEST_NOTE("size", size);
-		FakePort port;
+		QueueFixture c;
 		Queue queue(64, size);
 		const u8 *seen[3 + kBatch];
 		u32 count = 0;
 
 		ASSERT_EQ(queue.provide(3), 3);
-		while (FakePort::posted) {
-			Receive *receive = FakePort::deliver(60 + count);
+		while (c.verbs.posted) {
+			Receive *receive = c.verbs.deliver(60 + count);
 
 			ASSERT_NE(receive, nullptr);
 			ASSERT_LT(count, 3 + kBatch);
@@ -117,7 +129,7 @@ RPCORDMA_TEST(rdma_receive_queue, buffers)
 			EXPECT_EQ(receive->message().data(), receive->data);
 			/* What the device has mapped is this buffer, to its end. */
 			EXPECT_NE(receive->data[size - 1], 0x5a);
-			rpcordma_dma_sync_for_cpu(FakePort::endpoint(), &receive->sge, size);
+			rpcordma_dma_sync_for_cpu(c.verbs.endpoint(), &receive->sge, size);
 			EXPECT_EQ(receive->data[size - 1], 0x5a);
 			for (u32 i = 0; i < count; i++)
 				EXPECT_NE(seen[i], receive->data);
@@ -139,21 +151,21 @@ RPCORDMA_TEST(rdma_receive_queue, memory_runs_short)
 		for (u32 n = 0; n <= all * (at_mapping ? 1 : 2); n++) {
 			TEST_NOTE("mapping", at_mapping);
 			TEST_NOTE("successes", n);
-			FakePort port;
+			QueueFixture c;
 			Queue queue(64);
 			const u32 made = at_mapping ? n : n / 2;
 			const u32 promised = made > kBatch ? made - kBatch : 0;
 
-			(at_mapping ? FakePort::mappings_left : FakePort::allocations_left) = n;
+			(at_mapping ? c.dma.mappings_left : c.memory.allocations_left) = n;
 			EXPECT_EQ(queue.provide(4), promised);
-			EXPECT_EQ(FakePort::posted, made);
-			EXPECT_EQ(FakePort::mappings, made);
-			EXPECT_EQ(FakePort::allocations, 2 * made);
-			EXPECT_EQ(FakePort::doorbells, made ? 1 : 0);
+			EXPECT_EQ(c.verbs.posted, made);
+			EXPECT_EQ(c.dma.mappings, made);
+			EXPECT_EQ(c.memory.allocations, 2 * made);
+			EXPECT_EQ(c.verbs.doorbells, made ? 1 : 0);
 
-			FakePort::mappings_left = FakePort::allocations_left = FakePort::kNoLimit;
+			c.dma.mappings_left = c.memory.allocations_left = kNoLimit;
 			EXPECT_EQ(queue.provide(4), 4);
-			EXPECT_EQ(FakePort::posted, all);
+			EXPECT_EQ(c.verbs.posted, all);
 		}
 	}
 }
@@ -165,17 +177,17 @@ RPCORDMA_TEST(rdma_receive_queue, one_allocation_fails)
 
 	for (u32 n = 0; n < 2 * all; n++) {
 		TEST_NOTE("the allocation that fails", n);
-		FakePort port;
+		QueueFixture c;
 		Queue queue(64);
 		const u32 made = n / 2;
 
-		FakePort::allocation_refused_at = n;
+		c.memory.allocation_refused_at = n;
 		EXPECT_EQ(queue.provide(4), made > kBatch ? made - kBatch : 0);
-		EXPECT_EQ(FakePort::posted, made);
-		EXPECT_EQ(FakePort::allocations, 2 * made);
-		FakePort::allocation_refused_at = FakePort::kNoLimit;
+		EXPECT_EQ(c.verbs.posted, made);
+		EXPECT_EQ(c.memory.allocations, 2 * made);
+		c.memory.allocation_refused_at = kNoLimit;
 		EXPECT_EQ(queue.provide(4), 4);
-		EXPECT_EQ(FakePort::posted, all);
+		EXPECT_EQ(c.verbs.posted, all);
 	}
 }
 
@@ -184,119 +196,119 @@ RPCORDMA_TEST(rdma_receive_queue, post_fails)
 {
 	for (u32 n : {0u, 1u, 9u}) {
 		TEST_NOTE("posted", n);
-		FakePort port;
+		QueueFixture c;
 		Queue queue(64);
 
 		ASSERT_EQ(queue.provide(3), 3);
-		FakePort::receives_left = n;
+		c.verbs.receives_left = n;
 		EXPECT_EQ(queue.provide(13), 3);
-		EXPECT_EQ(FakePort::posted, 3 + kBatch + n);
-		EXPECT_EQ(FakePort::mappings, 13 + kBatch);
+		EXPECT_EQ(c.verbs.posted, 3 + kBatch + n);
+		EXPECT_EQ(c.dma.mappings, 13 + kBatch);
 	}
 
-	FakePort port;
+	QueueFixture c;
 	Queue queue(64);
 	rpcordma_trace_enabled = RPCORDMA_TRACE_ERROR;
-	FakePort::receives_left = 0;
+	c.verbs.receives_left = 0;
 	EXPECT_EQ(queue.provide(3), 0);
-	EXPECT_EQ(FakePort::traced_errors, 1);
-	EXPECT_EQ(FakePort::traced_posts, 0);
+	EXPECT_EQ(c.log.traced_errors, 1);
+	EXPECT_EQ(c.log.traced_posts, 0);
 }
 
 RPCORDMA_TEST(rdma_receive_queue, recycle)
 {
-	FakePort port;
+	QueueFixture c;
 	Queue queue(64);
 	Receive *taken[3 * kBatch];
 
 	ASSERT_EQ(queue.provide(2 * kBatch), 2 * kBatch);
-	ASSERT_EQ(FakePort::posted, 3 * kBatch);
+	ASSERT_EQ(c.verbs.posted, 3 * kBatch);
 	for (Receive *&receive : taken) {
-		receive = FakePort::deliver(28);
+		receive = c.verbs.deliver(28);
 		ASSERT_NE(receive, nullptr);
 	}
 	rpcordma_trace_enabled = RPCORDMA_TRACE_POST;
 	for (u32 n = 1; n <= 3 * kBatch; n++) {
 		TEST_NOTE("recycled", n);
 		queue.recycle(taken[n - 1]);
-		EXPECT_EQ(FakePort::doorbells, 1 + n / kBatch);
-		EXPECT_EQ(FakePort::posted, n / kBatch * kBatch);
+		EXPECT_EQ(c.verbs.doorbells, 1 + n / kBatch);
+		EXPECT_EQ(c.verbs.posted, n / kBatch * kBatch);
 	}
-	EXPECT_EQ(FakePort::traced_posts, 3);
-	EXPECT_EQ(FakePort::traced_errors, 0);
+	EXPECT_EQ(c.log.traced_posts, 3);
+	EXPECT_EQ(c.log.traced_errors, 0);
 	/* All of them are good for another message. */
 	for (u32 n = 0; n < 3 * kBatch; n++)
-		ASSERT_NE(FakePort::deliver(28), nullptr);
-	EXPECT_EQ(FakePort::deliver(28), nullptr);
+		ASSERT_NE(c.verbs.deliver(28), nullptr);
+	EXPECT_EQ(c.verbs.deliver(28), nullptr);
 }
 
 /* Of a batch that cannot be posted no buffer is lost to destroy(), and the next batch is a fresh one. */
 RPCORDMA_TEST(rdma_receive_queue, recycle_fails)
 {
-	FakePort port;
+	QueueFixture c;
 	Queue queue(64);
 	Receive *taken[2 * kBatch];
 
 	ASSERT_EQ(queue.provide(kBatch), kBatch);
 	for (Receive *&receive : taken) {
-		receive = FakePort::deliver(28);
+		receive = c.verbs.deliver(28);
 		ASSERT_NE(receive, nullptr);
 	}
-	FakePort::receives_left = 0;
+	c.verbs.receives_left = 0;
 	for (u32 i = 0; i < kBatch; i++)
 		queue.recycle(taken[i]);
-	EXPECT_EQ(FakePort::doorbells, 2);
-	EXPECT_EQ(FakePort::posted, 0);
-	FakePort::receives_left = FakePort::kNoLimit;
+	EXPECT_EQ(c.verbs.doorbells, 2);
+	EXPECT_EQ(c.verbs.posted, 0);
+	c.verbs.receives_left = kNoLimit;
 	for (u32 i = kBatch; i < 2 * kBatch; i++)
 		queue.recycle(taken[i]);
-	EXPECT_EQ(FakePort::doorbells, 3);
-	EXPECT_EQ(FakePort::posted, kBatch);
+	EXPECT_EQ(c.verbs.doorbells, 3);
+	EXPECT_EQ(c.verbs.posted, kBatch);
 }
 
 /* A held buffer does not wait for others, and takes none along that wait. */
 RPCORDMA_TEST(rdma_receive_queue, repost)
 {
-	FakePort port;
+	QueueFixture c;
 	Queue queue(64);
 
 	ASSERT_EQ(queue.provide(2), 2);
-	Receive *held = FakePort::deliver(28), *handled = FakePort::deliver(28);
-	Receive *another = FakePort::deliver(28);
+	Receive *held = c.verbs.deliver(28), *handled = c.verbs.deliver(28);
+	Receive *another = c.verbs.deliver(28);
 
 	queue.recycle(handled);
 	queue.recycle(another);
 	/* It may have waited in a chain before. */
 	held->wr.next = &handled->wr;
 	queue.repost(held);
-	EXPECT_EQ(FakePort::doorbells, 2);
-	EXPECT_EQ(FakePort::posted, 2 + kBatch - 2);
-	FakePort::receives_left = 0;
-	queue.repost(FakePort::deliver(28));
-	EXPECT_EQ(FakePort::posted, kBatch - 1);
+	EXPECT_EQ(c.verbs.doorbells, 2);
+	EXPECT_EQ(c.verbs.posted, 2 + kBatch - 2);
+	c.verbs.receives_left = 0;
+	queue.repost(c.verbs.deliver(28));
+	EXPECT_EQ(c.verbs.posted, kBatch - 1);
 }
 
 /* After destroy() the queue is as new, for the next connection. */
 RPCORDMA_TEST(rdma_receive_queue, destroy)
 {
-	FakePort port;
+	QueueFixture c;
 	Queue queue(64);
 
 	queue.destroy();
 	for (u32 round = 0; round < 3; round++) {
 		TEST_NOTE("round", round);
-		FakePort::posted = 0; /* drained */
-		FakePort::doorbells = 0;
+		c.verbs.posted = 0; /* drained */
+		c.verbs.doorbells = 0;
 		ASSERT_EQ(queue.provide(5), 5);
-		EXPECT_EQ(FakePort::posted, 5 + kBatch);
+		EXPECT_EQ(c.verbs.posted, 5 + kBatch);
 		/* Some posted, some waiting, one held. */
 		for (u32 i = 0; i < kBatch - 1; i++)
-			queue.recycle(FakePort::deliver(28));
-		ASSERT_NE(FakePort::deliver(28), nullptr);
-		EXPECT_EQ(FakePort::doorbells, 1);
+			queue.recycle(c.verbs.deliver(28));
+		ASSERT_NE(c.verbs.deliver(28), nullptr);
+		EXPECT_EQ(c.verbs.doorbells, 1);
 		queue.destroy();
-		EXPECT_EQ(FakePort::allocations, 0);
-		EXPECT_EQ(FakePort::mappings, 0);
+		EXPECT_EQ(c.memory.allocations, 0);
+		EXPECT_EQ(c.dma.mappings, 0);
 	}
 }
 
@@ -307,7 +319,7 @@ RPCORDMA_TEST(rdma_receive_queue, always_enough)
 
 	for (u32 seed = 0; seed < 40; seed++) {
 		TEST_NOTE("seed", seed);
-		FakePort port;
+		QueueFixture c;
 		Queue queue(capacity);
 		Random random(seed);
 		Receive *out[capacity]; /* being handled, or held */
@@ -319,17 +331,17 @@ RPCORDMA_TEST(rdma_receive_queue, always_enough)
 
 			if (action < 2 || !provided) {
 				const u32 wanted = random.below(capacity + 5);
-				const u32 before = FakePort::mappings;
+				const u32 before = c.dma.mappings;
 				const u32 now = queue.provide(wanted);
 
-				doorbells += FakePort::mappings > before;
+				doorbells += c.dma.mappings > before;
 				ASSERT_GE(now, provided);
 				ASSERT_GE(now,
 					  wanted < capacity - kBatch ? wanted : capacity - kBatch);
 				provided = now;
 			} else if (action < 60 && out_count < provided) {
 				/* It is this that must never fail. */
-				Receive *receive = FakePort::deliver(28);
+				Receive *receive = c.verbs.deliver(28);
 
 				ASSERT_NE(receive, nullptr);
 				out[out_count++] = receive;
@@ -346,11 +358,10 @@ RPCORDMA_TEST(rdma_receive_queue, always_enough)
 					doorbells += ++recycled % kBatch == 0;
 				}
 			}
-			ASSERT_LE(FakePort::mappings, capacity);
-			ASSERT_GE(FakePort::posted + out_count, provided);
-			ASSERT_EQ(FakePort::posted + out_count + recycled % kBatch,
-				  FakePort::mappings);
-			ASSERT_EQ(FakePort::doorbells, doorbells);
+			ASSERT_LE(c.dma.mappings, capacity);
+			ASSERT_GE(c.verbs.posted + out_count, provided);
+			ASSERT_EQ(c.verbs.posted + out_count + recycled % kBatch, c.dma.mappings);
+			ASSERT_EQ(c.verbs.doorbells, doorbells);
 		}
 	}
 }
@@ -358,19 +369,19 @@ RPCORDMA_TEST(rdma_receive_queue, always_enough)
 /* Buffers whose post failed are not counted on by the next provide(). */
 RPCORDMA_TEST(rdma_receive_queue, provide_after_failed_post)
 {
-	FakePort port;
+	QueueFixture c;
 	Queue queue(64);
 
-	FakePort::receives_left = 0;
+	c.verbs.receives_left = 0;
 	EXPECT_EQ(queue.provide(4), 0);
 	EXPECT_EQ(queue.provide(4), 0);
-	FakePort::receives_left = FakePort::kNoLimit;
-	EXPECT_LE(queue.provide(5), FakePort::posted);
+	c.verbs.receives_left = kNoLimit;
+	EXPECT_LE(queue.provide(5), c.verbs.posted);
 }
 
 RPCORDMA_TEST(rdma_receive_queue, provide_does_not_wrap)
 {
-	FakePort port;
+	QueueFixture c;
 	Queue queue(64);
 
 	EXPECT_EQ(queue.provide(~0u), 56);

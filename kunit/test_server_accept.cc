@@ -18,22 +18,22 @@ RPCORDMA_TEST(server_accept, sizes)
 	Connected c;
 
 	/* A handful of Receives, with their buffers; nothing else. */
-	EXPECT_EQ(FakePort::posted, kFirst);
-	EXPECT_EQ(FakePort::mappings, kFirst);
+	EXPECT_EQ(c.verbs.posted, kFirst);
+	EXPECT_EQ(c.dma.mappings, kFirst);
 	EXPECT_EQ(c.server->calls, kFirst);
 	EXPECT_EQ(c.server->grant.load(), ResponderCredits::kInitial);
-	EXPECT_EQ(FakeServerPort::sizes.send_sges, 32);
-	EXPECT_EQ(FakeServerPort::sizes.receive_wrs, 64 + kServerBackwardCalls + kServerBatch);
-	EXPECT_EQ(FakeServerPort::sizes.send_wrs, 64 + kServerBackwardCalls + Transfer::kRequests);
+	EXPECT_EQ(c.verbs.sizes.send_sges, 32);
+	EXPECT_EQ(c.verbs.sizes.receive_wrs, 64 + kServerBackwardCalls + kServerBatch);
+	EXPECT_EQ(c.verbs.sizes.send_wrs, 64 + kServerBackwardCalls + Transfer::kRequests);
 	EXPECT_EQ(c.server->receive_size, 1024);
 	/* The lower of what we send and what it takes. */
 	EXPECT_EQ(c.server->send_size, 1024);
 
-	EXPECT_EQ(FakeServerPort::parameters.initiator_depth, 16);
-	EXPECT_EQ(FakeServerPort::parameters.responder_resources, 0);
-	EXPECT_EQ(FakeServerPort::parameters.rnr_retry_count, 7);
-	const auto said = private_data::parse(
-		{FakeServerPort::private_data, FakeServerPort::parameters.private_data_length});
+	EXPECT_EQ(c.verbs.parameters.initiator_depth, 16);
+	EXPECT_EQ(c.verbs.parameters.responder_resources, 0);
+	EXPECT_EQ(c.verbs.parameters.rnr_retry_count, 7);
+	const auto said =
+		private_data::parse({c.verbs.private_data, c.verbs.parameters.private_data_length});
 	ASSERT_OK(said);
 	EXPECT_EQ(said.value().receive_size, 1024);
 	EXPECT_EQ(said.value().send_size, 1024);
@@ -72,11 +72,11 @@ RPCORDMA_TEST(server_accept, read_depth)
 		TEST_NOTE("the limit", d.tunable);
 		Accepted c;
 
-		FakeServerPort::device.max_qp_init_rd_atom = d.device;
+		c.verbs.device.max_qp_init_rd_atom = d.device;
 		rpcordma_server_tunables.max_outbound_read_requests = d.tunable;
 		EXPECT_EQ(c.accept(d.client), d.depth ? 0 : to_errno(Error::invalid));
-		EXPECT_EQ(FakeServerPort::parameters.initiator_depth, d.depth);
-		EXPECT_EQ(FakeServerPort::logged, d.depth ? 0 : 1);
+		EXPECT_EQ(c.verbs.parameters.initiator_depth, d.depth);
+		EXPECT_EQ(c.log.logged, d.depth ? 0 : 1);
 	}
 }
 
@@ -86,22 +86,22 @@ RPCORDMA_TEST(server_accept, small_queues)
 	for (u32 most = 30; most <= 300; most += 10) {
 		TEST_NOTE("work requests", most);
 		Accepted c;
-		FakeServerPort::device.max_qp_wr = most;
+		c.verbs.device.max_qp_wr = most;
 		const int rc = c.accept();
 
 		if (most <= 40) {
 			EXPECT_EQ(rc, to_errno(Error::not_supported));
-			EXPECT_EQ(FakeServerPort::logged, 1);
+			EXPECT_EQ(c.log.logged, 1);
 			continue;
 		}
 		EXPECT_EQ(rc, 0);
 		/* One more in each queue is for the drain. */
-		EXPECT_LT(FakeServerPort::sizes.send_wrs, most);
-		EXPECT_LT(FakeServerPort::sizes.receive_wrs, most);
-		EXPECT_EQ(c.server->room.load(), FakeServerPort::sizes.send_wrs);
+		EXPECT_LT(c.verbs.sizes.send_wrs, most);
+		EXPECT_LT(c.verbs.sizes.receive_wrs, most);
+		EXPECT_EQ(c.server->room.load(), c.verbs.sizes.send_wrs);
 	}
 	Accepted c;
-	FakeServerPort::device.max_cqe = 20;
+	c.verbs.device.max_cqe = 20;
 	EXPECT_EQ(c.accept(), to_errno(Error::not_supported));
 }
 
@@ -134,12 +134,12 @@ RPCORDMA_TEST(server_accept, device_sges)
 		TEST_NOTE("SGEs of a Read", d.read);
 		TEST_NOTE("work requests", d.queue);
 		Accepted c;
-		FakeServerPort::device.max_send_sge = d.send;
-		FakeServerPort::device.max_sge_rd = d.read;
-		FakeServerPort::device.max_qp_wr = d.queue;
-		FakeServerPort::device.read_needs_region = d.region;
+		c.verbs.device.max_send_sge = d.send;
+		c.verbs.device.max_sge_rd = d.read;
+		c.verbs.device.max_qp_wr = d.queue;
+		c.verbs.device.read_needs_region = d.region;
 		EXPECT_EQ(c.accept(), d.reads ? 0 : to_errno(Error::not_supported));
-		EXPECT_EQ(FakeServerPort::logged, d.reads ? 0 : 1);
+		EXPECT_EQ(c.log.logged, d.reads ? 0 : 1);
 		if (!d.reads)
 			continue;
 		EXPECT_EQ(c.server->send_sges, d.sends);
@@ -159,14 +159,14 @@ RPCORDMA_TEST(server_accept, fewer_sges)
 	for (const auto &d : devices) {
 		TEST_NOTE("SGEs", d.most);
 		Accepted c;
-		FakeServerPort::qp_sges = d.most;
+		c.verbs.qp_sges = d.most;
 		EXPECT_EQ(c.accept(), d.sends ? 0 : to_errno(Error::no_memory));
-		EXPECT_EQ(FakeServerPort::qp_tries, d.tries);
+		EXPECT_EQ(c.verbs.qp_tries, d.tries);
 		if (!d.sends)
 			continue;
 		EXPECT_EQ(c.server->send_sges, d.sends);
 		EXPECT_EQ(c.server->read_sges, d.sends);
-		EXPECT_EQ(FakeServerPort::sizes.send_sges, d.sends);
+		EXPECT_EQ(c.verbs.sizes.send_sges, d.sends);
 	}
 }
 
@@ -182,11 +182,11 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 	for (const auto &d : devices) {
 		TEST_NOTE("pages", d.pages);
 		Accepted c;
-		FakeServerPort::device.read_needs_region = true;
-		FakeServerPort::device.fast_registration = d.fast;
-		FakeServerPort::device.max_fast_reg_pages = d.pages;
+		c.verbs.device.read_needs_region = true;
+		c.verbs.device.fast_registration = d.fast;
+		c.verbs.device.max_fast_reg_pages = d.pages;
 		EXPECT_EQ(c.accept(), d.good ? 0 : to_errno(Error::not_supported));
-		EXPECT_EQ(FakeServerPort::logged, d.good ? 0 : 1);
+		EXPECT_EQ(c.log.logged, d.good ? 0 : 1);
 	}
 }
 
@@ -196,9 +196,9 @@ RPCORDMA_TEST(server_accept, failures)
 	for (u32 n = 0;; n++) {
 		TEST_NOTE("allocations that go well", n);
 		Accepted c;
-		FakePort::allocations_left = n;
+		c.memory.allocations_left = n;
 		const int rc = c.accept();
-		FakePort::allocations_left = FakePort::kNoLimit;
+		c.memory.allocations_left = kNoLimit;
 		if (!rc) {
 			EXPECT_GE(n, 2 * kFirst);
 			break;
@@ -209,41 +209,41 @@ RPCORDMA_TEST(server_accept, failures)
 	for (u32 n = 0; n < 2 * kFirst; n++) {
 		TEST_NOTE("the allocation that fails", n);
 		Accepted c;
-		FakePort::allocation_refused_at = n;
+		c.memory.allocation_refused_at = n;
 		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
-		FakePort::allocation_refused_at = FakePort::kNoLimit;
+		c.memory.allocation_refused_at = kNoLimit;
 	}
 	for (u32 n = 0; n < kFirst; n++) {
 		TEST_NOTE("mappings that go well", n);
 		Accepted c;
-		FakePort::mappings_left = n;
+		c.dma.mappings_left = n;
 		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
 	}
 	{
 		Accepted c;
-		FakeServerPort::locks_left = 0;
+		c.sync.locks_left = 0;
 		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
 	}
 	{
 		Accepted c;
-		FakeServerPort::gates_left = 0;
+		c.sync.gates_left = 0;
 		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
 		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_DEVICE_REMOVAL);
 		rpcordma_core_server_detach(c.server);
-		EXPECT_EQ(FakeServerPort::disconnects, 1);
+		EXPECT_EQ(c.verbs.disconnects, 1);
 	}
 	{
 		Accepted c;
-		FakeServerPort::create_qp_result = -12;
+		c.verbs.create_qp_result = -12;
 		EXPECT_EQ(c.accept(), -12);
 	}
 	{
 		Accepted c;
-		FakeServerPort::accept_result = -107;
+		c.verbs.accept_result = -107;
 		EXPECT_EQ(c.accept(), -107);
 		/* A later event finds a connection that is closing already. */
 		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_DISCONNECTED);
-		EXPECT_EQ(FakeServerPort::closed, 0);
+		EXPECT_EQ(c.svc.closed, 0);
 	}
 }
 
@@ -251,11 +251,11 @@ RPCORDMA_TEST(server_accept, module)
 {
 	for (u32 n = 0; n < 2; n++) {
 		TEST_NOTE("locks that go well", n);
-		FakeServerPort port;
-		FakeServerPort::locks_left = n;
+		PortFixture c;
+		c.sync.locks_left = n;
 		EXPECT_EQ(rpcordma_core_server_init(), to_errno(Error::no_memory));
 	}
-	FakeServerPort port;
+	PortFixture c;
 	EXPECT_EQ(rpcordma_core_server_init(), 0);
 	rpcordma_core_server_exit();
 }
@@ -271,18 +271,18 @@ RPCORDMA_TEST(server_accept, events)
 	for (const rpcordma_endpoint_event event : events) {
 		TEST_NOTE("event", event);
 		Connected c;
-		EXPECT_EQ(FakeServerPort::closed, 0);
+		EXPECT_EQ(c.svc.closed, 0);
 		rpcordma_core_server_event(c.server, event);
-		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_EQ(c.svc.closed, 1);
 		rpcordma_core_server_event(c.server, event);
-		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_EQ(c.svc.closed, 1);
 		rpcordma_core_server_detach(c.server);
-		EXPECT_EQ(FakeServerPort::disconnects, 1);
+		EXPECT_EQ(c.verbs.disconnects, 1);
 	}
 	Connected c;
 	rpcordma_core_server_inject_disconnect(c.server);
-	EXPECT_EQ(FakeServerPort::disconnects, 1);
-	EXPECT_EQ(FakeServerPort::closed, 0);
+	EXPECT_EQ(c.verbs.disconnects, 1);
+	EXPECT_EQ(c.svc.closed, 0);
 }
 
 /* Receives that come back flushed are no calls, and bring no others. */
@@ -290,11 +290,11 @@ RPCORDMA_TEST(server_accept, flushed)
 {
 	Connected c;
 
-	FakeServerPort::flush();
-	EXPECT_EQ(FakePort::posted, 0);
+	c.verbs.flush();
+	EXPECT_EQ(c.verbs.posted, 0);
 	EXPECT_EQ(c.server->posted, 0);
-	EXPECT_EQ(FakeServerPort::closed, 1);
-	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_EQ(c.svc.closed, 1);
+	EXPECT_FALSE(c.svc.data);
 }
 
 /* A message that comes with the end is not looked at. */
@@ -304,8 +304,8 @@ RPCORDMA_TEST(server_accept, late_message)
 
 	rpcordma_core_server_detach(c.server);
 	ASSERT_TRUE(c.send_inline(1));
-	EXPECT_FALSE(FakeServerPort::data);
-	EXPECT_EQ(FakePort::posted, kFirst - 1);
+	EXPECT_FALSE(c.svc.data);
+	EXPECT_EQ(c.verbs.posted, kFirst - 1);
 }
 
 RPCORDMA_SUITE(server_accept, sizes, silent_client, read_depth, small_queues, device_sges,

@@ -17,7 +17,7 @@ RPCORDMA_TEST(server_backward, calls)
 		TEST_NOTE("call", xid);
 		EXPECT_EQ(c.send_backward(xid, 100), 0);
 		/* Its reply has a Receive of its own. */
-		EXPECT_GE(FakePort::posted, c.server->credits.granted() + 1);
+		EXPECT_GE(c.verbs.posted, c.server->credits.granted() + 1);
 		c.work();
 		c.expect_reply(xid, 100);
 		EXPECT_EQ(c.got().value().credits, Credits(kServerBackwardCalls));
@@ -25,15 +25,15 @@ RPCORDMA_TEST(server_backward, calls)
 
 		CallMaker reply(xid, xid);
 		reply.finish(36, 1);
-		FakeServerPort::backward_known = true;
+		c.svc.backward_known = true;
 		ASSERT_TRUE(c.send(reply));
-		EXPECT_EQ(FakeServerPort::backward_replies, xid);
-		EXPECT_EQ(FakeServerPort::backward_xid, xid);
-		EXPECT_EQ(FakeServerPort::backward_length, 36);
-		EXPECT_EQ(FakeServerPort::backward_credits,
+		EXPECT_EQ(c.svc.backward_replies, xid);
+		EXPECT_EQ(c.svc.backward_xid, xid);
+		EXPECT_EQ(c.svc.backward_length, 36);
+		EXPECT_EQ(c.svc.backward_credits,
 			  xid < kServerBackwardCalls ? xid : kServerBackwardCalls);
 		EXPECT_EQ(c.server->backward_outstanding, 0);
-		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_FALSE(c.svc.data);
 	}
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
 	EXPECT_LE(c.server->calls, calls + 3);
@@ -43,7 +43,7 @@ RPCORDMA_TEST(server_backward, calls)
 	EXPECT_EQ(c.send_backward(41, 100), 0);
 	c.work();
 	ASSERT_TRUE(c.send(zero));
-	EXPECT_EQ(FakeServerPort::backward_credits, 1);
+	EXPECT_EQ(c.svc.backward_credits, 1);
 }
 
 /* Calls outstanding are backed by Receives, all of them, beside those of forward calls. */
@@ -55,7 +55,7 @@ RPCORDMA_TEST(server_backward, receives)
 		TEST_NOTE("outstanding", n);
 		EXPECT_EQ(c.send_backward(n, 40), 0);
 		EXPECT_EQ(c.server->backward_outstanding, n);
-		EXPECT_GE(FakePort::posted, c.server->credits.granted() + n);
+		EXPECT_GE(c.verbs.posted, c.server->credits.granted() + n);
 		c.work();
 	}
 	/* No more than that is ever outstanding, as far as Receives go. */
@@ -63,16 +63,16 @@ RPCORDMA_TEST(server_backward, receives)
 	EXPECT_EQ(c.server->backward_outstanding, kServerBackwardCalls);
 	c.work();
 	/* The client uses its credits, then replies: all find a Receive. */
-	FakeServerPort::backward_known = true;
+	c.svc.backward_known = true;
 	for (u32 i = 0; i < c.server->credits.granted(); i++) {
 		ASSERT_TRUE(c.send_inline(i));
-		EXPECT_GE(FakePort::posted, c.server->credits.granted() + kServerBackwardCalls);
+		EXPECT_GE(c.verbs.posted, c.server->credits.granted() + kServerBackwardCalls);
 	}
 	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
 		CallMaker reply(n);
 		reply.finish(36, 1);
 		ASSERT_TRUE(c.send(reply));
-		EXPECT_GE(FakePort::posted, c.server->credits.granted() + kServerBackwardCalls);
+		EXPECT_GE(c.verbs.posted, c.server->credits.granted() + kServerBackwardCalls);
 	}
 	EXPECT_EQ(c.server->backward_outstanding, 0);
 }
@@ -86,30 +86,30 @@ RPCORDMA_TEST(server_backward, replies)
 	c.work();
 	CallMaker reply(5);
 	reply.finish(36, 1);
-	FakeServerPort::backward_known = false;
+	c.svc.backward_known = false;
 	ASSERT_TRUE(c.send(reply));
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1);
 	EXPECT_EQ(c.server->backward_outstanding, 1);
 
-	FakeServerPort::backward_known = true;
+	c.svc.backward_known = true;
 	CallMaker chunks(5);
 	chunks.write(100);
 	chunks.finish(36, 1);
 	ASSERT_TRUE(c.send(chunks));
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 2);
-	EXPECT_EQ(FakeServerPort::backward_replies, 1);
+	EXPECT_EQ(c.svc.backward_replies, 1);
 
 	u8 error[v1::error_chunk_length];
 	ASSERT_OK(v1::encode_error_chunk(error, Xid(5), 1, Credits(1)));
-	ASSERT_TRUE(FakeServerPort::send(c.server, error));
-	EXPECT_EQ(FakeServerPort::backward_errors, 1);
-	EXPECT_EQ(FakeServerPort::backward_xid, 5);
-	EXPECT_EQ(FakeServerPort::backward_error, to_errno(Error::io));
+	ASSERT_TRUE(c.verbs.send(c.server, error));
+	EXPECT_EQ(c.svc.backward_errors, 1);
+	EXPECT_EQ(c.svc.backward_xid, 5);
+	EXPECT_EQ(c.svc.backward_error, to_errno(Error::io));
 	EXPECT_EQ(c.server->backward_outstanding, 0);
 	/* A reply more than there were calls. */
 	ASSERT_TRUE(c.send(reply));
 	EXPECT_EQ(c.server->backward_outstanding, 0);
-	EXPECT_EQ(FakeServerPort::closed, 0);
+	EXPECT_EQ(c.svc.closed, 0);
 }
 
 RPCORDMA_TEST(server_backward, refused)
@@ -128,7 +128,7 @@ RPCORDMA_TEST(server_backward, refused)
 		Connected c;
 		const u32 most = rpcordma_core_server_backward_payload(c.server);
 		EXPECT_EQ(c.send_backward(1, most + 1), to_errno(Error::message_size));
-		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_EQ(c.verbs.sends, 0);
 		EXPECT_EQ(c.send_backward(1, most), 0);
 		c.work();
 		c.expect_reply(1, most);
@@ -137,15 +137,15 @@ RPCORDMA_TEST(server_backward, refused)
 	for (u32 n = 0; n < 12; n++) {
 		TEST_NOTE("allocations that go well", n);
 		Connected c;
-		FakePort::allocations_left = n;
+		c.memory.allocations_left = n;
 		const int rc = c.send_backward(1, 40);
 		EXPECT_TRUE(rc == 0 || rc == to_errno(Error::no_buffers));
-		EXPECT_EQ(FakeServerPort::sends, rc ? 0 : 1);
+		EXPECT_EQ(c.verbs.sends, rc ? 0 : 1);
 		if (n == 11)
 			EXPECT_EQ(rc, 0);
 		if (n == 0)
 			EXPECT_NE(rc, 0);
-		FakePort::allocations_left = FakePort::kNoLimit;
+		c.memory.allocations_left = kNoLimit;
 	}
 }
 
@@ -161,9 +161,9 @@ RPCORDMA_TEST(server_backward, no_room)
 		EXPECT_EQ(c.send_backward(2, 40), to_errno(Error::no_buffers));
 		EXPECT_EQ(c.server->backward_outstanding, 1);
 	}
-	EXPECT_EQ(FakeServerPort::waits, 0);
-	EXPECT_EQ(FakeServerPort::sends, 0);
-	EXPECT_EQ(FakeServerPort::closed, 0);
+	EXPECT_EQ(c.sync.waits, 0);
+	EXPECT_EQ(c.verbs.sends, 0);
+	EXPECT_EQ(c.svc.closed, 0);
 	/* One more Receive there is. */
 	EXPECT_LE(c.server->calls, calls + 1);
 	c.server->room.store(spare);
@@ -179,9 +179,9 @@ RPCORDMA_TEST(server_backward, not_posted)
 {
 	Connected c;
 
-	FakeServerPort::sends_left = 0;
+	c.verbs.sends_left = 0;
 	EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::not_connected));
-	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_EQ(c.server->backward_outstanding, 0);
 	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 }

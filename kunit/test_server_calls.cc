@@ -15,7 +15,7 @@ void expect_write(const Served &c, u32 size, u32 offset)
 	for (u32 i = 8; i < 40; i++)
 		ASSERT_EQ(c.call_byte(i), call_pattern(i));
 	for (u32 i = 0; i < size; i++)
-		ASSERT_EQ(c.call_byte(40 + i), FakeServerPort::client[offset + i]);
+		ASSERT_EQ(c.call_byte(40 + i), c.peer.memory[offset + i]);
 	/* The pad, which nobody sent, tells nothing of whose the page was. */
 	for (u32 i = size; i < padded; i++)
 		ASSERT_EQ(c.call_byte(40 + i), 0);
@@ -41,14 +41,14 @@ void expect_written(u32 at, u32 first, u32 length)
 {
 	for (u32 i = 0; i < length; i++) {
 		TEST_NOTE("byte", i);
-		ASSERT_EQ(FakeServerPort::client[at + i], pattern(first + i));
+		ASSERT_EQ(the_port->peer.memory[at + i], pattern(first + i));
 	}
 }
 
 void expect_promise(const Served &c)
 {
-	EXPECT_GE(FakePort::posted, c.server->credits.granted() + c.server->backward_backed);
-	EXPECT_EQ(FakePort::posted, c.server->posted);
+	EXPECT_GE(c.verbs.posted, c.server->credits.granted() + c.server->backward_backed);
+	EXPECT_EQ(c.verbs.posted, c.server->posted);
 }
 
 } // namespace rpcordma

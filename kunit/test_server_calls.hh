@@ -9,13 +9,12 @@
 
 namespace rpcordma {
 
-constexpr u32 kPage = FakeServerPort::kPageSize;
 /** Where in the client's memory Write and Reply chunks are. */
 constexpr u32 kWrite = 10000, kReply = 50000;
 
 [[nodiscard]] inline u32 counter(rpcordma_server_counter which)
 {
-	return FakeServerPort::counters[which];
+	return the_port->svc.counters[which];
 }
 
 /** A WRITE, as NFS does it: data behind 40 bytes, 20 bytes behind the data. */

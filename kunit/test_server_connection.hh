@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A connection of the server, over the port of test_server_port.hh, and a client and a service thread to
+ * A connection of the server, over the double of the port (test_rdma_port.hh), and a client and a service thread to
  * go with it:
  *
  *	Connected c;
@@ -14,13 +14,13 @@
  */
 #pragma once
 
-#include "kunit/test_server_port.hh"
+#include "kunit/test_rdma_port.hh"
 #include "module/server/audit.hh"
 #include "xdr/private_data.hh"
 
 namespace rpcordma {
 
-/** Byte @i of what goes inline; of the client's memory there is FakeServerPort::client. */
+/** Byte @i of what goes inline; of the client's memory there is the_port->peer.memory. */
 [[nodiscard]] constexpr u8 pattern(u32 i)
 {
 	return u8(i * 13 + 5);
@@ -56,8 +56,7 @@ struct CallMaker {
 
 	[[nodiscard]] static xdr::Segment segment(u32 size, u32 offset = 0)
 	{
-		return {Rkey(FakeServerPort::kClientKey), size,
-			FakeServerPort::kClientAddress + offset};
+		return {Rkey(PortPeer::kKey), size, PortPeer::kAddress + offset};
 	}
 	void read(u32 position, u32 size, u32 offset = 0)
 	{
@@ -115,7 +114,7 @@ struct CallMaker {
 };
 
 /** What a client says of itself when it connects, and what there is before the connection. */
-struct Accepted : FakeServerPort {
+struct Accepted : PortFixture {
 	Server *server;
 	svc_rqst *rqst;
 	static constexpr u32 kReplyBytes = 96 * 1024;
@@ -145,17 +144,22 @@ struct Accepted : FakeServerPort {
 		end();
 		for (page *&p : rqst->pages)
 			if (p)
-				free_page(p);
+				memory.free_page(p);
 		rpcordma_core_server_exit();
 		/* Pages, transfers, users, what is lent and wanted, eager bytes and connections. */
 		EXPECT_BYTES(bytes_of(server_pool), pool_before.bytes());
+	}
+	/** The device does up to @n posted work requests, and their completions come. How many it did. */
+	u32 work(u32 n = ~0u)
+	{
+		return verbs.work(n);
 	}
 	/** As sunrpc does before each call. */
 	void fill_thread()
 	{
 		for (u32 i = 0; i < thread_pages; i++)
 			if (!rqst->pages[i])
-				rqst->pages[i] = new_page();
+				rqst->pages[i] = memory.new_page();
 	}
 	/** A connection request; @client: what its private data say. */
 	int accept(u32 initiator_depth = 16, const private_data::Properties *client = nullptr)
@@ -167,10 +171,11 @@ struct Accepted : FakeServerPort {
 			said_length = private_data::encode(said, *client).value();
 		server = reinterpret_cast<Server *>(test_alloc(rpcordma_core_server_size()).data());
 		__builtin_memset(static_cast<void *>(server), 0, rpcordma_core_server_size());
-		FakeServerPort::server = server;
+		verbs.server = server;
 		accepted = true;
-		const int rc = rpcordma_core_server_accept(server, nullptr, nullptr, endpoint(),
-							   said, said_length, initiator_depth);
+		const int rc = rpcordma_core_server_accept(server, nullptr, nullptr,
+							   verbs.endpoint(), said, said_length,
+							   initiator_depth);
 		serving = !rc;
 		return rc;
 	}
@@ -181,7 +186,7 @@ struct Accepted : FakeServerPort {
 			return;
 		accepted = serving = false;
 		rpcordma_core_server_destroy(server);
-		new_queue_pair();
+		verbs.new_queue_pair();
 		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
 		EXPECT_EQ(server_pool.eager_users.load(), 0);
 	}
@@ -209,15 +214,14 @@ struct Accepted : FakeServerPort {
 	void expect_rest()
 	{
 		settle();
-		const PartlyPosted &chain = partly_posted;
+		const PartlyPosted &chain = verbs.partly_posted;
 		const ServerCall *const kept =
 			chain.cqe ? OwnedCqe<ServerCall>::owner_of(chain.cqe) : nullptr;
 		/* A sink from the pool, if it was the completion that pulled. */
-		const u32 eager =
-			chain.by_completion ?
-				div_round_up(kept->arrival.sink_length, kPageSize) * kPageSize +
-					kTransferBytes :
-				0;
+		const u32 eager = chain.by_completion ?
+					  div_round_up(kept->arrival.sink_length, kPage) * kPage +
+						  kTransferBytes :
+					  0;
 		const ServerAudit a = audit(*server);
 
 		EXPECT_EQ(a.at_rest(), !kept);
@@ -248,22 +252,22 @@ struct Accepted : FakeServerPort {
 				EXPECT_EQ(call->result_count, 0);
 		}
 		EXPECT_EQ(server->grant.load(), server->credits.granted());
-		EXPECT_EQ(server->backward_outstanding, backward_outstanding);
+		EXPECT_EQ(server->backward_outstanding, svc.backward_outstanding);
 		EXPECT_LE(server->backward_outstanding, server->backward_backed);
-		EXPECT_EQ(a.posted, posted + receives_refused);
+		EXPECT_EQ(a.posted, verbs.posted + verbs.receives_refused);
 		/* As far as there was memory to make them. */
 		if (!server->closing.load())
 			EXPECT_GE(a.posted, min(server->promised_locked(), a.calls));
 		EXPECT_EQ(server_pool.eager_bytes.load(), eager);
 		EXPECT_EQ(server_pool.eager_users.load(), eager ? 1 : 0);
-		EXPECT_EQ(bulk_maps, kept && !chain.regions ? 1 : 0);
-		EXPECT_EQ(region_maps, chain.regions);
+		EXPECT_EQ(dma.bulk_maps, kept && !chain.regions ? 1 : 0);
+		EXPECT_EQ(dma.region_maps, chain.regions);
 		while (Region *region = server->regions.pop_front()) {
 			rpcordma_region_destroy(region->device);
 			rpcordma_free(region);
 		}
 		/* All others were on the list. */
-		EXPECT_EQ(regions, chain.regions);
+		EXPECT_EQ(dma.regions, chain.regions);
 	}
 };
 
@@ -289,7 +293,7 @@ struct Served : Accepted {
 	{
 		const ExactCopy copy(call.message());
 
-		return FakeServerPort::send(server, copy.bytes());
+		return verbs.send(server, copy.bytes());
 	}
 	/** A call of @size bytes and nothing else. */
 	[[nodiscard]] bool send_inline(u32 xid, u32 credits = 64, u32 size = 40)
@@ -308,7 +312,8 @@ struct Served : Accepted {
 		buf.len = size;
 		const int rc = rpcordma_core_server_send_backward(server, xid, &buf);
 		if (!rc)
-			backward_outstanding = min(backward_outstanding + 1, kServerBackwardCalls);
+			svc.backward_outstanding =
+				min(svc.backward_outstanding + 1, kServerBackwardCalls);
 		return rc;
 	}
 	/** A service thread looks. Returns what recvfrom() says. */
@@ -330,7 +335,7 @@ struct Served : Accepted {
 		if (!arg.head)
 			first_page = 1;
 		if (i < arg.page_length)
-			return rqst->pages[first_page + i / kPageSize]->data[i % kPageSize];
+			return rqst->pages[first_page + i / kPage]->data[i % kPage];
 		i -= arg.page_length;
 		return static_cast<u8 *>(arg.tail)[i];
 	}
@@ -362,9 +367,9 @@ struct Served : Accepted {
 		buf.pages = rqst->pages + used;
 		buf.page_length = size;
 		buf.len = head + size + tail;
-		rqst->reply_pages = div_round_up(size, u32(kPageSize));
+		rqst->reply_pages = div_round_up(size, u32(kPage));
 		for (u32 i = 0; i < size; i++)
-			buf.pages[i / kPageSize]->data[i % kPageSize] = pattern(head + i);
+			buf.pages[i / kPage]->data[i % kPage] = pattern(head + i);
 		return rpcordma_core_server_sendto(server, rqst, rqst->call);
 	}
 	void release()
@@ -375,7 +380,7 @@ struct Served : Accepted {
 	/** What the client got last. */
 	[[nodiscard]] Result<v1::Header> got() const
 	{
-		return v1::decode({message, message_length});
+		return v1::decode(peer.last());
 	}
 	void expect_error(u32 xid, v1::ErrorCode code)
 	{
@@ -386,7 +391,7 @@ struct Served : Accepted {
 		EXPECT_EQ(header.value().xid, Xid(xid));
 		EXPECT_EQ(header.value().error.code, code);
 		EXPECT_GT(header.value().credits.get(), 0);
-		EXPECT_EQ(invalidated, 0);
+		EXPECT_EQ(peer.invalidated, 0);
 	}
 	/** The last message is an RDMA_MSG with bytes [0, @size) of a reply. */
 	void expect_reply(u32 xid, u32 size)
@@ -396,8 +401,7 @@ struct Served : Accepted {
 		ASSERT_OK(header);
 		EXPECT_EQ(header.value().proc, v1::Proc::msg);
 		EXPECT_EQ(header.value().xid, Xid(xid));
-		EXPECT_BYTES(header.value().payload({message, message_length}),
-			     Bytes(reply_bytes, size));
+		EXPECT_BYTES(header.value().payload(peer.last()), Bytes(reply_bytes, size));
 	}
 };
 
@@ -413,11 +417,11 @@ struct Connected : Served {
 struct Iwarp : Served {
 	explicit Iwarp(u32 region_pages = 130)
 	{
-		device.read_needs_region = true;
-		device.max_fast_reg_pages = region_pages;
+		verbs.device.read_needs_region = true;
+		verbs.device.max_fast_reg_pages = region_pages;
 		/* The largest call takes them all. */
-		limits.max_message = 64 * 1024 + 1024;
-		limits.max_pages = thread_pages = Transfer::kPages;
+		svc.limits.max_message = 64 * 1024 + 1024;
+		svc.limits.max_pages = thread_pages = Transfer::kPages;
 		connect();
 		server->replied.store(true);
 	}
@@ -456,7 +460,7 @@ class NoTransfers {
 public:
 	NoTransfers()
 	{
-		for (u32 left = FakeServerPort::bulks; left && count_ < 8; left--)
+		for (u32 left = the_port->dma.bulks; left && count_ < 8; left--)
 			taken_[count_++] = server_pool.take(RPCORDMA_ALLOC_NOIO);
 	}
 	~NoTransfers()

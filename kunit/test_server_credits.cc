@@ -40,7 +40,7 @@ RPCORDMA_TEST(server_credits, grant_grows)
 			ASSERT_EQ(c.reply(20), 0);
 			c.work();
 			last = c.got().value().credits.get();
-			EXPECT_LE(last, FakePort::posted);
+			EXPECT_LE(last, c.verbs.posted);
 		}
 		EXPECT_GE(last, grant);
 		EXPECT_LE(last, 64);
@@ -58,7 +58,7 @@ RPCORDMA_TEST(server_credits, idle_client)
 	Connected c;
 
 	for (u32 i = 0; i < 100; i++) {
-		FakeServerPort::now += 500;
+		c.sync.now += 500;
 		ASSERT_TRUE(c.send_inline(i));
 		ASSERT_EQ(c.receive(), 40);
 		EXPECT_EQ(c.reply(20), 0);
@@ -88,7 +88,7 @@ RPCORDMA_TEST(server_credits, lower_request)
 		EXPECT_EQ(c.reply(20), 0);
 		c.work();
 	}
-	EXPECT_LE(FakePort::posted, 1 + 2 * kServerBatch);
+	EXPECT_LE(c.verbs.posted, 1 + 2 * kServerBatch);
 }
 
 /* A message that cannot be believed says nothing about credits. */
@@ -125,10 +125,10 @@ RPCORDMA_TEST(server_credits, any_client)
 
 		for (u32 step = 0; step < 4000; step++) {
 			TEST_NOTE("step", step);
-			FakeServerPort::now += random.below(20);
+			c.sync.now += random.below(20);
 			if (poor && random.one_in(10))
-				FakePort::allocations_left = random.one_in(2) ? random.below(4) :
-										FakePort::kNoLimit;
+				c.memory.allocations_left = random.one_in(2) ? random.below(4) :
+									       kNoLimit;
 			switch (random.below(5)) {
 			case 0:
 			case 1:
@@ -149,7 +149,7 @@ RPCORDMA_TEST(server_credits, any_client)
 
 					c.rqst->call = s.call;
 					if (!s.replied) {
-						FakePort::allocations_left = FakePort::kNoLimit;
+						c.memory.allocations_left = kNoLimit;
 						ASSERT_EQ(c.send_reply(20), 0);
 						s.replied = true;
 						break;
@@ -162,18 +162,18 @@ RPCORDMA_TEST(server_credits, any_client)
 				c.work(1 + random.below(3));
 				break;
 			}
-			if (FakeServerPort::messages > messages) {
-				outstanding -= FakeServerPort::messages - messages;
-				messages = FakeServerPort::messages;
+			if (c.peer.messages > messages) {
+				outstanding -= c.peer.messages - messages;
+				messages = c.peer.messages;
 				/* At least what replies tell: it may be less than before. */
 				grant = c.got().value().credits.get();
 			}
-			ASSERT_EQ(FakePort::posted, c.server->posted);
+			ASSERT_EQ(c.verbs.posted, c.server->posted);
 			ASSERT_LE(c.server->calls, 3 * (64 + kServerBatch));
 		}
 		EXPECT_GT(xid, 300);
-		EXPECT_EQ(FakeServerPort::closed, 0);
-		FakePort::allocations_left = FakePort::kNoLimit;
+		EXPECT_EQ(c.svc.closed, 0);
+		c.memory.allocations_left = kNoLimit;
 		for (u32 i = 0; i < in_service; i++) {
 			c.rqst->call = service[i].call;
 			c.release();
@@ -187,7 +187,7 @@ RPCORDMA_TEST(server_credits, no_memory_to_grow)
 	Connected c;
 	rpcordma_server_call *calls[kInitial];
 
-	FakePort::allocations_left = 0;
+	c.memory.allocations_left = 0;
 	for (u32 i = 0; i < kInitial; i++)
 		ASSERT_TRUE(c.send_inline(i));
 	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
@@ -201,8 +201,8 @@ RPCORDMA_TEST(server_credits, no_memory_to_grow)
 		c.rqst->call = call;
 		c.release();
 	}
-	EXPECT_GE(FakePort::posted, kInitial);
-	FakePort::allocations_left = FakePort::kNoLimit;
+	EXPECT_GE(c.verbs.posted, kInitial);
+	c.memory.allocations_left = kNoLimit;
 }
 
 /* Receives that a completion had no memory for are there before the reply that lets the client send. */
@@ -212,9 +212,9 @@ RPCORDMA_TEST(server_credits, short_of_receives)
 	rpcordma_server_call *calls[kInitial];
 	u32 xid = 0;
 	auto send_without_memory = [&] {
-		FakePort::allocations_left = 0;
+		c.memory.allocations_left = 0;
 		ASSERT_TRUE(c.send_inline(++xid));
-		FakePort::allocations_left = FakePort::kNoLimit;
+		c.memory.allocations_left = kNoLimit;
 	};
 
 	for (u32 i = 0; i < kInitial; i++)
@@ -224,26 +224,26 @@ RPCORDMA_TEST(server_credits, short_of_receives)
 		call = c.rqst->call;
 	}
 	/* Enough for a client that has all its credits in use; it gets one back, and uses that. */
-	EXPECT_EQ(FakePort::posted, kInitial);
+	EXPECT_EQ(c.verbs.posted, kInitial);
 	EXPECT_TRUE(c.server->short_of_receives.load());
 	c.rqst->call = calls[0];
 	ASSERT_EQ(c.send_reply(20), 0);
 	EXPECT_FALSE(c.server->short_of_receives.load());
 	c.work();
 	send_without_memory();
-	EXPECT_EQ(FakePort::posted, kInitial - 1);
+	EXPECT_EQ(c.verbs.posted, kInitial - 1);
 	EXPECT_TRUE(c.server->short_of_receives.load());
 
 	/* The thread has memory for the reply, and none besides: the next one is to try. */
 	c.rqst->call = calls[1];
-	FakePort::allocations_left = 1;
+	c.memory.allocations_left = 1;
 	ASSERT_EQ(c.send_reply(20), 0);
-	FakePort::allocations_left = FakePort::kNoLimit;
-	EXPECT_EQ(FakeServerPort::receives_at_send, kInitial - 1);
+	c.memory.allocations_left = kNoLimit;
+	EXPECT_EQ(c.verbs.receives_at_send, kInitial - 1);
 	EXPECT_TRUE(c.server->short_of_receives.load());
 	c.rqst->call = calls[2];
 	ASSERT_EQ(c.send_reply(20), 0);
-	EXPECT_EQ(FakeServerPort::receives_at_send, kInitial);
+	EXPECT_EQ(c.verbs.receives_at_send, kInitial);
 	EXPECT_FALSE(c.server->short_of_receives.load());
 	c.work();
 	for (rpcordma_server_call *call : calls) {
@@ -269,9 +269,9 @@ RPCORDMA_TEST(server_credits, greedy_client)
 	}
 	EXPECT_GT(n, 64);
 	EXPECT_EQ(c.server->calls, n);
-	EXPECT_EQ(FakePort::posted, 0);
+	EXPECT_EQ(c.verbs.posted, 0);
 	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
-	EXPECT_EQ(FakeServerPort::closed, 0);
+	EXPECT_EQ(c.svc.closed, 0);
 	while (n) {
 		c.rqst->call = calls[--n];
 		c.release();
@@ -285,7 +285,7 @@ RPCORDMA_TEST(server_credits, post_fails)
 {
 	Connected c;
 
-	FakePort::receives_left = 0;
+	c.verbs.receives_left = 0;
 	/* More than are posted beyond the promised ones. */
 	for (u32 i = 0; i < kServerBatch + 2; i++)
 		ASSERT_TRUE(c.send_inline(i));

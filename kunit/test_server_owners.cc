@@ -9,8 +9,6 @@
 namespace rpcordma {
 namespace {
 
-constexpr u32 kPage = FakeServerPort::kPageSize;
-
 void make_write(CallMaker &call, u32 size)
 {
 	call.read(40, size);
@@ -72,7 +70,7 @@ RPCORDMA_TEST(server_owners, ends_amid)
 			case read:
 				ASSERT_TRUE(c.send(write));
 				EXPECT_GT(server_pool.eager_bytes.load(), 0);
-				EXPECT_EQ(FakeServerPort::bulk_maps, 1);
+				EXPECT_EQ(c.dma.bulk_maps, 1);
 				if (stage == read)
 					c.work();
 				break;
@@ -90,10 +88,10 @@ RPCORDMA_TEST(server_owners, ends_amid)
 				ASSERT_EQ(c.send_backward(1, 40), 0);
 				break;
 			}
-			FakeServerPort::completes_in_drain = completes;
+			c.verbs.completes_in_drain = completes;
 			c.end();
-			EXPECT_EQ(FakeServerPort::bulk_maps, 0);
-			EXPECT_EQ(FakePort::mappings, 0);
+			EXPECT_EQ(c.dma.bulk_maps, 0);
+			EXPECT_EQ(c.dma.mappings, 0);
 			/* And it serves the next one. */
 			c.connect();
 			ASSERT_TRUE(c.send(write));
@@ -108,19 +106,19 @@ RPCORDMA_TEST(server_owners, no_receives_in_drain)
 {
 	Connected c;
 
-	FakePort::allocations_left = 0;
-	for (u32 xid = 0; FakePort::posted; xid++) {
+	c.memory.allocations_left = 0;
+	for (u32 xid = 0; c.verbs.posted; xid++) {
 		ASSERT_TRUE(c.send_inline(xid));
 		ASSERT_EQ(c.receive(), 40);
-		if (FakePort::posted)
+		if (c.verbs.posted)
 			continue;
-		FakePort::allocations_left = FakePort::kNoLimit;
+		c.memory.allocations_left = kNoLimit;
 		ASSERT_TRUE(c.server->ensure_wire(c.rqst->call, RPCORDMA_ALLOC_SERVICE));
-		FakePort::allocations_left = 0;
+		c.memory.allocations_left = 0;
 		ASSERT_EQ(c.reply(20), 0);
 	}
 	EXPECT_EQ(c.server->posted, 0);
-	FakeServerPort::completes_in_drain = true;
+	c.verbs.completes_in_drain = true;
 	c.end();
 }
 
@@ -133,16 +131,16 @@ RPCORDMA_TEST(server_owners, reply_pages)
 	Transfer *sink = server_pool.take_sink(10, Transfer::kPages);
 	ASSERT_NE(sink, nullptr);
 	for (u32 i = 0; i < 10; i++) {
-		FakeServerPort::free_page(sink->pages[i]);
+		c.memory.free_page(sink->pages[i]);
 		sink->pages[i] = nullptr;
 	}
 	server_pool.give(sink);
 	have_read(c, 3 * kPage);
-	const u32 pages = FakeServerPort::pages;
+	const u32 pages = c.memory.pages;
 	ASSERT_EQ(c.send_reply_pages(20, 3 * kPage, 8), 0);
-	EXPECT_EQ(FakeServerPort::pages, pages);
+	EXPECT_EQ(c.memory.pages, pages);
 	c.work();
-	EXPECT_EQ(FakeServerPort::pages, pages - 3);
+	EXPECT_EQ(c.memory.pages, pages - 3);
 	c.release();
 	/* Nor does a transfer that had them have any for the next reply, which has none. */
 	Transfer *next = server_pool.take(RPCORDMA_ALLOC_NOIO);
@@ -163,8 +161,8 @@ RPCORDMA_TEST(server_owners, too_many_reply_pages)
 		ASSERT_EQ(c.send_reply_pages(20, pages * kPage, 8), 0);
 		c.release();
 		c.work();
-		EXPECT_EQ(FakeServerPort::writes > 0, fits);
-		EXPECT_EQ(FakeServerPort::closed, 0);
+		EXPECT_EQ(c.peer.writes > 0, fits);
+		EXPECT_EQ(c.svc.closed, 0);
 		if (!fits)
 			c.expect_error(1, v1::ErrorCode::chunk);
 	}
@@ -186,11 +184,10 @@ RPCORDMA_TEST(server_owners, regions_used_again)
 	c.work();
 	ASSERT_EQ(c.receive(), int(60 + 3 * kPage));
 	c.release();
-	EXPECT_EQ(FakeServerPort::regions, 2);
+	EXPECT_EQ(c.dma.regions, 2);
 	for (u32 round = 0; round < 3; round++) {
 		TEST_NOTE("round", round);
-		const u32 reads = FakeServerPort::reads,
-			  before = FakeServerPort::local_invalidations;
+		const u32 reads = c.peer.reads, before = c.peer.local_invalidations;
 
 		for (u32 i = 0; i < 2; i++) {
 			CallMaker call(10 + i);
@@ -198,28 +195,28 @@ RPCORDMA_TEST(server_owners, regions_used_again)
 			make_write(call, kPage);
 			ASSERT_TRUE(c.send(call));
 			/* What registers the sink, the Read, and what invalidates: three each. */
-			EXPECT_EQ(FakeServerPort::sends, 3 * (i + 1));
+			EXPECT_EQ(c.verbs.sends, 3 * (i + 1));
 			EXPECT_EQ(c.server->room.load(), c.server->queue_size - 3 * (i + 1));
 		}
 		c.work();
-		EXPECT_FALSE(FakeServerPort::broken);
-		EXPECT_EQ(FakeServerPort::reads, reads + 2);
-		EXPECT_EQ(FakeServerPort::local_invalidations, before + 2);
+		EXPECT_FALSE(c.verbs.broken);
+		EXPECT_EQ(c.peer.reads, reads + 2);
+		EXPECT_EQ(c.peer.local_invalidations, before + 2);
 		for (u32 i = 0; i < 2; i++) {
 			ASSERT_EQ(c.receive(), int(60 + kPage));
 			for (u32 at = 0; at < kPage; at++)
-				ASSERT_EQ(c.call_byte(40 + at), FakeServerPort::client[at]);
+				ASSERT_EQ(c.call_byte(40 + at), c.peer.memory[at]);
 			c.release();
 		}
 		/* With both, and back. */
 		ASSERT_TRUE(c.send(large));
-		EXPECT_EQ(FakeServerPort::sends, 6);
+		EXPECT_EQ(c.verbs.sends, 6);
 		EXPECT_EQ(c.server->room.load(), c.server->queue_size - 6);
 		c.work();
 		ASSERT_EQ(c.receive(), int(60 + 3 * kPage));
 		c.release();
 	}
-	EXPECT_EQ(FakeServerPort::regions, 2);
+	EXPECT_EQ(c.dma.regions, 2);
 }
 
 /* sunrpc lets go of the connection while a thread waits for room: it hears of it, and gives up. */
@@ -231,11 +228,11 @@ RPCORDMA_TEST(server_owners, detached_in_wait)
 	{
 		const NoRoom others(c);
 
-		FakePort::meanwhile = [] { rpcordma_core_server_detach(FakeServerPort::server); };
+		c.sync.meanwhile = [] { rpcordma_core_server_detach(the_port->verbs.server); };
 		EXPECT_EQ(c.send_reply_pages(20, 300, 8), to_errno(Error::not_connected));
 	}
-	EXPECT_EQ(FakeServerPort::waits, 1);
-	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(c.sync.waits, 1);
+	EXPECT_EQ(c.dma.bulk_maps, 0);
 	c.release();
 }
 
@@ -261,10 +258,10 @@ RPCORDMA_TEST(server_owners, first_refusal)
 	c.end();
 	c.connect();
 	ASSERT_TRUE(c.send(other));
-	EXPECT_EQ(FakeServerPort::sends, 1);
+	EXPECT_EQ(c.verbs.sends, 1);
 	ASSERT_TRUE(c.send(bad));
-	EXPECT_EQ(FakeServerPort::sends, 1);
-	EXPECT_TRUE(FakeServerPort::data);
+	EXPECT_EQ(c.verbs.sends, 1);
+	EXPECT_TRUE(c.svc.data);
 }
 
 RPCORDMA_SUITE(server_owners, ends_amid, no_receives_in_drain, reply_pages, too_many_reply_pages,

@@ -18,17 +18,17 @@ RPCORDMA_TEST(server_read, eager)
 
 		make_write(call, size, 33);
 		ASSERT_TRUE(c.send(call));
-		EXPECT_EQ(FakeServerPort::enqueued, 1); /* ESTABLISHED */
-		EXPECT_FALSE(FakeServerPort::data);
-		EXPECT_EQ(FakeServerPort::sends, div_round_up(size, 32 * kPage));
+		EXPECT_EQ(c.svc.enqueued, 1); /* ESTABLISHED */
+		EXPECT_FALSE(c.svc.data);
+		EXPECT_EQ(c.verbs.sends, div_round_up(size, 32 * kPage));
 		EXPECT_EQ(server_pool.eager_bytes.load(), pinned(size));
 		c.work();
-		EXPECT_EQ(FakeServerPort::enqueued, 2);
+		EXPECT_EQ(c.svc.enqueued, 2);
 		c.fill_thread();
-		const u32 pages = FakeServerPort::pages;
+		const u32 pages = c.memory.pages;
 		EXPECT_EQ(c.receive(), int(60 + size + xdr_pad(size)));
-		EXPECT_EQ(FakeServerPort::pages, pages);
-		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		EXPECT_EQ(c.memory.pages, pages);
+		EXPECT_EQ(c.dma.bulk_maps, 0);
 		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
 		EXPECT_EQ(server_pool.eager_users.load(), 0);
 		expect_write(c, size, 33);
@@ -37,7 +37,7 @@ RPCORDMA_TEST(server_read, eager)
 		c.expect_reply(1, 20);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 1);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_HELD), 0);
-		EXPECT_EQ(counter(RPCORDMA_SERVER_READ), FakeServerPort::reads);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_READ), c.peer.reads);
 		/* All room is given back. */
 		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 	}
@@ -54,21 +54,21 @@ RPCORDMA_TEST(server_read, held)
 
 		make_write(call, size, 5);
 		ASSERT_TRUE(c.send(call));
-		EXPECT_TRUE(FakeServerPort::data);
-		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_TRUE(c.svc.data);
+		EXPECT_EQ(c.verbs.sends, 0);
 		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
 		EXPECT_EQ(c.receive(), 0);
 		EXPECT_EQ(c.rqst->call, nullptr);
-		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_FALSE(c.svc.data);
 		EXPECT_EQ(c.rqst->pages[0], nullptr);
 		c.work();
-		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_TRUE(c.svc.data);
 		EXPECT_EQ(c.receive(), int(60 + size + xdr_pad(size)));
 		expect_write(c, size, 5);
 		c.release();
 		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_HELD), 1);
-		EXPECT_EQ(counter(RPCORDMA_SERVER_READ), FakeServerPort::reads);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_READ), c.peer.reads);
 		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 	}
 }
@@ -87,7 +87,7 @@ RPCORDMA_TEST(server_read, in_order)
 	CallMaker two(2);
 	make_write(two, 100);
 	ASSERT_TRUE(c.send(two));
-	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(c.verbs.sends, 0);
 	for (u32 xid = 3; xid < 7; xid++)
 		ASSERT_TRUE(c.send_inline(xid));
 
@@ -97,8 +97,8 @@ RPCORDMA_TEST(server_read, in_order)
 		TEST_NOTE("turn", turn);
 		const int rc = c.receive();
 
-		EXPECT_TRUE(FakeServerPort::data);
-		EXPECT_EQ(FakeServerPort::sends, held += !rc);
+		EXPECT_TRUE(c.svc.data);
+		EXPECT_EQ(c.verbs.sends, held += !rc);
 		if (turn)
 			EXPECT_NE(before, rc > 0);
 		before = rc > 0;
@@ -111,12 +111,12 @@ RPCORDMA_TEST(server_read, in_order)
 	EXPECT_EQ(held, 2);
 	/* With none held there are no turns. */
 	for (; whole < 7; whole++) {
-		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_TRUE(c.svc.data);
 		EXPECT_EQ(c.receive(), 40);
 		EXPECT_EQ(c.rqst->call->header.xid, Xid(whole));
 		c.release();
 	}
-	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_FALSE(c.svc.data);
 	c.work();
 	for (u32 xid : {1u, 2u}) {
 		EXPECT_EQ(c.receive(), 160);
@@ -135,8 +135,8 @@ RPCORDMA_TEST(server_read, behind_waiters)
 	c.server->waiters.store(1);
 	ASSERT_TRUE(c.send(call));
 	c.server->waiters.store(0);
-	EXPECT_EQ(FakeServerPort::sends, 0);
-	EXPECT_TRUE(FakeServerPort::data);
+	EXPECT_EQ(c.verbs.sends, 0);
+	EXPECT_TRUE(c.svc.data);
 	EXPECT_EQ(c.receive(), 0);
 	c.work();
 	EXPECT_EQ(c.receive(), 160);
@@ -189,7 +189,7 @@ RPCORDMA_TEST(server_read, linear)
 			EXPECT_EQ(c.rqst->arg.head_length, kPage);
 			EXPECT_EQ(c.rqst->arg.page_length, length - kPage);
 			EXPECT_EQ(c.rqst->arg.pages_used, div_round_up(length, kPage));
-			const u8 *const client = FakeServerPort::client;
+			const u8 *const client = c.peer.memory;
 			for (u32 i = form ? 0 : 8; i < length; i++) {
 				TEST_NOTE("byte", i);
 				u8 expected;
@@ -230,7 +230,7 @@ RPCORDMA_TEST(server_read, short_position_zero)
 	EXPECT_EQ(c.rqst->arg.head_length, 100);
 	EXPECT_EQ(c.rqst->arg.page_length, 0);
 	for (u32 i = 0; i < 100; i++)
-		ASSERT_EQ(c.call_byte(i), FakeServerPort::client[7 + i]);
+		ASSERT_EQ(c.call_byte(i), c.peer.memory[7 + i]);
 	c.release();
 }
 
@@ -245,8 +245,8 @@ RPCORDMA_TEST(server_read, largest_payload)
 		CallMaker call(1, 64, linear ? v1::Proc::nomsg : v1::Proc::msg);
 
 		/* As rpcordma_svc_get_limits() says when the service is made for that payload. */
-		FakeServerPort::limits.max_message = payload + kPage;
-		FakeServerPort::limits.max_pages = payload / kPage + 1;
+		c.svc.limits.max_message = payload + kPage;
+		c.svc.limits.max_pages = payload / kPage + 1;
 		if (linear) {
 			call.read(0, payload + kPage, 33);
 			call.finish(0);
@@ -260,7 +260,7 @@ RPCORDMA_TEST(server_read, largest_payload)
 			expect_write(c, payload, 33);
 		else
 			for (u32 i = 0; i < payload + kPage; i++)
-				ASSERT_EQ(c.call_byte(i), FakeServerPort::client[33 + i]);
+				ASSERT_EQ(c.call_byte(i), c.peer.memory[33 + i]);
 		c.release();
 	}
 }
@@ -336,7 +336,7 @@ RPCORDMA_TEST(server_read, budget)
 		Connected c;
 
 		rpcordma_server_tunables.eager_read_bytes = b.parameter;
-		FakeServerPort::limits.threads = b.threads;
+		c.svc.limits.threads = b.threads;
 		c.server->replied.store(true);
 		server_pool.eager_bytes.fetch_add(b.others);
 		server_pool.eager_users.fetch_add(b.users);
@@ -369,12 +369,12 @@ RPCORDMA_TEST(server_read, no_room)
 	const NoRoom others(c);
 	make_write(call, 100);
 	ASSERT_TRUE(c.send(call));
-	EXPECT_EQ(FakeServerPort::sends, 1);
+	EXPECT_EQ(c.verbs.sends, 1);
 	EXPECT_EQ(server_pool.eager_bytes.load(), 0);
 	c.release();
 	/* The device makes room while the thread waits. */
 	EXPECT_EQ(c.receive(), 0);
-	EXPECT_EQ(FakeServerPort::waits, 1);
+	EXPECT_EQ(c.sync.waits, 1);
 	EXPECT_EQ(counter(RPCORDMA_SERVER_SQ_STARVE), 1);
 	c.work();
 	EXPECT_EQ(c.receive(), 160);
@@ -391,12 +391,12 @@ RPCORDMA_TEST(server_read, stalled)
 	const NoRoom others(c);
 	make_write(call, 100);
 	ASSERT_TRUE(c.send(call));
-	EXPECT_TRUE(FakeServerPort::data);
-	FakeServerPort::stalls = 1;
+	EXPECT_TRUE(c.svc.data);
+	c.sync.stalls = 1;
 	EXPECT_EQ(c.receive(), 0);
-	EXPECT_EQ(FakeServerPort::closed, 1);
-	EXPECT_EQ(FakeServerPort::sends, 0);
-	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(c.svc.closed, 1);
+	EXPECT_EQ(c.verbs.sends, 0);
+	EXPECT_EQ(c.dma.bulk_maps, 0);
 	EXPECT_EQ(c.server->in_service, 0);
 	EXPECT_EQ(c.server->waiters.load(), 0);
 }

@@ -14,12 +14,12 @@ RPCORDMA_TEST(server_read_failures, without_allocations)
 	Connected c;
 	CallMaker call(1);
 
-	FakePort::allocations_left = FakeServerPort::bulks_left = 0;
+	c.memory.allocations_left = c.dma.bulks_left = 0;
 	make_write(call, 40 * kPage);
 	ASSERT_TRUE(c.send(call));
-	EXPECT_FALSE(FakeServerPort::data);
-	EXPECT_EQ(FakeServerPort::sends, 2);
-	FakePort::allocations_left = FakeServerPort::bulks_left = FakePort::kNoLimit;
+	EXPECT_FALSE(c.svc.data);
+	EXPECT_EQ(c.verbs.sends, 2);
+	c.memory.allocations_left = c.dma.bulks_left = kNoLimit;
 }
 
 /* Whatever of memory is missing, the call is held; for a thread, the connection ends. Nothing leaks. */
@@ -31,24 +31,24 @@ RPCORDMA_TEST(server_read_failures, no_memory)
 			TEST_NOTE("thread too", thread_too);
 			Connected c;
 			CallMaker call(1);
-			u32 &left = what == 0 ? FakePort::allocations_left :
-				    what == 1 ? FakeServerPort::bulks_left :
-						FakeServerPort::bulk_maps_left;
+			u32 &left = what == 0 ? c.memory.allocations_left :
+				    what == 1 ? c.dma.bulks_left :
+						c.dma.bulk_maps_left;
 			const NoTransfers others;
 
 			left = 0;
 			make_write(call, 1000);
 			ASSERT_TRUE(c.send(call));
-			EXPECT_TRUE(FakeServerPort::data);
-			EXPECT_EQ(FakeServerPort::sends, 0);
+			EXPECT_TRUE(c.svc.data);
+			EXPECT_EQ(c.verbs.sends, 0);
 			EXPECT_EQ(server_pool.eager_bytes.load(), 0);
 			if (!thread_too)
-				left = FakePort::kNoLimit;
+				left = kNoLimit;
 			EXPECT_EQ(c.receive(), 0);
-			EXPECT_EQ(FakeServerPort::sends, thread_too ? 0 : 1);
-			EXPECT_EQ(FakeServerPort::closed, thread_too ? 1 : 0);
+			EXPECT_EQ(c.verbs.sends, thread_too ? 0 : 1);
+			EXPECT_EQ(c.svc.closed, thread_too ? 1 : 0);
 			EXPECT_EQ(c.server->in_service, thread_too ? 0 : 1);
-			left = FakePort::kNoLimit;
+			left = kNoLimit;
 		}
 }
 
@@ -77,24 +77,24 @@ void expect_post_fails(Served &c, bool eager, u32 requests, u32 posted)
 
 	make_write(call, 40 * kPage);
 	if (eager) {
-		FakeServerPort::sends_left = posted;
+		c.verbs.sends_left = posted;
 		ASSERT_TRUE(c.send(call));
 	} else {
 		const NoSinks none;
 
 		ASSERT_TRUE(c.send(call));
-		FakeServerPort::sends_left = posted;
+		c.verbs.sends_left = posted;
 		EXPECT_EQ(c.receive(), 0);
 	}
-	EXPECT_EQ(FakeServerPort::closed, 1);
-	EXPECT_EQ(FakeServerPort::sends, posted);
+	EXPECT_EQ(c.svc.closed, 1);
+	EXPECT_EQ(c.verbs.sends, posted);
 	/* What the device has a part of stays as it is. */
-	EXPECT_EQ(FakeServerPort::partly_posted.requests, posted ? requests : 0);
-	EXPECT_EQ(FakeServerPort::bulk_maps + FakeServerPort::region_maps, posted ? 1 : 0);
+	EXPECT_EQ(c.verbs.partly_posted.requests, posted ? requests : 0);
+	EXPECT_EQ(c.dma.bulk_maps + c.dma.region_maps, posted ? 1 : 0);
 	EXPECT_EQ(c.server->in_service, posted ? 1 : 0);
 	EXPECT_EQ(c.server->room.load(), c.server->queue_size - (posted ? requests : 0));
 	EXPECT_EQ(counter(RPCORDMA_SERVER_READ), counted);
-	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_FALSE(c.svc.data);
 }
 
 } // namespace
@@ -132,8 +132,8 @@ RPCORDMA_TEST(server_read_failures, closing)
 	ASSERT_TRUE(c.send(call));
 	rpcordma_core_server_detach(c.server);
 	EXPECT_EQ(c.receive(), 0);
-	EXPECT_EQ(FakeServerPort::sends, 0);
-	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(c.verbs.sends, 0);
+	EXPECT_EQ(c.dma.bulk_maps, 0);
 }
 
 /*
@@ -153,18 +153,18 @@ RPCORDMA_TEST(server_read_failures, remote_access)
 		c.server->replied.store(true);
 		ASSERT_TRUE(c.send(bad));
 		ASSERT_TRUE(c.send(other));
-		FakeServerPort::fail_at = failing;
-		FakeServerPort::fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+		c.verbs.fail_at = failing;
+		c.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
 		c.work();
-		EXPECT_EQ(FakeServerPort::closed, 1);
-		EXPECT_FALSE(FakeServerPort::data);
-		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_FALSE(c.svc.data);
+		EXPECT_EQ(c.dma.bulk_maps, 0);
 		EXPECT_EQ(c.server->in_service, 0);
 		c.end();
 
 		c.connect();
 		ASSERT_TRUE(c.send(again));
-		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_EQ(c.verbs.sends, 0);
 		EXPECT_EQ(c.receive(), 0);
 		c.work();
 		c.expect_error(1, v1::ErrorCode::chunk);
@@ -174,10 +174,10 @@ RPCORDMA_TEST(server_read_failures, remote_access)
 		EXPECT_EQ(c.receive(), 160);
 		c.release();
 		/* It is not held against it for ever. */
-		FakeServerPort::now += Failures::kLifetimeMs;
+		c.sync.now += Failures::kLifetimeMs;
 		ASSERT_TRUE(c.send(bad));
-		EXPECT_EQ(FakeServerPort::sends, 2);
-		FakeServerPort::closed = 0;
+		EXPECT_EQ(c.verbs.sends, 2);
+		c.svc.closed = 0;
 	}
 }
 
@@ -191,10 +191,10 @@ RPCORDMA_TEST(server_read_failures, other_failures)
 
 		make_write(call, 100);
 		ASSERT_TRUE(c.send(call));
-		FakeServerPort::fail_at = 0;
-		FakeServerPort::fail_status = status;
+		c.verbs.fail_at = 0;
+		c.verbs.fail_status = status;
 		c.work();
-		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_EQ(c.svc.closed, 1);
 		c.end();
 		c.connect();
 		ASSERT_TRUE(c.send(call));

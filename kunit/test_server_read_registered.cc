@@ -14,7 +14,7 @@ namespace {
 void expect_bytes(const Iwarp &c, u32 size)
 {
 	for (u32 i = 0; i < size; i++)
-		ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage], FakeServerPort::client[i]);
+		ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage], c.peer.memory[i]);
 }
 
 } // namespace
@@ -32,23 +32,23 @@ RPCORDMA_TEST(server_read_registered, used_again)
 		ASSERT_TRUE(c.send(call));
 		if (i == 0) {
 			/* None there yet, and a completion makes none. */
-			EXPECT_EQ(FakeServerPort::sends, 0);
+			EXPECT_EQ(c.verbs.sends, 0);
 			EXPECT_EQ(c.receive(), 0);
 		}
 		/* What registers its sink, the Read, and what invalidates the sink. */
-		EXPECT_EQ(FakeServerPort::sends, 3);
+		EXPECT_EQ(c.verbs.sends, 3);
 		/* It is not the thread's before the peer cannot reach it any more. */
-		EXPECT_EQ(FakeServerPort::work(2), 2);
-		EXPECT_EQ(FakeServerPort::reads, i + 1);
-		EXPECT_FALSE(FakeServerPort::data);
-		EXPECT_EQ(FakeServerPort::work(), 1);
-		EXPECT_EQ(FakeServerPort::local_invalidations, i + 1);
-		EXPECT_TRUE(FakeServerPort::data);
-		EXPECT_FALSE(FakeServerPort::broken);
+		EXPECT_EQ(c.verbs.work(2), 2);
+		EXPECT_EQ(c.peer.reads, i + 1);
+		EXPECT_FALSE(c.svc.data);
+		EXPECT_EQ(c.verbs.work(), 1);
+		EXPECT_EQ(c.peer.local_invalidations, i + 1);
+		EXPECT_TRUE(c.svc.data);
+		EXPECT_FALSE(c.verbs.broken);
 		EXPECT_EQ(c.receive(), 1060);
 		expect_bytes(c, 1000);
 		c.release();
-		EXPECT_EQ(FakeServerPort::regions, 1);
+		EXPECT_EQ(c.dma.regions, 1);
 	}
 	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 3);
 	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
@@ -66,11 +66,11 @@ RPCORDMA_TEST(server_read_registered, not_posted)
 		make_write(call, 1000);
 		const u32 room = c.server->room.exchange(1);
 		ASSERT_TRUE(c.send(call));
-		EXPECT_EQ(FakeServerPort::sends, 0);
+		EXPECT_EQ(c.verbs.sends, 0);
 		c.server->room.store(room);
 		EXPECT_EQ(c.receive(), 0);
-		FakeServerPort::work();
-		ASSERT_FALSE(FakeServerPort::broken);
+		c.verbs.work();
+		ASSERT_FALSE(c.verbs.broken);
 		EXPECT_EQ(c.receive(), 1060);
 		expect_bytes(c, 1000);
 		c.release();
@@ -95,13 +95,13 @@ RPCORDMA_TEST(server_read_registered, largest)
 			call.finish(60);
 			ASSERT_TRUE(c.send(call));
 			EXPECT_EQ(c.receive(), 0);
-			EXPECT_LE(FakeServerPort::sends, segments + 3 * regions - 1);
-			FakeServerPort::work();
-			EXPECT_EQ(FakeServerPort::messages, 0);
+			EXPECT_LE(c.verbs.sends, segments + 3 * regions - 1);
+			c.verbs.work();
+			EXPECT_EQ(c.peer.messages, 0);
 			EXPECT_EQ(c.receive(), int(60 + size));
 			expect_bytes(c, size);
-			EXPECT_EQ(FakeServerPort::regions, regions);
-			EXPECT_EQ(FakeServerPort::local_invalidations, regions);
+			EXPECT_EQ(c.dma.regions, regions);
+			EXPECT_EQ(c.peer.local_invalidations, regions);
 			c.release();
 			EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 		}
@@ -118,11 +118,11 @@ RPCORDMA_TEST(server_read_registered, read_fails)
 		make_write(call, 1000);
 		ASSERT_TRUE(c.send(call));
 		EXPECT_EQ(c.receive(), 0);
-		FakeServerPort::fail_at = failing;
-		FakeServerPort::fail_status = RPCORDMA_WC_REMOTE_ACCESS;
-		FakeServerPort::work();
-		EXPECT_EQ(FakeServerPort::closed, 1);
-		EXPECT_FALSE(FakeServerPort::data);
+		c.verbs.fail_at = failing;
+		c.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+		c.verbs.work();
+		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_FALSE(c.svc.data);
 		EXPECT_EQ(c.server->in_service, 0);
 		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 	}
@@ -138,21 +138,21 @@ RPCORDMA_TEST(server_read_registered, no_memory)
 			Iwarp c;
 			CallMaker call(1);
 
-			FakeServerPort::device.max_fast_reg_pages = 130;
+			c.verbs.device.max_fast_reg_pages = 130;
 			c.server->region_pages = 2;
 			make_write(call, 3 * kPage);
 			ASSERT_TRUE(c.send(call));
-			EXPECT_EQ(FakeServerPort::sends, 0);
+			EXPECT_EQ(c.verbs.sends, 0);
 			if (what == 0)
-				FakeServerPort::regions_left = n;
+				c.dma.regions_left = n;
 			else if (what == 1)
-				FakeServerPort::region_maps_left = n;
+				c.dma.region_maps_left = n;
 			else
-				FakePort::allocations_left = n;
+				c.memory.allocations_left = n;
 			EXPECT_EQ(c.receive(), 0);
-			EXPECT_EQ(FakeServerPort::closed, 1);
-			EXPECT_EQ(FakeServerPort::sends, 0);
-			FakePort::allocations_left = FakePort::kNoLimit;
+			EXPECT_EQ(c.svc.closed, 1);
+			EXPECT_EQ(c.verbs.sends, 0);
+			c.memory.allocations_left = kNoLimit;
 		}
 }
 

@@ -14,14 +14,14 @@ RPCORDMA_TEST(server_receive, inline_call)
 
 	for (u32 size : {8u, 40u, 996u}) {
 		TEST_NOTE("size", size);
-		const u32 enqueued = FakeServerPort::enqueued, received = FakeServerPort::received;
+		const u32 enqueued = c.svc.enqueued, received = c.svc.received;
 
 		ASSERT_TRUE(c.send_inline(size, 64, size));
-		EXPECT_TRUE(FakeServerPort::data);
-		EXPECT_EQ(FakeServerPort::enqueued, enqueued + 1);
+		EXPECT_TRUE(c.svc.data);
+		EXPECT_EQ(c.svc.enqueued, enqueued + 1);
 		EXPECT_EQ(c.receive(), int(size));
-		EXPECT_FALSE(FakeServerPort::data);
-		EXPECT_EQ(FakeServerPort::received, received + 1);
+		EXPECT_FALSE(c.svc.data);
+		EXPECT_EQ(c.svc.received, received + 1);
 		EXPECT_EQ(c.rqst->arg.head_length, size);
 		EXPECT_EQ(c.rqst->arg.page_length, 0);
 		EXPECT_EQ(c.rqst->arg.tail_length, 0);
@@ -35,7 +35,7 @@ RPCORDMA_TEST(server_receive, inline_call)
 	EXPECT_EQ(counter(RPCORDMA_SERVER_RECV), 3);
 	/* A thread that comes for nothing. */
 	EXPECT_EQ(c.receive(), 0);
-	EXPECT_EQ(FakeServerPort::received, 4);
+	EXPECT_EQ(c.svc.received, 4);
 }
 
 /* XPT_DATA is there as long as a call is, and calls keep their order. */
@@ -46,12 +46,12 @@ RPCORDMA_TEST(server_receive, order)
 	for (u32 i = 0; i < 3; i++)
 		ASSERT_TRUE(c.send_inline(i));
 	for (u32 i = 0; i < 3; i++) {
-		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_TRUE(c.svc.data);
 		EXPECT_GT(c.receive(), 0);
 		EXPECT_EQ(c.rqst->call->header.xid, Xid(i));
 		c.release();
 	}
-	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_FALSE(c.svc.data);
 }
 
 /* What comes ahead of the ESTABLISHED event waits for it; nobody is woken. */
@@ -64,13 +64,13 @@ RPCORDMA_TEST(server_receive, before_established)
 	write.read(40, 100);
 	write.finish(60);
 	ASSERT_TRUE(c.send(write));
-	EXPECT_FALSE(FakeServerPort::data);
-	EXPECT_EQ(FakeServerPort::enqueued, 0);
+	EXPECT_FALSE(c.svc.data);
+	EXPECT_EQ(c.svc.enqueued, 0);
 	/* Its Reads are not posted either. */
-	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(c.verbs.sends, 0);
 	c.establish();
-	EXPECT_TRUE(FakeServerPort::data);
-	EXPECT_EQ(FakeServerPort::enqueued, 1);
+	EXPECT_TRUE(c.svc.data);
+	EXPECT_EQ(c.svc.enqueued, 1);
 	/* The held one is first in turn: its Reads are on their way while the other is served. */
 	EXPECT_EQ(c.receive(), 0);
 	EXPECT_EQ(c.receive(), 40);
@@ -84,7 +84,7 @@ RPCORDMA_TEST(server_receive, established_idle)
 {
 	Connected c;
 
-	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_FALSE(c.svc.data);
 }
 
 /* Each message that is no call gets what RFC 8166 4.5 and 4.6 say, or nothing. */
@@ -132,35 +132,35 @@ RPCORDMA_TEST(server_receive, bad_messages)
 		for (u32 w = 0; w < 12; w++)
 			xdr::store_be32(bytes + 4 * w, m.words[w]);
 		const ExactCopy copy(Bytes(bytes, m.length));
-		ASSERT_TRUE(FakeServerPort::send(c.server, copy.bytes()));
+		ASSERT_TRUE(c.verbs.send(c.server, copy.bytes()));
 		expect_promise(c);
 		if (m.expected == drop) {
 			EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), ++dropped);
-			EXPECT_FALSE(FakeServerPort::data);
+			EXPECT_FALSE(c.svc.data);
 			EXPECT_EQ(c.receive(), 0);
-			EXPECT_EQ(FakeServerPort::sends, 0);
+			EXPECT_EQ(c.verbs.sends, 0);
 			continue;
 		}
-		EXPECT_TRUE(FakeServerPort::data);
+		EXPECT_TRUE(c.svc.data);
 		EXPECT_EQ(c.receive(), 0);
 		EXPECT_EQ(c.rqst->call, nullptr);
 		EXPECT_EQ(c.work(), 1);
-		EXPECT_EQ(FakeServerPort::messages, ++answered);
+		EXPECT_EQ(c.peer.messages, ++answered);
 		/* The failing request's xid and version are echoed. */
-		EXPECT_EQ(xdr::load_be32(FakeServerPort::message), m.words[0]);
-		EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 4), m.words[1]);
-		EXPECT_NE(xdr::load_be32(FakeServerPort::message + 8), 0);
-		EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 12), 4);
-		EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 16), m.expected == vers ? 1 : 2);
-		EXPECT_EQ(FakeServerPort::message_length, m.expected == vers ? 28 : 20);
+		EXPECT_EQ(xdr::load_be32(c.peer.message), m.words[0]);
+		EXPECT_EQ(xdr::load_be32(c.peer.message + 4), m.words[1]);
+		EXPECT_NE(xdr::load_be32(c.peer.message + 8), 0);
+		EXPECT_EQ(xdr::load_be32(c.peer.message + 12), 4);
+		EXPECT_EQ(xdr::load_be32(c.peer.message + 16), m.expected == vers ? 1 : 2);
+		EXPECT_EQ(c.peer.message_length, m.expected == vers ? 28 : 20);
 		if (m.expected == vers) {
-			EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 20), 1);
-			EXPECT_EQ(xdr::load_be32(FakeServerPort::message + 24), 1);
+			EXPECT_EQ(xdr::load_be32(c.peer.message + 20), 1);
+			EXPECT_EQ(xdr::load_be32(c.peer.message + 24), 1);
 		}
 	}
 	EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_VERS), 2);
 	EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), answered - 2);
-	EXPECT_EQ(FakeServerPort::closed, 0);
+	EXPECT_EQ(c.svc.closed, 0);
 	/* None of them is in service any more, and the connection serves. */
 	EXPECT_EQ(c.server->in_service, 0);
 	ASSERT_TRUE(c.send_inline(8));
@@ -177,9 +177,9 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		ASSERT_TRUE(c.send(call));
 		EXPECT_EQ(c.receive(), 0);
 		c.work();
-		EXPECT_EQ(FakeServerPort::messages, ++answered);
+		EXPECT_EQ(c.peer.messages, ++answered);
 		c.expect_error(call.xid, v1::ErrorCode::chunk);
-		EXPECT_EQ(FakeServerPort::reads, reads);
+		EXPECT_EQ(c.peer.reads, reads);
 	};
 	{
 		CallMaker behind(1);
@@ -189,23 +189,23 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 	}
 	{
 		CallMaker too_long(2);
-		too_long.read(40, FakeServerPort::limits.max_message - 56);
+		too_long.read(40, c.svc.limits.max_message - 56);
 		too_long.finish(60);
 		expect_refused(too_long);
 	}
 	{
 		/* The service's pages: those of the call must leave some for the reply. */
-		FakeServerPort::limits.max_pages = 4;
+		c.svc.limits.max_pages = 4;
 		CallMaker pages(3);
-		pages.read(40, 4 * FakeServerPort::kPageSize + 1);
+		pages.read(40, 4 * kPage + 1);
 		pages.finish(60);
 		expect_refused(pages);
 		CallMaker fits(4);
-		fits.read(40, 4 * FakeServerPort::kPageSize);
+		fits.read(40, 4 * kPage);
 		fits.finish(60);
 		ASSERT_TRUE(c.send(fits));
 		c.work();
-		EXPECT_EQ(c.receive(), 60 + 4 * int(FakeServerPort::kPageSize));
+		EXPECT_EQ(c.receive(), 60 + 4 * int(kPage));
 		c.release();
 	}
 	{
@@ -214,7 +214,7 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		nothing.reply(1000);
 		nothing.finish(0);
 		expect_refused(nothing, 1);
-		EXPECT_EQ(FakeServerPort::backward_replies, 0);
+		EXPECT_EQ(c.svc.backward_replies, 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
 	}
 	{
@@ -234,7 +234,7 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		c.release();
 		c.server->queue_size = queue_size;
 	}
-	EXPECT_EQ(FakeServerPort::closed, 0);
+	EXPECT_EQ(c.svc.closed, 0);
 }
 
 /* What precedes the arguments comes inline, all of it: a chunk begins at its end, or later. */
@@ -284,7 +284,7 @@ RPCORDMA_TEST(server_receive, chunk_in_header)
 		call.finish(m.size);
 		call.credential(m.credential, m.verifier);
 		ASSERT_TRUE(c.send(call));
-		EXPECT_EQ(FakeServerPort::sends, m.good ? 1 : 0);
+		EXPECT_EQ(c.verbs.sends, m.good ? 1 : 0);
 		c.work();
 		EXPECT_EQ(c.receive(), m.good ? int(m.size + 100) : 0);
 		if (m.good) {
@@ -294,7 +294,7 @@ RPCORDMA_TEST(server_receive, chunk_in_header)
 		c.work();
 		c.expect_error(1, v1::ErrorCode::chunk);
 		EXPECT_EQ(c.server->in_service, 0);
-		EXPECT_EQ(FakeServerPort::closed, 0);
+		EXPECT_EQ(c.svc.closed, 0);
 	}
 }
 
@@ -311,7 +311,7 @@ RPCORDMA_TEST(server_receive, short_linear_call)
 		ASSERT_TRUE(c.send(call));
 		c.work();
 		EXPECT_EQ(c.receive(), length < 40 ? 0 : int(length));
-		EXPECT_EQ(FakeServerPort::reads, length < 40 ? 0 : 1);
+		EXPECT_EQ(c.peer.reads, length < 40 ? 0 : 1);
 		if (length == 40) {
 			c.release();
 			continue;
@@ -340,7 +340,7 @@ template <typename Lists> void send_long(Accepted &c, Lists &&lists)
 	__builtin_memset(bytes + end.value(), 0, 40);
 	xdr::store_be32(bytes + end.value(), 9);
 	const ExactCopy copy(Bytes(bytes, end.value() + 40));
-	ASSERT_TRUE(FakeServerPort::send(c.server, copy.bytes()));
+	ASSERT_TRUE(c.verbs.send(c.server, copy.bytes()));
 }
 
 } // namespace
@@ -357,21 +357,21 @@ RPCORDMA_TEST(server_receive, many_segments)
 				encoder.read_segment(Position(40), CallMaker::segment(1, 2 * i));
 		});
 		const bool fits = segments < Transfer::kRequests;
-		EXPECT_EQ(FakeServerPort::sends, fits ? segments : 0);
-		FakeServerPort::work();
+		EXPECT_EQ(c.verbs.sends, fits ? segments : 0);
+		c.verbs.work();
 		for (u32 i = 0; i < 80; i++)
 			ASSERT_NE(c.rqst->pages[i], nullptr);
 		EXPECT_EQ(rpcordma_core_server_recvfrom(c.server, c.rqst),
 			  fits ? 41 + int(segments) : 0);
 		if (fits) {
 			for (u32 i = 0; i < segments; i++)
-				ASSERT_EQ(c.rqst->pages[0]->data[i], FakeServerPort::client[2 * i]);
+				ASSERT_EQ(c.rqst->pages[0]->data[i], c.peer.memory[2 * i]);
 			/* 127 bytes, and the pad. */
 			EXPECT_EQ(c.rqst->pages[0]->data[segments], 0);
 			rpcordma_core_server_release(c.server, c.rqst->call);
 		}
-		FakeServerPort::work();
-		EXPECT_EQ(FakeServerPort::messages, fits ? 0 : 1);
+		c.verbs.work();
+		EXPECT_EQ(c.peer.messages, fits ? 0 : 1);
 	}
 }
 
@@ -407,8 +407,8 @@ RPCORDMA_TEST(server_receive, many_reply_segments)
 		EXPECT_EQ(rpcordma_core_server_recvfrom(c.server, c.rqst), m.fits ? 40 : 0);
 		if (m.fits)
 			rpcordma_core_server_release(c.server, c.rqst->call);
-		FakeServerPort::work();
-		EXPECT_EQ(FakeServerPort::messages, m.fits ? 0 : 1);
+		c.verbs.work();
+		EXPECT_EQ(c.peer.messages, m.fits ? 0 : 1);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), m.fits ? 0 : 1);
 	}
 }

@@ -40,14 +40,14 @@ RPCORDMA_TEST(server_receives, growth)
 
 	/* One of another window, so that it is not the time for a batch of Receives anyway. */
 	ASSERT_EQ(serve_one(c, calls + 1), kInitial);
-	FakeServerPort::now += 2 * ResponderCredits::kWindowMs;
+	c.sync.now += 2 * ResponderCredits::kWindowMs;
 	for (u32 i = 1; i < calls; i++)
 		ASSERT_EQ(serve_one(c, i), kInitial);
-	EXPECT_GT(FakePort::posted, c.server->promised_locked() + 1);
+	EXPECT_GT(c.verbs.posted, c.server->promised_locked() + 1);
 	ASSERT_TRUE(c.send_inline(calls));
 	EXPECT_EQ(c.server->credits.granted(), 2 * kInitial);
 	EXPECT_EQ(c.server->grant.load(), 2 * kInitial);
-	EXPECT_EQ(FakePort::posted, 2 * kInitial + kServerBatch);
+	EXPECT_EQ(c.verbs.posted, 2 * kInitial + kServerBatch);
 }
 
 /*
@@ -63,20 +63,20 @@ RPCORDMA_TEST(server_receives, growth_without_memory)
 	/* All that a call takes itself is there. */
 	for (u32 i = 0; i < 2 * kServerBatch; i++)
 		ASSERT_EQ(serve_one(c, ++xid), kInitial);
-	FakeServerPort::now += 2 * ResponderCredits::kWindowMs;
+	c.sync.now += 2 * ResponderCredits::kWindowMs;
 	for (u32 round = 0; round < 3; round++) {
 		TEST_NOTE("round", round);
 		const bool memory = round == 2;
 
 		for (u32 i = 1; i <= calls; i++) {
 			TEST_NOTE("call", i);
-			const u32 refused = FakePort::allocations_refused;
+			const u32 refused = c.memory.allocations_refused;
 			const u32 tries = i == calls && !memory;
 
-			FakePort::allocations_left = memory ? FakePort::kNoLimit : 0;
+			c.memory.allocations_left = memory ? kNoLimit : 0;
 			ASSERT_TRUE(c.send_inline(++xid));
-			FakePort::allocations_left = FakePort::kNoLimit;
-			EXPECT_EQ(FakePort::allocations_refused > refused, tries);
+			c.memory.allocations_left = kNoLimit;
+			EXPECT_EQ(c.memory.allocations_refused > refused, tries);
 			EXPECT_EQ(c.server->credits.granted(),
 				  i == calls && memory ? 2 * kInitial : kInitial);
 			ASSERT_EQ(c.receive(), 40);
@@ -96,12 +96,12 @@ RPCORDMA_TEST(server_receives, doorbells)
 	for (; xid < 2 * kServerBatch; xid++)
 		(void)serve_one(c, xid);
 	for (u32 i = 0; i < 5 * kServerBatch; i++) {
-		const u32 doorbells = FakePort::doorbells, before = FakePort::posted;
+		const u32 doorbells = c.verbs.doorbells, before = c.verbs.posted;
 
-		FakeServerPort::now += 2 * ResponderCredits::kWindowMs;
+		c.sync.now += 2 * ResponderCredits::kWindowMs;
 		(void)serve_one(c, xid++);
-		EXPECT_EQ(FakePort::doorbells - doorbells, before == kInitial + 1 ? 1 : 0);
-		EXPECT_EQ(FakePort::posted,
+		EXPECT_EQ(c.verbs.doorbells - doorbells, before == kInitial + 1 ? 1 : 0);
+		EXPECT_EQ(c.verbs.posted,
 			  before == kInitial + 1 ? kInitial + kServerBatch : before - 1);
 	}
 }
@@ -115,31 +115,31 @@ RPCORDMA_TEST(server_receives, reposted_alone)
 
 	/* Each buffer was posted as one of a batch. */
 	for (; xid < 8 * kServerBatch; xid++) {
-		FakeServerPort::now += 2 * ResponderCredits::kWindowMs;
+		c.sync.now += 2 * ResponderCredits::kWindowMs;
 		(void)serve_one(c, xid);
 	}
 	/* All come at once, and there are none in their place: each is missing when it is done with. */
 	ServerCallList spare;
 	while (ServerCall *call = c.server->spare.pop_front())
 		spare.push_front(call);
-	FakePort::allocations_left = 0;
+	c.memory.allocations_left = 0;
 	u32 n = 0;
-	for (; FakePort::posted && n < kInitial + kServerBatch; n++) {
+	for (; c.verbs.posted && n < kInitial + kServerBatch; n++) {
 		ASSERT_TRUE(c.send_inline(++xid));
 		ASSERT_EQ(c.receive(), 40);
 		calls[n] = c.rqst->call;
 	}
 	for (u32 i = 0; i < n; i++) {
 		TEST_NOTE("call", i);
-		const u32 missing = FakePort::posted < c.server->promised_locked();
-		const u32 before = FakePort::posted;
+		const u32 missing = c.verbs.posted < c.server->promised_locked();
+		const u32 before = c.verbs.posted;
 
 		c.rqst->call = calls[i];
 		c.release();
 		/* And no more than are missing. */
-		EXPECT_EQ(FakePort::posted, before + missing);
+		EXPECT_EQ(c.verbs.posted, before + missing);
 	}
-	EXPECT_EQ(FakePort::posted, c.server->promised_locked());
+	EXPECT_EQ(c.verbs.posted, c.server->promised_locked());
 	while (ServerCall *call = spare.pop_front())
 		c.server->spare.push_front(call);
 }
@@ -151,15 +151,15 @@ RPCORDMA_TEST(server_receives, closing)
 
 	ASSERT_TRUE(c.send_inline(1));
 	ASSERT_EQ(c.receive(), 40);
-	const u32 posted = FakePort::posted;
+	const u32 posted = c.verbs.posted;
 	rpcordma_core_server_detach(c.server);
 	EXPECT_FALSE(c.server->provide(posted + 3, RPCORDMA_ALLOC_ATOMIC));
-	EXPECT_EQ(FakePort::posted, posted);
+	EXPECT_EQ(c.verbs.posted, posted);
 	/* Nor has the call that is done with. */
-	while (FakePort::posted)
+	while (c.verbs.posted)
 		ASSERT_TRUE(c.send_inline(2));
 	c.release();
-	EXPECT_EQ(FakePort::posted, 0);
+	EXPECT_EQ(c.verbs.posted, 0);
 }
 
 /* It begins to close while a message is looked at: neither Reads nor Receives are posted any more (S2). */
@@ -170,16 +170,16 @@ RPCORDMA_TEST(server_receives, closes_meanwhile)
 		Connected c;
 
 		/* With this one another batch of Receives is due. */
-		while (low && FakePort::posted > c.server->promised_locked() + 1)
+		while (low && c.verbs.posted > c.server->promised_locked() + 1)
 			(void)serve_one(c, 7);
-		const u32 posted = FakePort::posted;
-		FakePort::meanwhile = [] {
-			rpcordma_core_server_detach(FakeServerPort::server);
-			FakePort::takes_receives = false;
+		const u32 posted = c.verbs.posted;
+		c.sync.meanwhile = [] {
+			rpcordma_core_server_detach(the_port->verbs.server);
+			the_port->verbs.takes_receives = false;
 		};
 		send_write(c, 1);
-		EXPECT_EQ(FakeServerPort::sends, 0);
-		EXPECT_EQ(FakePort::posted, posted - 1);
+		EXPECT_EQ(c.verbs.sends, 0);
+		EXPECT_EQ(c.verbs.posted, posted - 1);
 		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
 		EXPECT_EQ(c.server->in_service, 0);
 	}
@@ -190,12 +190,12 @@ RPCORDMA_TEST(server_receives, backward)
 {
 	Connected c;
 
-	FakePort::allocation_refused_at = 0;
+	c.memory.allocation_refused_at = 0;
 	EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::no_buffers));
-	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(c.verbs.sends, 0);
 	EXPECT_EQ(c.server->backward_backed, 0);
 	EXPECT_EQ(c.send_backward(1, 40), 0);
-	EXPECT_EQ(FakePort::posted, kInitial + 1 + kServerBatch);
+	EXPECT_EQ(c.verbs.posted, kInitial + 1 + kServerBatch);
 	EXPECT_EQ(c.server->backward_backed, 1);
 	c.work();
 }
@@ -221,11 +221,11 @@ RPCORDMA_TEST(server_receives, data)
 			ASSERT_TRUE(c.send_inline(10 + i));
 		for (u32 left = calls.held + calls.whole; left; left--) {
 			TEST_NOTE("left", left);
-			EXPECT_TRUE(FakeServerPort::data);
+			EXPECT_TRUE(c.svc.data);
 			if (c.receive() > 0)
 				c.release();
 		}
-		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_FALSE(c.svc.data);
 		EXPECT_TRUE(c.server->ready.empty());
 		EXPECT_TRUE(c.server->held.empty());
 	}
@@ -242,10 +242,10 @@ RPCORDMA_TEST(server_receives, before_established)
 			send_write(c, 1);
 		else
 			ASSERT_TRUE(c.send_inline(1));
-		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_FALSE(c.svc.data);
 		c.establish();
-		EXPECT_TRUE(FakeServerPort::data);
-		EXPECT_EQ(FakeServerPort::enqueued, 1);
+		EXPECT_TRUE(c.svc.data);
+		EXPECT_EQ(c.svc.enqueued, 1);
 	}
 }
 
@@ -255,7 +255,7 @@ RPCORDMA_TEST(server_receives, used_again)
 	Connected c;
 	u32 xid = 0;
 
-	FakeServerPort::backward_known = true;
+	c.svc.backward_known = true;
 	for (u32 i = 0; i < 60; i++) {
 		TEST_NOTE("message", i);
 		const u32 kind = i % 4;
@@ -273,7 +273,7 @@ RPCORDMA_TEST(server_receives, used_again)
 			/* Dropped. */
 			const u8 short_one[12] = {};
 
-			ASSERT_TRUE(FakeServerPort::send(c.server, short_one));
+			ASSERT_TRUE(c.verbs.send(c.server, short_one));
 		} else if (kind == 2) {
 			CallMaker reply(++xid);
 
@@ -287,7 +287,7 @@ RPCORDMA_TEST(server_receives, used_again)
 			c.expect_reply(xid, 20);
 		}
 		EXPECT_EQ(c.server->in_service, 0);
-		EXPECT_FALSE(FakeServerPort::data);
+		EXPECT_FALSE(c.svc.data);
 	}
 }
 

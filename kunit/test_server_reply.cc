@@ -14,31 +14,28 @@ RPCORDMA_TEST(server_reply, write_chunk)
 	for (u32 size : {1u, 100u, kPage, 3 * kPage + 17}) {
 		TEST_NOTE("size", size);
 		Connected c(true);
-		const u32 doorbells = FakeServerPort::send_doorbells;
+		const u32 doorbells = c.verbs.send_doorbells;
 
 		have_call(c, 4 * kPage, 0);
 		EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 60, size), 0);
 		ASSERT_EQ(c.send_reply_pages(60, size, xdr_pad(size) + 8), 0);
-		EXPECT_EQ(FakeServerPort::send_doorbells, doorbells + 1);
-		EXPECT_EQ(FakeServerPort::sends, 2);
+		EXPECT_EQ(c.verbs.send_doorbells, doorbells + 1);
+		EXPECT_EQ(c.verbs.sends, 2);
 		c.release();
 		/* The thread's pages are no more its own. */
 		EXPECT_EQ(c.rqst->pages[0], nullptr);
-		EXPECT_EQ(FakeServerPort::bulk_maps, 1);
+		EXPECT_EQ(c.dma.bulk_maps, 1);
 		EXPECT_EQ(c.server->in_service, 1);
 		c.work();
-		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		EXPECT_EQ(c.dma.bulk_maps, 0);
 		EXPECT_EQ(c.server->in_service, 0);
 		expect_written(kWrite, 60, size);
 		const auto header = c.got();
 		ASSERT_OK(header);
 		EXPECT_EQ(header.value().writes.count(), 1);
 		EXPECT_EQ(header.value().writes.total_length(), size);
-		EXPECT_EQ(header.value()
-				  .payload({FakeServerPort::message, FakeServerPort::message_length})
-				  .size(),
-			  68);
-		EXPECT_EQ(FakeServerPort::invalidated, FakeServerPort::kClientKey);
+		EXPECT_EQ(header.value().payload(c.peer.last()).size(), 68);
+		EXPECT_EQ(c.peer.invalidated, PortPeer::kKey);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 1);
 		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
 	}
@@ -69,7 +66,7 @@ RPCORDMA_TEST(server_reply, early_result)
 		EXPECT_EQ(header.value().writes.total_length(), 100);
 		for (u32 i = 0; i < 100; i++) {
 			TEST_NOTE("byte", i);
-			ASSERT_EQ(FakeServerPort::client[kWrite + i], c.reply_bytes[one.begins + i]);
+			ASSERT_EQ(c.peer.memory[kWrite + i], c.reply_bytes[one.begins + i]);
 		}
 	}
 	/* At the very ends of a reply. */
@@ -94,7 +91,7 @@ RPCORDMA_TEST(server_reply, long_write)
 	have_call(c, 60 * kPage, 0);
 	(void)rpcordma_core_server_result_payload(c.rqst->call, 60, 60 * kPage);
 	ASSERT_EQ(c.send_reply_pages(60, 60 * kPage, 8), 0);
-	EXPECT_EQ(FakeServerPort::sends, 3);
+	EXPECT_EQ(c.verbs.sends, 3);
 	c.release();
 	c.work();
 	expect_written(kWrite, 60, 60 * kPage);
@@ -125,7 +122,7 @@ RPCORDMA_TEST(server_reply, reply_chunk)
 		} else {
 			expect_written(kReply + 60, 60, 2700);
 		}
-		EXPECT_EQ(FakeServerPort::message_length, header.value().header_length);
+		EXPECT_EQ(c.peer.message_length, header.value().header_length);
 	}
 }
 
@@ -136,7 +133,7 @@ RPCORDMA_TEST(server_reply, unused_chunks)
 
 	have_call(c, 1000, 1000);
 	ASSERT_EQ(c.send_reply(100), 0);
-	EXPECT_EQ(FakeServerPort::sends, 1);
+	EXPECT_EQ(c.verbs.sends, 1);
 	c.release();
 	c.work();
 	c.expect_reply(1, 100);
@@ -159,7 +156,7 @@ RPCORDMA_TEST(server_reply, unannounced)
 		TEST_NOTE("bytes in pages", pages);
 		Connected c;
 
-		__builtin_memset(FakeServerPort::client, 0xee, FakeServerPort::kClientBytes);
+		__builtin_memset(c.peer.memory, 0xee, PortPeer::kBytes);
 		have_call(c, 1000, 0);
 		if (pages)
 			ASSERT_EQ(c.send_reply_pages(60, pages, 8), 0);
@@ -173,8 +170,8 @@ RPCORDMA_TEST(server_reply, unannounced)
 		EXPECT_EQ(header.value().writes.segments(), 1);
 		EXPECT_EQ(header.value().writes.total_length(), 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 0);
-		for (u32 i = 0; i < FakeServerPort::kClientBytes; i++)
-			ASSERT_EQ(FakeServerPort::client[i], 0xee);
+		for (u32 i = 0; i < PortPeer::kBytes; i++)
+			ASSERT_EQ(c.peer.memory[i], 0xee);
 	}
 }
 
@@ -213,15 +210,14 @@ RPCORDMA_TEST(server_reply, invalidation)
 			have_call(c, chunk ? 100 : 0, 0);
 			ASSERT_EQ(c.reply(20), 0);
 			c.work();
-			EXPECT_EQ(FakeServerPort::invalidated,
-				  able && chunk ? FakeServerPort::kClientKey : 0);
+			EXPECT_EQ(c.peer.invalidated, able && chunk ? PortPeer::kKey : 0);
 			/* The next one that uses the same call has nothing of it. */
 			for (u32 i = 0; i < 20; i++) {
 				ASSERT_TRUE(c.send_inline(2));
 				ASSERT_EQ(c.receive(), 40);
 				ASSERT_EQ(c.reply(20), 0);
 				c.work();
-				ASSERT_EQ(FakeServerPort::invalidated, 0);
+				ASSERT_EQ(c.peer.invalidated, 0);
 			}
 		}
 }
@@ -250,8 +246,8 @@ RPCORDMA_TEST(server_reply, fits_nowhere)
 		c.release();
 		c.work();
 		c.expect_error(1, v1::ErrorCode::chunk);
-		EXPECT_EQ(FakeServerPort::writes, 0);
-		EXPECT_EQ(FakeServerPort::closed, 0);
+		EXPECT_EQ(c.peer.writes, 0);
+		EXPECT_EQ(c.svc.closed, 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), 1);
 		ASSERT_TRUE(c.send_inline(2));
 		ASSERT_EQ(c.receive(), 40);
@@ -289,7 +285,7 @@ RPCORDMA_TEST(server_reply, largest_payload)
 		ASSERT_LE(c.rqst->reply_pages, svc_rqst::kPages);
 		for (u32 i = 0; i < c.rqst->reply_pages; i++)
 			if (!c.rqst->pages[i])
-				c.rqst->pages[i] = FakeServerPort::new_page();
+				c.rqst->pages[i] = c.memory.new_page();
 		buf = {};
 		buf.head = {c.reply_bytes, 60};
 		buf.pages = c.rqst->pages + 1;
@@ -327,13 +323,13 @@ RPCORDMA_TEST(server_reply, too_many_pieces)
 		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, pages * kPage);
 		for (u32 i = 0; i < pages + 8; i++)
 			if (!c.rqst->pages[i])
-				c.rqst->pages[i] = FakeServerPort::new_page();
+				c.rqst->pages[i] = c.memory.new_page();
 		EXPECT_EQ(c.send_reply_pages(20, pages * kPage, 8), 0);
 		c.release();
 		c.work();
 		c.expect_error(1, v1::ErrorCode::chunk);
-		EXPECT_EQ(FakeServerPort::writes, 0);
-		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		EXPECT_EQ(c.peer.writes, 0);
+		EXPECT_EQ(c.dma.bulk_maps, 0);
 	}
 	{
 		Connected c;
@@ -362,9 +358,9 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 
 	/* The inline part: 160 bytes, the chunk's 320 at its Position 80. */
 	for (u32 i = 0; i < 160; i++)
-		FakeServerPort::client[i] = call_pattern(i);
-	xdr::store_be32(FakeServerPort::client, 1);
-	xdr::store_be32(FakeServerPort::client + 4, 0);
+		c.peer.memory[i] = call_pattern(i);
+	xdr::store_be32(c.peer.memory, 1);
+	xdr::store_be32(c.peer.memory + 4, 0);
 	for (u32 i = 0; i < n; i++)
 		call.read(0, 10, i * 10);
 	for (u32 i = 0; i < n; i++)
@@ -380,7 +376,7 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 	for (u32 i = 8; i < 80; i++)
 		ASSERT_EQ(c.call_byte(i), call_pattern(i));
 	for (u32 i = 0; i < 320; i++)
-		ASSERT_EQ(c.call_byte(80 + i), FakeServerPort::client[1000 + i / 20 * 30 + i % 20]);
+		ASSERT_EQ(c.call_byte(80 + i), c.peer.memory[1000 + i / 20 * 30 + i % 20]);
 	for (u32 i = 80; i < 160; i++)
 		ASSERT_EQ(c.call_byte(320 + i), call_pattern(i));
 	EXPECT_EQ(c.reply(20), 0);
@@ -412,7 +408,7 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 	expect_written(kWrite, 60, 700);
 	expect_written(kReply, 0, 60);
 	expect_written(kReply + 60, 760, 2000);
-	EXPECT_EQ(FakeServerPort::closed, 0);
+	EXPECT_EQ(c.svc.closed, 0);
 }
 
 RPCORDMA_SUITE(server_reply, write_chunk, early_result, long_write, reply_chunk, unused_chunks,

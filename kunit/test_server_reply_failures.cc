@@ -14,10 +14,10 @@ RPCORDMA_TEST(server_reply_failures, no_memory)
 	for (u32 what = 0; what < 4; what++) {
 		TEST_NOTE("what", what);
 		Connected c;
-		u32 &left = what == 0 ? FakePort::allocations_left :
-			    what == 1 ? FakePort::mappings_left :
-			    what == 2 ? FakeServerPort::bulks_left :
-					FakeServerPort::bulk_maps_left;
+		u32 &left = what == 0 ? c.memory.allocations_left :
+			    what == 1 ? c.dma.mappings_left :
+			    what == 2 ? c.dma.bulks_left :
+					c.dma.bulk_maps_left;
 
 		const NoTransfers others;
 
@@ -25,10 +25,10 @@ RPCORDMA_TEST(server_reply_failures, no_memory)
 		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
 		left = 0;
 		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
-		left = FakePort::kNoLimit;
-		EXPECT_EQ(FakeServerPort::closed, 1);
-		EXPECT_EQ(FakeServerPort::sends, 0);
-		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		left = kNoLimit;
+		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_EQ(c.verbs.sends, 0);
+		EXPECT_EQ(c.dma.bulk_maps, 0);
 		c.release();
 		EXPECT_EQ(c.server->in_service, 0);
 		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
@@ -38,10 +38,10 @@ RPCORDMA_TEST(server_reply_failures, no_memory)
 	CallMaker bad(1);
 	bad.finish(4);
 	ASSERT_TRUE(c.send(bad));
-	FakePort::allocations_left = 0;
+	c.memory.allocations_left = 0;
 	EXPECT_EQ(c.receive(), 0);
-	FakePort::allocations_left = FakePort::kNoLimit;
-	EXPECT_EQ(FakeServerPort::closed, 1);
+	c.memory.allocations_left = kNoLimit;
+	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_EQ(c.server->in_service, 0);
 }
 
@@ -64,13 +64,13 @@ RPCORDMA_TEST(server_reply_failures, post_fails)
 
 		have_call(c, 1000, 0);
 		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
-		FakeServerPort::sends_left = posted;
+		c.verbs.sends_left = posted;
 		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
-		EXPECT_EQ(FakeServerPort::closed, 1);
+		EXPECT_EQ(c.svc.closed, 1);
 		EXPECT_FALSE(c.server->replied.load());
 		c.release();
 		/* What the device has a part of stays until the drain, pages and all. */
-		EXPECT_EQ(FakeServerPort::bulk_maps, posted);
+		EXPECT_EQ(c.dma.bulk_maps, posted);
 		EXPECT_EQ(c.server->in_service, posted);
 		/* A Write and the Send. */
 		EXPECT_EQ(c.server->room.load(), c.server->queue_size - (posted ? 2 : 0));
@@ -86,11 +86,11 @@ RPCORDMA_TEST(server_reply_failures, remote_access)
 	have_call(c, 1000, 0);
 	(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
 	ASSERT_EQ(c.send_reply_pages(20, 1000, 8), 0);
-	FakeServerPort::fail_at = 0;
-	FakeServerPort::fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+	c.verbs.fail_at = 0;
+	c.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
 	c.work();
-	EXPECT_EQ(FakeServerPort::closed, 1);
-	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(c.svc.closed, 1);
+	EXPECT_EQ(c.dma.bulk_maps, 0);
 	c.release();
 	EXPECT_EQ(c.server->in_service, 0);
 	c.end();
@@ -119,11 +119,11 @@ RPCORDMA_TEST(server_reply_failures, room)
 	ASSERT_EQ(c.reply(20), 0);
 	have_call(c, 0, 0);
 	const NoRoom others(c);
-	const u32 enqueued = FakeServerPort::enqueued;
+	const u32 enqueued = c.svc.enqueued;
 	ASSERT_EQ(c.reply(20), 0);
-	EXPECT_EQ(FakeServerPort::waits, 1);
+	EXPECT_EQ(c.sync.waits, 1);
 	/* Threads that were held back have a look. */
-	EXPECT_EQ(FakeServerPort::enqueued, enqueued + 1);
+	EXPECT_EQ(c.svc.enqueued, enqueued + 1);
 	EXPECT_TRUE(rpcordma_core_server_has_space(c.server));
 	c.server->waiters.store(1);
 	EXPECT_FALSE(rpcordma_core_server_has_space(c.server));
@@ -131,10 +131,10 @@ RPCORDMA_TEST(server_reply_failures, room)
 
 	/* The next one is flushed: whoever waits goes on, to no avail. */
 	have_call(c, 0, 0);
-	FakeServerPort::fail_at = 0;
-	FakeServerPort::fail_status = 12;
+	c.verbs.fail_at = 0;
+	c.verbs.fail_status = 12;
 	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
-	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_EQ(c.server->in_service, 0);
 
 	/* And with that no reply is built any more. */
@@ -155,22 +155,22 @@ RPCORDMA_TEST(server_reply_failures, stalled)
 	have_call(c, 1000, 0);
 	(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 100);
 	const NoRoom others(c);
-	FakeServerPort::stalls = 1;
-	const u64 before = FakeServerPort::now;
+	c.sync.stalls = 1;
+	const u64 before = c.sync.now;
 	/* A Write and a Send, with room for one of them. */
 	EXPECT_EQ(c.send_reply_pages(20, 100, 8), to_errno(Error::not_connected));
-	EXPECT_EQ(FakeServerPort::waits, 2);
-	EXPECT_EQ(FakeServerPort::now - before, 30000);
-	EXPECT_EQ(FakeServerPort::messages, 1);
-	EXPECT_EQ(FakeServerPort::sends, 0);
-	EXPECT_EQ(FakeServerPort::closed, 1);
-	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+	EXPECT_EQ(c.sync.waits, 2);
+	EXPECT_EQ(c.sync.now - before, 30000);
+	EXPECT_EQ(c.peer.messages, 1);
+	EXPECT_EQ(c.verbs.sends, 0);
+	EXPECT_EQ(c.svc.closed, 1);
+	EXPECT_EQ(c.dma.bulk_maps, 0);
 	EXPECT_EQ(c.server->waiters.load(), 0);
 	c.release();
 	EXPECT_EQ(c.server->in_service, 0);
 	/* The next one does not wait at all. */
 	EXPECT_FALSE(c.server->wait_for_room(1));
-	EXPECT_EQ(FakeServerPort::waits, 2);
+	EXPECT_EQ(c.sync.waits, 2);
 }
 
 /* The connection ends, and nothing more completes: whoever waits hears of it. */
@@ -180,10 +180,10 @@ RPCORDMA_TEST(server_reply_failures, room_never)
 
 	have_call(c, 0, 0);
 	const NoRoom others(c);
-	FakeServerPort::disconnect_in_wait = true;
+	c.sync.disconnect_in_wait = true;
 	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
-	EXPECT_FALSE(FakeServerPort::disconnect_in_wait);
-	EXPECT_EQ(FakeServerPort::closed, 1);
+	EXPECT_FALSE(c.sync.disconnect_in_wait);
+	EXPECT_EQ(c.svc.closed, 1);
 }
 
 RPCORDMA_TEST(server_reply_failures, closing)
@@ -193,7 +193,7 @@ RPCORDMA_TEST(server_reply_failures, closing)
 	have_call(c, 0, 0);
 	rpcordma_core_server_detach(c.server);
 	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
-	EXPECT_EQ(FakeServerPort::sends, 0);
+	EXPECT_EQ(c.verbs.sends, 0);
 	EXPECT_EQ(c.server->in_service, 0);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Calls put together from Read chunks and inline parts: deliver() in module/server/receive.cc, byte by
- * byte, with a sink that is mapped, or registered. Both are over bounce buffers (test_server_dma.hh), so
+ * byte, with a sink that is mapped, or registered. Both are over bounce buffers (test_rdma_port_dma.hh), so
  * that a part which is written before the sink is unmapped is lost.
  */
 #include "kunit/test_server_connection.hh"
@@ -9,8 +9,6 @@
 
 namespace rpcordma {
 namespace {
-
-constexpr u32 kPage = FakeServerPort::kPageSize;
 
 /** A Read chunk of one segment; bytes 0: none. */
 struct ReadChunk {
@@ -54,13 +52,13 @@ u8 expected(const Form &form, u32 at)
 		if (!chunk.bytes || &chunk == zero || at < chunk.position)
 			continue;
 		if (at < chunk.position + chunk.bytes)
-			return FakeServerPort::client[chunk.from + at - chunk.position];
+			return the_port->peer.memory[chunk.from + at - chunk.position];
 		pulled += chunk.bytes + xdr_pad(chunk.bytes);
 		if (at < chunk.position + chunk.bytes + xdr_pad(chunk.bytes))
 			return 0;
 	}
 	at -= pulled;
-	return zero ? FakeServerPort::client[zero->from + at] : call_pattern(at);
+	return zero ? the_port->peer.memory[zero->from + at] : call_pattern(at);
 }
 
 /* Have @form sent and delivered. @held: there is no sink when it comes. */
@@ -80,7 +78,7 @@ void expect_delivered(Served &c, const Form &form, bool held)
 	} else {
 		ASSERT_TRUE(c.send(call));
 	}
-	EXPECT_FALSE(FakeServerPort::data);
+	EXPECT_FALSE(c.svc.data);
 	c.work();
 	ASSERT_EQ(c.receive(), int(form.length));
 	/* The xid and the direction are as they are. */
@@ -88,8 +86,8 @@ void expect_delivered(Served &c, const Form &form, bool held)
 		TEST_NOTE("byte", i);
 		ASSERT_EQ(c.call_byte(i), expected(form, i));
 	}
-	EXPECT_EQ(FakeServerPort::bulk_maps, 0);
-	EXPECT_EQ(FakeServerPort::region_maps, 0);
+	EXPECT_EQ(c.dma.bulk_maps, 0);
+	EXPECT_EQ(c.dma.region_maps, 0);
 	c.release();
 }
 
@@ -106,7 +104,7 @@ RPCORDMA_TEST(server_sink, mapped)
 			Connected c;
 
 			expect_delivered(c, form, held);
-			EXPECT_EQ(FakeServerPort::regions, 0);
+			EXPECT_EQ(c.dma.regions, 0);
 		}
 	}
 }
@@ -131,7 +129,7 @@ RPCORDMA_TEST(server_sink, registered)
 				TEST_NOTE("held", held);
 				expect_delivered(c, form, held);
 			}
-			EXPECT_EQ(FakeServerPort::counters[RPCORDMA_SERVER_EAGER], 1);
+			EXPECT_EQ(c.svc.counters[RPCORDMA_SERVER_EAGER], 1);
 		}
 	}
 }
@@ -148,10 +146,10 @@ RPCORDMA_TEST(server_sink, failed)
 		call.read(360, 300);
 		call.finish(80);
 		ASSERT_TRUE(c.send(call));
-		FakeServerPort::fail_at = failing;
-		FakeServerPort::fail_status = 12;
+		c.verbs.fail_at = failing;
+		c.verbs.fail_status = 12;
 		c.work();
-		EXPECT_EQ(FakeServerPort::bulk_maps, 0);
+		EXPECT_EQ(c.dma.bulk_maps, 0);
 		EXPECT_EQ(c.server->in_service, 0);
 		c.end();
 		c.connect();

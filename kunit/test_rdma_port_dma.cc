@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The port's doubles for regions and bulk mappings; see test_server_dma.hh. No tests here. */
-#include "kunit/test_server_dma.hh"
-
-#include "kunit/testing.hh"
+/* DMA of the double of the port; see test_rdma_port_dma.hh. No tests here. */
+#include "kunit/test_rdma_port.hh"
 
 /* Opaque behind the port. */
 struct rpcordma_bulk {
@@ -15,11 +13,21 @@ struct rpcordma_bulk {
 namespace rpcordma {
 namespace {
 
-constexpr u32 kMostRegions = 16;
 constexpr u64 kRegionAddress = u64(9) << 40;
 
-rpcordma_region *all_regions[kMostRegions];
-u32 last_key = 1000;
+/* Copy @length bytes of what @sge describes from memory to the device, or back. */
+void sync(const rpcordma_sge &sge, u32 length, rpcordma_dma direction)
+{
+	Block *block = the_port->memory.block_of(sge);
+
+	ASSERT_NE(block, nullptr);
+	ASSERT_LE(length, block->mapped);
+	EXPECT_EQ(block->direction, direction);
+	if (direction == RPCORDMA_DMA_TO_DEVICE)
+		__builtin_memcpy(block->bounce, block->memory, length);
+	else
+		__builtin_memcpy(block->memory, block->bounce, length);
+}
 
 /* The @length bytes of @buf from @offset on, in pieces that are contiguous; false: @visit stopped it. */
 template <typename Visit>
@@ -35,10 +43,8 @@ bool each_piece_of(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&
 		} else if ((at -= u32(buf->head.length)) < buf->page_length) {
 			const u32 in_pages = buf->page_base + at;
 
-			from = buf->pages[in_pages / FakeServerPort::kPageSize]->data +
-			       in_pages % FakeServerPort::kPageSize;
-			n = min(buf->page_length - at,
-				FakeServerPort::kPageSize - in_pages % FakeServerPort::kPageSize);
+			from = buf->pages[in_pages / kPage]->data + in_pages % kPage;
+			n = min(buf->page_length - at, kPage - in_pages % kPage);
 		} else {
 			at -= buf->page_length;
 			if (at >= buf->tail.length) {
@@ -81,7 +87,7 @@ void DmaPiece::unmap(rpcordma_dma direction)
 	bounce = nullptr;
 }
 
-rpcordma_region *region_of(u32 key)
+rpcordma_region *PortDma::region_of(u32 key) const
 {
 	for (rpcordma_region *region : all_regions)
 		if (key && region && region->registered == key)
@@ -89,7 +95,7 @@ rpcordma_region *region_of(u32 key)
 	return nullptr;
 }
 
-bool invalidate(u32 key)
+bool PortDma::invalidate(u32 key)
 {
 	rpcordma_region *region = region_of(key);
 
@@ -98,7 +104,7 @@ bool invalidate(u32 key)
 	return region != nullptr;
 }
 
-u8 *byte_of(const rpcordma_region &region, u64 at)
+u8 *PortDma::byte_of(const rpcordma_region &region, u64 at)
 {
 	EXPECT_TRUE(region.mapped);
 	for (u32 i = 0; region.mapped && i < region.count; i++) {
@@ -107,17 +113,26 @@ u8 *byte_of(const rpcordma_region &region, u64 at)
 		at -= region.pieces[i].length;
 	}
 	EXPECT_TRUE(false);
-	return FakeServerPort::client;
+	return the_port->peer.memory;
 }
 
-u8 *byte_of(const rpcordma_sge &sge, u32 at)
+u8 *PortDma::byte_of(const rpcordma_sge &sge, u32 at) const
 {
 	if (sge.addr < kRegionAddress || sge.addr >= kRegionAddress << 1)
 		return reinterpret_cast<u8 *>(static_cast<__UINTPTR_TYPE__>(sge.addr)) + at;
 	const rpcordma_region *region = region_of(sge.lkey);
 
 	EXPECT_NE(region, nullptr);
-	return region ? byte_of(*region, (sge.addr & 0xffffffff) + at) : FakeServerPort::client;
+	return region ? byte_of(*region, (sge.addr & 0xffffffff) + at) : the_port->peer.memory;
+}
+
+void PortDma::expect_none() const
+{
+	EXPECT_EQ(mappings, 0);
+	EXPECT_EQ(bulks, 0);
+	EXPECT_EQ(bulk_maps, 0);
+	EXPECT_EQ(regions, 0);
+	EXPECT_EQ(region_maps, 0);
 }
 
 } // namespace rpcordma
@@ -125,6 +140,59 @@ u8 *byte_of(const rpcordma_sge &sge, u32 at)
 using namespace rpcordma;
 
 /* --- verbs.h --- */
+
+int rpcordma_dma_map(rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 length,
+		     rpcordma_dma direction, rpcordma_sge *sge)
+{
+	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
+	Block *block = the_port->memory.block_at(memory);
+
+	EXPECT_NE(block, nullptr);
+	if (!block || !take_one(the_port->dma.mappings_left))
+		return -5;
+	EXPECT_EQ(block->mapped, 0);
+	EXPECT_LE(length, block->size);
+	block->mapped = length;
+	block->direction = direction;
+	block->bounce = static_cast<u8 *>(rpcordma_test_alloc(length));
+	__builtin_memcpy(block->bounce, memory, length);
+	*sge = {reinterpret_cast<__UINTPTR_TYPE__>(block->bounce), length, 1};
+	the_port->dma.mappings++;
+	return 0;
+}
+
+void rpcordma_dma_unmap(rpcordma_endpoint *endpoint, const rpcordma_sge *sge, rpcordma_u32 length,
+			rpcordma_dma direction)
+{
+	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
+	Block *block = the_port->memory.block_of(*sge);
+
+	EXPECT_NE(block, nullptr);
+	if (!block)
+		return;
+	EXPECT_EQ(block->mapped, length);
+	EXPECT_EQ(block->direction, direction);
+	if (direction == RPCORDMA_DMA_FROM_DEVICE)
+		__builtin_memcpy(block->memory, block->bounce, block->mapped);
+	rpcordma_test_free(block->bounce, block->mapped);
+	block->bounce = nullptr;
+	block->mapped = 0;
+	the_port->dma.mappings--;
+}
+
+void rpcordma_dma_sync_for_device(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length)
+{
+	sync(*sge, length, RPCORDMA_DMA_TO_DEVICE);
+}
+
+void rpcordma_dma_sync_for_cpu(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length)
+{
+	sync(*sge, length, RPCORDMA_DMA_FROM_DEVICE);
+	if (void (*const what)() = the_port->sync.meanwhile) {
+		the_port->sync.meanwhile = nullptr;
+		what();
+	}
+}
 
 static void unmap(rpcordma_region *region)
 {
@@ -134,24 +202,24 @@ static void unmap(rpcordma_region *region)
 		region->pieces[i].unmap(region->writable ? RPCORDMA_DMA_FROM_DEVICE :
 							   RPCORDMA_DMA_TO_DEVICE);
 	region->mapped = false;
-	FakeServerPort::region_maps--;
+	the_port->dma.region_maps--;
 }
 
 rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages, rpcordma_bool,
 					int *error)
 {
-	EXPECT_TRUE(FakePort::may_sleep);
-	EXPECT_EQ(FakeServerPort::locks_held, 0);
-	for (u32 i = 0; i < kMostRegions; i++) {
-		if (all_regions[i] || !FakePort::one_of(FakeServerPort::regions_left))
+	EXPECT_TRUE(the_port->memory.may_sleep);
+	EXPECT_EQ(the_port->sync.locks_held, 0);
+	for (u32 i = 0; i < PortDma::kMostRegions; i++) {
+		if (the_port->dma.all_regions[i] || !take_one(the_port->dma.regions_left))
 			continue;
 		auto *region =
 			static_cast<rpcordma_region *>(rpcordma_test_alloc(sizeof(rpcordma_region)));
 		__builtin_memset(region, 0, sizeof(*region));
 		region->slot = i;
 		region->pages_most = pages;
-		all_regions[i] = region;
-		FakeServerPort::regions++;
+		the_port->dma.all_regions[i] = region;
+		the_port->dma.regions++;
 		return region;
 	}
 	*error = -12;
@@ -160,11 +228,11 @@ rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages,
 
 void rpcordma_region_destroy(rpcordma_region *region)
 {
-	EXPECT_TRUE(FakePort::may_sleep);
+	EXPECT_TRUE(the_port->memory.may_sleep);
 	unmap(region);
-	all_regions[region->slot] = nullptr;
+	the_port->dma.all_regions[region->slot] = nullptr;
 	rpcordma_test_free(region, sizeof(*region));
-	FakeServerPort::regions--;
+	the_port->dma.regions--;
 }
 
 int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,
@@ -172,12 +240,12 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 			rpcordma_reg_wr *wr, rpcordma_mapping *mapping)
 {
 	EXPECT_FALSE(region->mapped);
-	if (!FakeServerPort::requester) {
+	if (!the_port->verbs.requester) {
 		EXPECT_TRUE(writable);
-		EXPECT_LE(div_round_up(length, FakeServerPort::kPageSize), region->pages_most);
-		EXPECT_EQ(offset % FakeServerPort::kPageSize, 0);
+		EXPECT_LE(div_round_up(length, kPage), region->pages_most);
+		EXPECT_EQ(offset % kPage, 0);
 	}
-	if (!FakePort::one_of(FakeServerPort::region_maps_left))
+	if (!take_one(the_port->dma.region_maps_left))
 		return -12;
 	region->count = 0;
 	region->length = length;
@@ -192,9 +260,9 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 	for (u32 i = 0; i < region->count; i++)
 		region->pieces[i].map();
 	region->mapped = true;
-	FakeServerPort::region_maps++;
-	region->key = ++last_key;
-	region->iova = FakeServerPort::requester ? u64(tag) << 32 :
+	the_port->dma.region_maps++;
+	region->key = ++the_port->dma.last_key;
+	region->iova = the_port->verbs.requester ? u64(tag) << 32 :
 						   kRegionAddress + (u64(region->slot) << 32);
 	wr->mr = reinterpret_cast<ib_mr *>(region);
 	wr->key = region->key;
@@ -205,29 +273,29 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 void rpcordma_region_unmap(rpcordma_region *region)
 {
 	/* The peer could write to it, whoever has the pages next. */
-	EXPECT_TRUE(!region->registered || FakeServerPort::broken);
+	EXPECT_TRUE(!region->registered || the_port->verbs.broken);
 	unmap(region);
 }
 
 /* One page for all, whose bytes nobody reads: the device writes to it as it stands. */
 int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
 {
-	static u8 scratch[FakeServerPort::kPageSize];
+	static u8 scratch[kPage];
 
 	EXPECT_FALSE(region->mapped);
 	EXPECT_EQ(region->registered, 0);
-	if (!FakePort::one_of(FakeServerPort::scratch_maps_left))
+	if (!take_one(the_port->dma.scratch_maps_left))
 		return -12;
 	region->count = 0;
 	for (u32 left = region->length; left;) {
 		DmaPiece &piece = region->pieces[region->count++];
 
-		piece = {scratch, min(left, FakeServerPort::kPageSize), nullptr};
+		piece = {scratch, min(left, kPage), nullptr};
 		piece.map();
 		left -= piece.length;
 	}
 	region->mapped = true;
-	FakeServerPort::region_maps++;
+	the_port->dma.region_maps++;
 	wr->mr = reinterpret_cast<ib_mr *>(region);
 	wr->key = region->key;
 	return 0;
@@ -238,13 +306,13 @@ int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
 rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, rpcordma_alloc_how how)
 {
 	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC ||
-		    (FakePort::may_sleep && !FakeServerPort::locks_held));
-	if (!FakePort::one_of(FakeServerPort::bulks_left))
+		    (the_port->memory.may_sleep && !the_port->sync.locks_held));
+	if (!take_one(the_port->dma.bulks_left))
 		return nullptr;
 	auto *bulk = static_cast<rpcordma_bulk *>(rpcordma_test_alloc(sizeof(rpcordma_bulk)));
 	*bulk = {pieces, 0, false, RPCORDMA_DMA_TO_DEVICE, nullptr};
 	bulk->pieces = static_cast<DmaPiece *>(rpcordma_test_alloc(pieces * sizeof(DmaPiece)));
-	FakeServerPort::bulks++;
+	the_port->dma.bulks++;
 	return bulk;
 }
 
@@ -253,7 +321,7 @@ void rpcordma_bulk_destroy(rpcordma_bulk *bulk)
 	EXPECT_FALSE(bulk->mapped);
 	rpcordma_test_free(bulk->pieces, bulk->room * sizeof(DmaPiece));
 	rpcordma_test_free(bulk, sizeof(*bulk));
-	FakeServerPort::bulks--;
+	the_port->dma.bulks--;
 }
 
 static bool add_piece(rpcordma_bulk *bulk, u8 *at, u32 length)
@@ -288,9 +356,9 @@ int rpcordma_bulk_add_buf(rpcordma_bulk *bulk, const rpcordma_xdr_buf *buf, rpco
 int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *endpoint, rpcordma_dma direction,
 		      rpcordma_sge *sges, rpcordma_u32 room)
 {
-	EXPECT_EQ(endpoint, FakePort::endpoint());
+	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
 	EXPECT_FALSE(bulk->mapped);
-	if (!FakePort::one_of(FakeServerPort::bulk_maps_left)) {
+	if (!take_one(the_port->dma.bulk_maps_left)) {
 		bulk->count = 0;
 		return -12;
 	}
@@ -302,7 +370,7 @@ int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *endpoint, rpcordma
 	}
 	bulk->mapped = true;
 	bulk->direction = direction;
-	FakeServerPort::bulk_maps++;
+	the_port->dma.bulk_maps++;
 	return int(bulk->count);
 }
 
@@ -311,7 +379,7 @@ void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
 	if (bulk->mapped) {
 		for (u32 i = 0; i < bulk->count; i++)
 			bulk->pieces[i].unmap(bulk->direction);
-		FakeServerPort::bulk_maps--;
+		the_port->dma.bulk_maps--;
 	}
 	bulk->mapped = false;
 	bulk->count = 0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The port as module/client sees it, on top of test_server_port.hh: sunrpc's requests, its congestion
- * window and its lookup of replies, connecting, events and mutexes. And a requester over it, whose peer
- * is the running case:
+ * A requester over the double of the port, whose peer is the running case:
  *
  *	Requester r;
  *	r.connect();
@@ -11,64 +9,16 @@
  *	EXPECT_EQ(call->result, 20);
  *	r.done(call);
  *
- * Misuse is a failure of the case: an RPC that completes twice, or while the peer can reach its memory. And
- * so is a count that does not balance, which is looked at after each step: see balance().
+ * A count that does not balance fails the case, which is looked at after each step: see balance().
  */
 #pragma once
 
 #include "kunit/test_server_connection.hh"
 #include "module/client/audit.hh"
 
-/* What is opaque behind the port. */
-struct rpc_rqst {
-	rpcordma_call *call;
-	rpcordma_xdr_buf send, receive;
-	rpcordma::u32 xid;
-	bool ddp_allowed, one_way, sent_before;
-	bool foreign; /* another task sends it */
-	/* sunrpc's side of it. */
-	bool waiting, pinned, credit;
-	rpcordma::u32 completed;
-	int result;
-	/* A backward one. */
-	void *message;
-	rpcordma::u32 message_length;
-};
-
 namespace rpcordma {
 
-class FakeClientPort : public FakeServerPort {
-public:
-	static constexpr u32 kRequests = 128;
-	static rpc_rqst *requests[kRequests];
-
-	/* sunrpc. */
-	static u32 window, in_flight;
-	static u32 bad_xids, force_disconnects, closes, space_waits, spaces, checks;
-	static u32 refills;	 /* asked for; */
-	static u32 refill_delay; /* the last one's, ms */
-	static bool connected;	 /* as sunrpc has it; what is there may be lost already */
-	static bool service;	 /* somebody serves backward calls */
-	static bool busy;	 /* it takes no more of them */
-	static u32 backward_calls, backward_done;
-	static rpc_rqst *backward; /* the last of them */
-
-	/* The connection. */
-	static u8 answer[64]; /* the server's private data */
-	static u32 answer_length;
-	/* What a post that failed has a connection keep until it goes, as the case says. */
-	static u32 kept_room, kept_markers;
-
-	/*
-	 * The fence mutex: what a connection's closing was when it was locked or unlocked last. It may not
-	 * change in between.
-	 */
-	static bool closing;
-
-	FakeClientPort();
-};
-
-struct Requester : FakeClientPort {
+struct Requester : PortFixture {
 	Client *core;
 	u32 in_use = 0;			   /* slots that a task has */
 	static constexpr u32 kSlots = 48;  /* more than a batch of Receives */
@@ -90,6 +40,11 @@ struct Requester : FakeClientPort {
 	/** The task is through with it. */
 	void done(rpc_rqst *rqst);
 
+	/** The device does up to @n posted work requests, and their completions come. How many it did. */
+	u32 work(u32 n = ~0u)
+	{
+		return verbs.work(n);
+	}
 	/** The peer sends these bytes; false: no Receive. */
 	[[nodiscard]] bool deliver(Bytes message, u32 invalidate = 0);
 	/** A reply of @size bytes, inline. */

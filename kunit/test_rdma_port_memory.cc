@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Memory and pages of the double of the port; see test_rdma_port_memory.hh. No tests here. */
+#include "kunit/test_rdma_port.hh"
+
+namespace rpcordma {
+
+bool take_one(u32 &left)
+{
+	if (left == kNoLimit)
+		return true;
+	if (!left)
+		return false;
+	left--;
+	return true;
+}
+
+Block *PortMemory::block_at(const void *memory)
+{
+	for (Block &block : blocks)
+		if (block.memory == memory)
+			return &block;
+	return nullptr;
+}
+
+Block *PortMemory::block_of(const rpcordma_sge &sge)
+{
+	for (Block &block : blocks)
+		if (block.bounce && reinterpret_cast<__UINTPTR_TYPE__>(block.bounce) == sge.addr)
+			return &block;
+	return nullptr;
+}
+
+page *PortMemory::new_page()
+{
+	for (u32 turn = 0; turn < kMostPages; turn++) {
+		const u32 i = next_page++ % kMostPages;
+
+		if (all_pages[i])
+			continue;
+		page *p = static_cast<page *>(rpcordma_test_alloc(sizeof(page)));
+
+		p->data = static_cast<u8 *>(rpcordma_test_alloc(kPageSize));
+		/* What was there before is nobody's business. */
+		__builtin_memset(p->data, 0xdd, kPageSize);
+		p->slot = i;
+		all_pages[i] = p;
+		pages++;
+		return p;
+	}
+	EXPECT_TRUE(false);
+	return nullptr;
+}
+
+void PortMemory::free_page(page *p)
+{
+	EXPECT_EQ(all_pages[p->slot], p);
+	all_pages[p->slot] = nullptr;
+	rpcordma_test_free(p->data, kPageSize);
+	rpcordma_test_free(p, sizeof(*p));
+	pages--;
+}
+
+void PortMemory::expect_none()
+{
+	EXPECT_EQ(pages, 0);
+	EXPECT_EQ(allocations, 0);
+	for (page *p : all_pages)
+		if (p)
+			free_page(p);
+	for (Block &block : blocks) {
+		if (block.bounce)
+			rpcordma_test_free(block.bounce, block.mapped);
+		if (block.memory)
+			rpcordma_test_free(block.memory, block.size);
+		block = {};
+	}
+}
+
+} // namespace rpcordma
+
+using namespace rpcordma;
+
+/* --- base.h --- */
+
+rpcordma_u32 rpcordma_page_size(void)
+{
+	return 4096;
+}
+
+void *rpcordma_alloc(rpcordma_size size, rpcordma_alloc_how how)
+{
+	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC || the_port->memory.may_sleep);
+	Block *block = the_port->memory.block_at(nullptr);
+
+	const bool this_one = !the_port->memory.allocation_refused_at;
+
+	the_port->memory.allocation_refused_at -= the_port->memory.allocation_refused_at != kNoLimit;
+	if (!block || this_one || !take_one(the_port->memory.allocations_left)) {
+		the_port->memory.allocations_refused++;
+		return nullptr;
+	}
+	*block = {rpcordma_test_alloc(size), size, 0, RPCORDMA_DMA_TO_DEVICE, nullptr};
+	__builtin_memset(block->memory, 0, size);
+	the_port->memory.allocations++;
+	return block->memory;
+}
+
+void *rpcordma_alloc_large(rpcordma_size size, rpcordma_alloc_how how)
+{
+	return rpcordma_alloc(size, how);
+}
+
+void rpcordma_free(void *p)
+{
+	if (!p)
+		return;
+	Block *block = the_port->memory.block_at(p);
+
+	EXPECT_NE(block, nullptr);
+	if (!block)
+		return;
+	EXPECT_EQ(block->mapped, 0);
+	rpcordma_test_free(block->memory, block->size);
+	*block = {};
+	the_port->memory.allocations--;
+}
+
+void rpcordma_free_large(void *p)
+{
+	rpcordma_free(p);
+}
+
+/* --- svc.h --- */
+
+rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_alloc_how how)
+{
+	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC ||
+		    (the_port->memory.may_sleep && !the_port->sync.locks_held));
+	for (u32 i = 0; i < count; i++) {
+		if (!take_one(the_port->memory.pages_left))
+			return i;
+		pages[i] = the_port->memory.new_page();
+	}
+	return count;
+}
+
+void rpcordma_pages_release(page **pages, rpcordma_u32 count)
+{
+	for (u32 i = 0; i < count; i++)
+		if (pages[i])
+			the_port->memory.free_page(pages[i]);
+}
+
+void rpcordma_pages_write(page **pages, rpcordma_u32 offset, const void *from, rpcordma_u32 length)
+{
+	for (u32 i = 0; i < length; i++, offset++)
+		pages[offset / kPage]->data[offset % kPage] = static_cast<const u8 *>(from)[i];
+}

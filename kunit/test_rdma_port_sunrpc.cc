@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The client's side of sunrpc of the double of the port; see test_rdma_port_sunrpc.hh. No tests here. */
+#include "kunit/test_rdma_port.hh"
+#include "module/client/client.hh"
+
+struct rpcordma_tunables rpcordma_tunables;
+
+using namespace rpcordma;
+
+/* --- sunrpc.h --- */
+
+rpc_rqst *rpcordma_rqst_create(rpc_xprt *)
+{
+	for (rpc_rqst *&slot : the_port->sunrpc.requests) {
+		if (slot)
+			continue;
+		slot = static_cast<rpc_rqst *>(rpcordma_test_alloc(sizeof(rpc_rqst)));
+		__builtin_memset(slot, 0, sizeof(*slot));
+		slot->call =
+			static_cast<rpcordma_call *>(rpcordma_test_alloc(rpcordma_core_call_size()));
+		__builtin_memset(static_cast<void *>(slot->call), 0, rpcordma_core_call_size());
+		return slot;
+	}
+	EXPECT_TRUE(false);
+	return nullptr;
+}
+
+void rpcordma_rqst_destroy(rpc_rqst *rqst)
+{
+	for (rpc_rqst *&slot : the_port->sunrpc.requests) {
+		if (slot != rqst)
+			continue;
+		slot = nullptr;
+		rpcordma_test_free(rqst->call, rpcordma_core_call_size());
+		rpcordma_test_free(rqst, sizeof(*rqst));
+		return;
+	}
+	EXPECT_TRUE(false);
+}
+
+rpcordma_call *rpcordma_rqst_call(rpc_rqst *rqst)
+{
+	return rqst->call;
+}
+
+void rpcordma_rqst_reset(rpc_rqst *rqst)
+{
+	rpcordma_call *const call = rqst->call;
+
+	EXPECT_FALSE(rqst->credit);
+	*rqst = {};
+	rqst->call = call;
+}
+
+void rpcordma_rqst_get(rpc_rqst *rqst, rpcordma_request *request)
+{
+	*request = {&rqst->send,       &rqst->receive, rqst->xid,      the_port->sunrpc.connected,
+		    rqst->sent_before, !rqst->one_way, !rqst->foreign, rqst->ddp_allowed};
+}
+
+rpcordma_bool rpcordma_rqst_take_credit(rpc_rqst *rqst)
+{
+	if (rqst->credit)
+		return true;
+	if (the_port->sunrpc.in_flight >= the_port->sunrpc.window)
+		return false;
+	the_port->sunrpc.in_flight++;
+	rqst->credit = true;
+	return true;
+}
+
+void rpcordma_rqst_sent(rpc_rqst *)
+{
+}
+
+int rpcordma_fill_sparse_pages(rpcordma_xdr_buf *)
+{
+	return 0;
+}
+
+rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *, rpcordma_u32 xid)
+{
+	for (rpc_rqst *rqst : the_port->sunrpc.requests)
+		if (rqst && rqst->waiting && rqst->xid == xid) {
+			EXPECT_FALSE(rqst->pinned);
+			rqst->pinned = true;
+			return rqst;
+		}
+	return nullptr;
+}
+
+void rpcordma_rqst_unpin(rpc_rqst *rqst)
+{
+	EXPECT_TRUE(rqst->pinned);
+	rqst->pinned = false;
+}
+
+void rpcordma_rqst_complete(rpc_rqst *rqst, int result)
+{
+	EXPECT_TRUE(rqst->pinned);
+	EXPECT_TRUE(rqst->call->mapped.empty());
+	rqst->pinned = rqst->waiting = false;
+	EXPECT_EQ(rqst->completed, 0);
+	rqst->completed++;
+	rqst->result = result;
+}
+
+void rpcordma_rqst_set_reply(rpc_rqst *rqst, rpcordma_u32 head, rpcordma_u32 pages,
+			     rpcordma_u32 less)
+{
+	rqst->receive.head.length = head;
+	rqst->receive.page_length = pages;
+	rqst->receive.buflen -= less;
+}
+
+static void copy_pages(const rpcordma_xdr_buf *buf, u32 offset, u8 *bytes, u32 length, bool to)
+{
+	EXPECT_LE(u64(offset) + length, buf->page_length);
+	offset += buf->page_base;
+	for (u32 i = 0; i < length; i++, offset++) {
+		u8 &in_page = buf->pages[offset / kPage]->data[offset % kPage];
+
+		(to ? in_page : bytes[i]) = to ? bytes[i] : in_page;
+	}
+}
+
+void rpcordma_copy_to_pages(rpcordma_xdr_buf *buf, rpcordma_u32 offset, const void *from,
+			    rpcordma_u32 length)
+{
+	copy_pages(buf, offset, static_cast<u8 *>(const_cast<void *>(from)), length, true);
+}
+
+void rpcordma_copy_from_pages(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
+			      rpcordma_u32 length)
+{
+	copy_pages(buf, offset, static_cast<u8 *>(to), length, false);
+}
+
+const rpcordma_peer *rpcordma_xprt_peer(const rpc_xprt *)
+{
+	return nullptr;
+}
+
+void rpcordma_xprt_set_credits(rpc_xprt *, rpcordma_u32 credits)
+{
+	the_port->sunrpc.window = credits;
+}
+
+void rpcordma_xprt_reset_credits(rpc_xprt *, rpcordma_u32 credits)
+{
+	the_port->sunrpc.window = credits;
+	the_port->sunrpc.in_flight = 0;
+}
+
+void rpcordma_xprt_return_credit(rpc_xprt *, rpc_rqst *rqst)
+{
+	if (rqst->credit)
+		the_port->sunrpc.in_flight--;
+	rqst->credit = false;
+}
+
+void rpcordma_rqst_forget_credit(rpc_rqst *rqst)
+{
+	rqst->credit = false;
+}
+
+void rpcordma_xprt_conversed(rpc_xprt *)
+{
+}
+
+void rpcordma_xprt_count_bad_xid(rpc_xprt *)
+{
+	the_port->sunrpc.bad_xids++;
+}
+
+void rpcordma_xprt_force_disconnect(rpc_xprt *)
+{
+	the_port->sunrpc.force_disconnects++;
+}
+
+void rpcordma_xprt_closed(rpc_xprt *)
+{
+	the_port->sunrpc.closes++;
+}
+
+void rpcordma_xprt_wait_for_space(rpc_xprt *)
+{
+	the_port->sunrpc.space_waits++;
+}
+
+void rpcordma_xprt_write_space(rpc_xprt *)
+{
+	the_port->sunrpc.spaces++;
+}
+
+rpcordma_bool rpcordma_xprt_wake_backlog(rpc_xprt *, rpc_rqst *)
+{
+	return false;
+}
+
+rpcordma_bool rpcordma_xprt_has_backlog(rpc_xprt *)
+{
+	return false;
+}
+
+void rpcordma_xprt_queue_refill(rpc_xprt *, rpcordma_u32 delay)
+{
+	the_port->sunrpc.refills++;
+	the_port->sunrpc.refill_delay = delay;
+}
+
+void rpcordma_xprt_queue_check(rpc_xprt *, rpcordma_u32)
+{
+	the_port->sunrpc.checks++;
+}
+
+rpcordma_u32 rpcordma_xprt_connect_limit_ms(rpc_xprt *)
+{
+	return 1000;
+}
+
+void rpcordma_xprt_set_max_payload(rpc_xprt *, rpcordma_u32)
+{
+}
+
+rpcordma_bool rpcordma_xprt_has_bc_service(rpc_xprt *)
+{
+	return the_port->sunrpc.service;
+}
+
+void rpcordma_bc_rqst_init(rpc_rqst *rqst, rpc_xprt *, void *reply_buffer, rpcordma_u32 reply_size)
+{
+	rpcordma_rqst_reset(rqst);
+	rqst->send.head = {reply_buffer, 0};
+	rqst->send.buflen = reply_size;
+}
+
+rpcordma_bool rpcordma_bc_rqst_submit(rpc_rqst *rqst, rpcordma_u32 xid, void *message,
+				      rpcordma_u32 length)
+{
+	if (the_port->sunrpc.busy)
+		return false;
+	rqst->xid = xid;
+	rqst->message = message;
+	rqst->message_length = length;
+	the_port->sunrpc.backward = rqst;
+	the_port->sunrpc.backward_calls++;
+	return true;
+}
+
+void rpcordma_bc_rqst_done(rpc_xprt *)
+{
+	the_port->sunrpc.backward_done++;
+}

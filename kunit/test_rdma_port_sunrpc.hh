@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The client's side of sunrpc as the double of the port has it: its requests, its congestion window and its
+ * lookup of replies. See test_rdma_port.hh.
+ */
+#pragma once
+
+#include "kunit/test_rdma_port_memory.hh"
+
+/* What is opaque behind the port. */
+struct rpc_rqst {
+	rpcordma_call *call;
+	rpcordma_xdr_buf send, receive;
+	rpcordma::u32 xid;
+	bool ddp_allowed, one_way, sent_before;
+	bool foreign; /* another task sends it */
+	/* sunrpc's side of it. */
+	bool waiting, pinned, credit;
+	rpcordma::u32 completed;
+	int result;
+	/* A backward one. */
+	void *message;
+	rpcordma::u32 message_length;
+};
+
+namespace rpcordma {
+
+struct PortSunrpc {
+	static constexpr u32 kRequests = 128;
+
+	rpc_rqst *requests[kRequests] = {};
+	u32 window = 0, in_flight = 0;
+	bool connected = true; /* as sunrpc has it; what is there may be lost already */
+	/* So far. */
+	u32 bad_xids = 0, force_disconnects = 0, closes = 0, space_waits = 0, spaces = 0, checks = 0;
+	u32 refills = 0;      /* asked for; */
+	u32 refill_delay = 0; /* the last one's, ms */
+
+	/* Backward calls. */
+	bool service = false; /* somebody serves them */
+	bool busy = false;    /* it takes no more of them */
+	u32 backward_calls = 0, backward_done = 0;
+	rpc_rqst *backward = nullptr; /* the last of them */
+};
+
+} // namespace rpcordma

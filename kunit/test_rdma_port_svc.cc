@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The server's side of sunrpc of the double of the port; see test_rdma_port_svc.hh. No tests here. */
+#include "kunit/test_rdma_port.hh"
+
+struct rpcordma_server_tunables rpcordma_server_tunables;
+
+using namespace rpcordma;
+
+/* --- svc.h --- */
+
+void rpcordma_server_count(rpcordma_server_counter which, rpcordma_u32 add)
+{
+	the_port->svc.counters[which] += add;
+}
+
+rpcordma_u64 rpcordma_svc_address_key(const svc_xprt *)
+{
+	return 4711;
+}
+
+void rpcordma_svc_get_limits(const svc_xprt *, rpcordma_svc_limits *limits)
+{
+	*limits = the_port->svc.limits;
+}
+
+void rpcordma_svc_close(svc_xprt *)
+{
+	the_port->svc.closed++;
+}
+
+void rpcordma_svc_set_data(svc_xprt *)
+{
+	EXPECT_EQ(the_port->sync.locks_held, 1);
+	the_port->svc.data = true;
+}
+
+void rpcordma_svc_clear_data(svc_xprt *)
+{
+	EXPECT_EQ(the_port->sync.locks_held, 1);
+	the_port->svc.data = false;
+}
+
+void rpcordma_svc_enqueue(svc_xprt *)
+{
+	EXPECT_EQ(the_port->sync.locks_held, 0);
+	the_port->svc.enqueued++;
+}
+
+void rpcordma_svc_received(svc_xprt *)
+{
+	EXPECT_EQ(the_port->sync.locks_held, 0);
+	the_port->svc.received++;
+}
+
+void rpcordma_svc_set_arg(svc_rqst *rqst, svc_xprt *, rpcordma_server_call *call,
+			  const rpcordma_svc_arg *arg)
+{
+	rqst->call = call;
+	rqst->arg = *arg;
+	rqst->calls++;
+}
+
+void rpcordma_svc_swap_pages(svc_rqst *rqst, page **pages, rpcordma_u32 count)
+{
+	ASSERT_LE(count, svc_rqst::kPages);
+	for (u32 i = 0; i < count; i++) {
+		page *const p = rqst->pages[i];
+
+		rqst->pages[i] = pages[i];
+		pages[i] = p;
+	}
+}
+
+void rpcordma_svc_lend_pages(svc_rqst *rqst, page **pages, rpcordma_u32 count)
+{
+	ASSERT_LE(count, svc_rqst::kPages);
+	for (u32 i = 0; i < count; i++) {
+		pages[i] = rqst->pages[i];
+		rqst->pages[i] = nullptr;
+	}
+}
+
+rpcordma_xdr_buf *rpcordma_svc_reply(svc_rqst *rqst)
+{
+	return &rqst->reply;
+}
+
+rpcordma_bool rpcordma_svc_ddp_allowed(const svc_rqst *rqst)
+{
+	return rqst->ddp_allowed;
+}
+
+rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordma_u32 room)
+{
+	/* The head has one at least. */
+	const u32 count = max(rqst->reply_pages, 1u);
+
+	if (count > room)
+		return 0;
+	for (u32 i = 0; i < count; i++) {
+		pages[i] = rqst->pages[rqst->arg.pages_used + i];
+		rqst->pages[rqst->arg.pages_used + i] = nullptr;
+	}
+	return count;
+}
+
+void rpcordma_server_queue_refill(void)
+{
+	EXPECT_EQ(the_port->sync.locks_held, 0);
+	the_port->svc.refills++;
+}
+
+rpcordma_bool rpcordma_svc_backward_reply(svc_xprt *, rpcordma_u32 xid, const void *,
+					  rpcordma_u32 length, rpcordma_u32 credits)
+{
+	the_port->svc.backward_replies++;
+	the_port->svc.backward_xid = xid;
+	the_port->svc.backward_length = length;
+	the_port->svc.backward_credits = credits;
+	the_port->svc.backward_outstanding -= the_port->svc.backward_known &&
+					      the_port->svc.backward_outstanding;
+	return the_port->svc.backward_known;
+}
+
+rpcordma_bool rpcordma_svc_backward_error(svc_xprt *, rpcordma_u32 xid, int error)
+{
+	the_port->svc.backward_errors++;
+	the_port->svc.backward_xid = xid;
+	the_port->svc.backward_error = error;
+	the_port->svc.backward_outstanding -= the_port->svc.backward_known &&
+					      the_port->svc.backward_outstanding;
+	return the_port->svc.backward_known;
+}

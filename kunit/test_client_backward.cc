@@ -46,7 +46,7 @@ int answer_backward(Requester &r, u32 size)
 	const int rc = rpcordma_core_bc_send_reply(r.core, rqst->call);
 	r.work();
 	rpcordma_core_bc_free(r.core, rqst->call);
-	if (r.core->connection)
+	if (r.connection())
 		r.balance();
 	return rc;
 }
@@ -73,7 +73,7 @@ RPCORDMA_TEST(client_backward, call)
 	EXPECT_EQ(forward->completed, 0);
 
 	EXPECT_EQ(answer_backward(r, 32), 0);
-	const v1::Header header = r.sent();
+	const auto header = r.sent();
 	EXPECT_EQ(header.xid, Xid(9));
 	EXPECT_EQ(version_of(r.peer.last()), version_of(call.message()));
 	EXPECT_EQ(header.proc, v1::Proc::msg);
@@ -110,7 +110,7 @@ RPCORDMA_TEST(client_backward, chunks)
 		EXPECT_TRUE(r.deliver(call.message()));
 		EXPECT_EQ(r.sunrpc.backward_calls, 0);
 		EXPECT_EQ(r.peer.messages, kind + 1);
-		const v1::Header header = r.sent();
+		const auto header = r.sent();
 		EXPECT_EQ(header.proc, v1::Proc::error);
 		EXPECT_EQ(header.error.code, v1::ErrorCode::chunk);
 		EXPECT_EQ(header.xid, Xid(9));
@@ -230,7 +230,7 @@ RPCORDMA_TEST(client_backward, shortage)
 	r.dma.mappings_left = 0;
 	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kNoBuffers);
 	r.dma.mappings_left = kNoLimit;
-	SendQueue &queue = r.core->connection->send_queue;
+	SendQueue &queue = r.send_queue();
 	SendQueue::Marker *markers[SendQueue::kMarkers];
 	for (SendQueue::Marker *&marker : markers)
 		marker = queue.signal(nullptr);
@@ -276,7 +276,7 @@ template <typename Nothing> void more_than_there_are(Requester &r, Nothing nothi
 	for (u32 i = 0; i <= kBackwardCalls; i++) {
 		TEST_NOTE("call", i);
 		nothing(i + 1);
-		if (!r.core->connection || r.core->connection->broken)
+		if (!r.is_connected())
 			EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
 	}
 	const u32 served = r.sunrpc.backward_calls, sent = r.peer.messages;

@@ -13,7 +13,7 @@ RPCORDMA_TEST(client_call, header)
 	Requester r;
 	r.connect();
 	rpc_rqst *call = r.call(0x12345678, 100);
-	const v1::Header header = r.sent();
+	const auto header = r.sent();
 
 	EXPECT_EQ(r.peer.messages, 1);
 	EXPECT_EQ(header.xid, Xid(0x12345678));
@@ -106,8 +106,8 @@ RPCORDMA_TEST(client_call, silent_peer)
 			r.verbs.answer[4] = 2;
 			EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
 		}
-		EXPECT_EQ(r.core->connection->thresholds.send, 1024);
-		EXPECT_EQ(r.core->connection->thresholds.receive, 1024);
+		EXPECT_EQ(r.thresholds().send, 1024);
+		EXPECT_EQ(r.thresholds().receive, 1024);
 		rpc_rqst *call = r.call(1, 1024 - 28);
 		EXPECT_EQ(r.peer.message_length, 1024);
 		EXPECT_TRUE(r.reply(1, 24));
@@ -137,12 +137,12 @@ RPCORDMA_TEST(client_call, reconnect_settings)
 	const private_data::Properties large = {4096, 2048, true}, small = {1024, 1024, false};
 
 	r.connect(&large);
-	EXPECT_EQ(r.core->connection->thresholds.send, 2048);
-	EXPECT_EQ(r.core->connection->thresholds.receive, 4096);
+	EXPECT_EQ(r.thresholds().send, 2048);
+	EXPECT_EQ(r.thresholds().receive, 4096);
 	rpcordma_core_client_close(r.core);
 	r.connect(&small);
-	EXPECT_EQ(r.core->connection->thresholds.send, 1024);
-	EXPECT_EQ(r.core->connection->thresholds.receive, 1024);
+	EXPECT_EQ(r.thresholds().send, 1024);
+	EXPECT_EQ(r.thresholds().receive, 1024);
 	/* What we say of ourselves: 8 bytes of RFC 8797, R set, no other flag. */
 	EXPECT_EQ(r.verbs.parameters.private_data_length, private_data::length);
 	const auto said = private_data::parse({r.verbs.private_data, private_data::length});
@@ -163,7 +163,7 @@ RPCORDMA_TEST(client_call, read_chunk)
 		rpc_rqst *call = r.prepare(size, 60);
 		r.add_pages(call, size, false);
 		EXPECT_EQ(r.transmit(call), 0);
-		const v1::Header header = r.sent();
+		const auto header = r.sent();
 		u32 at = 0;
 
 		EXPECT_EQ(header.proc, v1::Proc::msg);
@@ -196,7 +196,7 @@ RPCORDMA_TEST(client_call, write_chunk)
 		rpc_rqst *call = r.prepare(size);
 		r.add_pages(call, size, true);
 		EXPECT_EQ(r.transmit(call), 0);
-		const v1::Header header = r.sent();
+		const auto header = r.sent();
 
 		EXPECT_TRUE(header.reads.empty());
 		EXPECT_EQ(header.writes.count(), 1);
@@ -223,7 +223,7 @@ RPCORDMA_TEST(client_call, unmarked_pages)
 			r.add_pages(call, size, of_reply);
 			call->send.flags = call->receive.flags = 0;
 			EXPECT_EQ(r.transmit(call), 0);
-			const v1::Header header = r.sent();
+			const auto header = r.sent();
 			const bool is_long = size > 1000;
 
 			EXPECT_TRUE(header.writes.empty());
@@ -247,7 +247,7 @@ RPCORDMA_TEST(client_call, protected_payload)
 	r.add_pages(call, 5001, false);
 	call->ddp_allowed = false;
 	EXPECT_EQ(r.transmit(call), 0);
-	v1::Header header = r.sent();
+	auto header = r.sent();
 	EXPECT_EQ(header.proc, v1::Proc::nomsg);
 	EXPECT_EQ(header.reads.total_length(), 60 + 5001 + 3);
 	for (xdr::ReadSegment segment : header.reads)

@@ -11,7 +11,7 @@ namespace {
 /* The first segment that the peer may write to, of what was sent last. */
 xdr::Segment offered(Requester &r)
 {
-	const v1::Header header = r.sent();
+	const auto header = r.sent();
 
 	return header.writes.empty() ? header.reply[0] : (*header.writes.begin())[0];
 }
@@ -36,22 +36,22 @@ RPCORDMA_TEST(client_fence, mapping_fails)
 	r.connect();
 	rpc_rqst *call = chunked(r, 7, 2);
 	/* Oftener than the send queue has room for. */
-	const u32 tries = r.core->connection->send_queue.size() + 1;
+	const u32 tries = r.send_queue().size() + 1;
 
 	for (u32 mapped = 0; mapped < 2; mapped++)
 		for (u32 i = 0; i < tries; i++) {
 			TEST_NOTE("mapped", mapped);
 			r.dma.region_maps_left = mapped;
 			ASSERT_EQ(r.transmit(call), status::kNoBuffers);
-			ASSERT_EQ(r.core->connection->send_queue.reserved(), 0);
+			ASSERT_EQ(r.send_queue().reserved(), 0);
 			ASSERT_EQ(r.peer.messages, 0);
 		}
 	r.dma.region_maps_left = kNoLimit;
 	EXPECT_EQ(r.transmit(call), 0);
-	EXPECT_EQ(r.core->connection->send_queue.reserved(), 2);
+	EXPECT_EQ(r.send_queue().reserved(), 2);
 	EXPECT_TRUE(r.reply(7, 24));
 	EXPECT_EQ(call->result, 24);
-	EXPECT_EQ(r.core->connection->send_queue.reserved(), 0);
+	EXPECT_EQ(r.send_queue().reserved(), 0);
 	r.done(call);
 	r.at_rest();
 }
@@ -90,7 +90,7 @@ RPCORDMA_TEST(client_fence, scratch)
 	EXPECT_FALSE(writable(others));
 	/* A server must not execute scratch bytes. */
 	EXPECT_EQ(r.peer.reach(read, 0, false), nullptr);
-	EXPECT_EQ(r.core->stats.scratch_count, 1);
+	EXPECT_EQ(r.stats().scratch_count, 1);
 	EXPECT_EQ(audit(*r.core).mapped, 1);
 	r.balance();
 	/* The reply: the key is gone, the slot and its credit are back. */
@@ -113,7 +113,7 @@ RPCORDMA_TEST(client_fence, no_scratch)
 		rpc_rqst *call = chunked(r, 7);
 		EXPECT_EQ(r.transmit(call), 0);
 		const xdr::Segment write = offered(r);
-		SendQueue &queue = r.core->connection->send_queue;
+		SendQueue &queue = r.send_queue();
 		/* All that others than the sender may have. */
 		SendQueue::Marker *markers[SendQueue::kMarkers / 2];
 		if (missing == mapping)
@@ -139,7 +139,7 @@ RPCORDMA_TEST(client_fence, no_scratch)
 		EXPECT_EQ(r.sunrpc.force_disconnects, missing == post ? 1 : 0);
 		if (missing == post)
 			continue;
-		EXPECT_EQ(r.core->stats.scratch_count, 0);
+		EXPECT_EQ(r.stats().scratch_count, 0);
 		EXPECT_TRUE(r.reply(7, 24));
 		r.at_rest();
 	}
@@ -154,12 +154,12 @@ RPCORDMA_TEST(client_fence, cancelled_at_the_end)
 	rpc_rqst *call = chunked(r, 7);
 	EXPECT_EQ(r.transmit(call), 0);
 	const xdr::Segment write = offered(r);
-	rpcordma_core_endpoint_event(r.core->connection, RPCORDMA_EVENT_DISCONNECTED);
+	rpcordma_core_endpoint_event(r.connection(), RPCORDMA_EVENT_DISCONNECTED);
 	r.verbs.broken = true;
 	r.done(call);
-	EXPECT_EQ(r.core->connection, nullptr);
+	EXPECT_EQ(r.connection(), nullptr);
 	EXPECT_FALSE(writable(write));
-	EXPECT_EQ(r.core->stats.scratch_count, 0);
+	EXPECT_EQ(r.stats().scratch_count, 0);
 	EXPECT_TRUE(audit(*r.core).at_rest());
 }
 
@@ -194,7 +194,7 @@ RPCORDMA_TEST(client_fence, space)
 		/* A first call has one of two regions, or both at hand; the next one needs both. */
 		rpc_rqst *first = way == slot_freed ? r.prepare(6) : chunked(r, 6), *next;
 		EXPECT_EQ(r.transmit(first), 0);
-		const v1::Header header = r.sent();
+		const auto header = r.sent();
 		u32 key = header.reply.present() ? header.reply[0].handle.get() : 0;
 		if (way == slot_freed)
 			EXPECT_TRUE(r.reply(6, 24, 2));
@@ -202,7 +202,7 @@ RPCORDMA_TEST(client_fence, space)
 		/* As if the credit had come. */
 		r.sunrpc.window = 2;
 		EXPECT_EQ(r.transmit(next), status::kAgain);
-		EXPECT_TRUE(r.core->wants_space);
+		EXPECT_TRUE(r.wants_space());
 		const u32 spaces = r.sunrpc.spaces;
 
 		if (way == remote_invalidation || way == local_invalidation)

@@ -35,7 +35,7 @@ RPCORDMA_TEST(client_life, back_off)
 		EXPECT_FALSE(backs_off(r));
 		rpc_rqst *call = r.prepare(1);
 		auto event = [&](rpcordma_endpoint_event e) {
-			rpcordma_core_endpoint_event(r.core->connection, e);
+			rpcordma_core_endpoint_event(r.connection(), e);
 		};
 
 		switch (end) {
@@ -99,7 +99,7 @@ RPCORDMA_TEST(client_life, back_off_unconnected)
 		*left[missing] = 0;
 		EXPECT_EQ(rpcordma_core_client_connect(r.core), status::kNotConnected);
 		EXPECT_TRUE(backs_off(r));
-		EXPECT_EQ(r.core->connection, nullptr);
+		EXPECT_EQ(r.connection(), nullptr);
 		*left[missing] = kNoLimit;
 		r.connect();
 		EXPECT_TRUE(backs_off(r));

@@ -93,7 +93,7 @@ RPCORDMA_TEST(client_reply, chunks)
 		r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
 		const ExactCopy message(r.peer.last());
-		const v1::Header offered = v1::decode(message.bytes()).value();
+		const auto offered = v1::decode(message.bytes()).value();
 		const xdr::WriteChunk chunk = *offered.writes.begin();
 		fill(chunk, size);
 		EXPECT_TRUE(r.deliver(Returning(1, offered, size, 0, 48).message()));
@@ -105,7 +105,7 @@ RPCORDMA_TEST(client_reply, chunks)
 	}
 	rpc_rqst *call = r.call(2, 40, 4096);
 	const ExactCopy message(r.peer.last());
-	const v1::Header offered = v1::decode(message.bytes()).value();
+	const auto offered = v1::decode(message.bytes()).value();
 	fill(offered.reply, 3000);
 	EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, v1::Proc::nomsg).message()));
 	EXPECT_EQ(call->result, 3000);
@@ -160,7 +160,7 @@ RPCORDMA_TEST(client_reply, discarded)
 		EXPECT_EQ(r.peer.messages, 1);
 		EXPECT_EQ(r.sunrpc.window, 1);
 	}
-	EXPECT_EQ(r.core->stats.bad_reply_count, sizeof(messages) / sizeof(*messages));
+	EXPECT_EQ(r.stats().bad_reply_count, sizeof(messages) / sizeof(*messages));
 	EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 	EXPECT_TRUE(r.reply(7, 24));
 	EXPECT_EQ(call->result, 24);
@@ -211,7 +211,7 @@ RPCORDMA_TEST(client_reply, errors)
 		r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
 		const ExactCopy copy(r.peer.last());
-		const v1::Header offered = v1::decode(copy.bytes()).value();
+		const auto offered = v1::decode(copy.bytes()).value();
 
 		EXPECT_TRUE(r.words({e.words, e.count}));
 		EXPECT_EQ(call->completed, 1);
@@ -247,7 +247,7 @@ RPCORDMA_TEST(client_reply, contradictions)
 			r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
 		const ExactCopy copy(r.peer.last());
-		const v1::Header offered = v1::decode(copy.bytes()).value();
+		const auto offered = v1::decode(copy.bytes()).value();
 		CallMaker reply(7, 32, lie == unused_nomsg ? v1::Proc::nomsg : v1::Proc::msg);
 		xdr::Segment segments[2] = {CallMaker::segment(100), CallMaker::segment(100)};
 
@@ -309,9 +309,9 @@ RPCORDMA_TEST(client_reply, inline_despite_chunk)
 				r.add_pages(call, 5001, true);
 				EXPECT_EQ(r.transmit(call), 0);
 				const ExactCopy copy(r.peer.last());
-				v1::Header offered = v1::decode(copy.bytes()).value();
+				auto offered = v1::decode(copy.bytes()).value();
 				const xdr::WriteChunk chunk = *offered.writes.begin();
-				const u64 placed = r.core->stats.total_rdma_reply;
+				const u64 placed = r.stats().total_rdma_reply;
 
 				if (written_to)
 					for (u32 i = 0; i < chunk[0].length; i++)
@@ -325,7 +325,7 @@ RPCORDMA_TEST(client_reply, inline_despite_chunk)
 				EXPECT_EQ(call->receive.head.length, 200);
 				expect_reply(call, size);
 				/* None of it by RDMA. */
-				EXPECT_EQ(r.core->stats.total_rdma_reply, placed);
+				EXPECT_EQ(r.stats().total_rdma_reply, placed);
 				EXPECT_FALSE(reachable(chunk));
 				r.done(call);
 			}
@@ -347,7 +347,7 @@ RPCORDMA_TEST(client_reply, invalidation)
 		/* A long call and a long reply. */
 		rpc_rqst *call = r.call(7, 4090, 4096);
 		const ExactCopy copy(r.peer.last());
-		const v1::Header offered = v1::decode(copy.bytes()).value();
+		const auto offered = v1::decode(copy.bytes()).value();
 
 		ASSERT_EQ(offered.reads.count(), 1);
 		ASSERT_EQ(offered.reply.count(), 1);
@@ -380,7 +380,7 @@ RPCORDMA_TEST(client_reply, invalidation_fails)
 		r.connect();
 		rpc_rqst *call = r.call(7, 40, 4096);
 		const ExactCopy copy(r.peer.last());
-		const v1::Header offered = v1::decode(copy.bytes()).value();
+		const auto offered = v1::decode(copy.bytes()).value();
 
 		if (posting) {
 			r.verbs.sends_left = 0;

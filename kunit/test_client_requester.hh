@@ -62,6 +62,33 @@ struct Requester : PortFixture {
 	/** And no call is under way. */
 	void at_rest();
 
+	/* --- what the module has: its fields are named here, and not in the cases --- */
+
+	[[nodiscard]] bool is_connected() const
+	{
+		return core->connection && !core->connection->broken;
+	}
+	[[nodiscard]] Connection *connection() const
+	{
+		return core->connection;
+	}
+	[[nodiscard]] SendQueue &send_queue() const
+	{
+		return core->connection->send_queue;
+	}
+	[[nodiscard]] chunk::Thresholds thresholds() const
+	{
+		return core->connection->thresholds;
+	}
+	[[nodiscard]] const auto &stats() const
+	{
+		return core->stats;
+	}
+	[[nodiscard]] bool wants_space() const
+	{
+		return core->wants_space;
+	}
+
 private:
 	/* As balance() found it last: a sender that waited, and what there was not enough of. */
 	bool waited_ = false;

@@ -20,14 +20,14 @@ RPCORDMA_TEST(server_accept, sizes)
 	/* A handful of Receives, with their buffers; nothing else. */
 	EXPECT_EQ(c.verbs.posted, kFirst);
 	EXPECT_EQ(c.dma.mappings, kFirst);
-	EXPECT_EQ(c.server->calls, kFirst);
-	EXPECT_EQ(c.server->grant.load(), ResponderCredits::kInitial);
+	EXPECT_EQ(c.calls(), kFirst);
+	EXPECT_EQ(c.grant(), ResponderCredits::kInitial);
 	EXPECT_EQ(c.verbs.sizes.send_sges, 32);
 	EXPECT_EQ(c.verbs.sizes.receive_wrs, 64 + kServerBackwardCalls + kServerBatch);
 	EXPECT_EQ(c.verbs.sizes.send_wrs, 64 + kServerBackwardCalls + Transfer::kRequests);
-	EXPECT_EQ(c.server->receive_size, 1024);
+	EXPECT_EQ(c.receive_size(), 1024);
 	/* The lower of what we send and what it takes. */
-	EXPECT_EQ(c.server->send_size, 1024);
+	EXPECT_EQ(c.send_size(), 1024);
 
 	EXPECT_EQ(c.verbs.parameters.initiator_depth, 16);
 	EXPECT_EQ(c.verbs.parameters.responder_resources, 0);
@@ -50,9 +50,9 @@ RPCORDMA_TEST(server_accept, silent_client)
 
 	rpcordma_server_tunables.max_req_size = 4096;
 	EXPECT_EQ(c.accept(), 0);
-	EXPECT_EQ(c.server->receive_size, 4096);
-	EXPECT_EQ(c.server->send_size, 1024);
-	EXPECT_FALSE(c.server->remote_invalidation);
+	EXPECT_EQ(c.receive_size(), 4096);
+	EXPECT_EQ(c.send_size(), 1024);
+	EXPECT_FALSE(c.remote_invalidation());
 }
 
 /* The least of what the client serves, the device does, and the administrator allows. */
@@ -98,7 +98,7 @@ RPCORDMA_TEST(server_accept, small_queues)
 		/* One more in each queue is for the drain. */
 		EXPECT_LT(c.verbs.sizes.send_wrs, most);
 		EXPECT_LT(c.verbs.sizes.receive_wrs, most);
-		EXPECT_EQ(c.server->room.load(), c.verbs.sizes.send_wrs);
+		EXPECT_EQ(c.room(), c.verbs.sizes.send_wrs);
 	}
 	Accepted c;
 	c.verbs.device.max_cqe = 20;
@@ -142,8 +142,8 @@ RPCORDMA_TEST(server_accept, device_sges)
 		EXPECT_EQ(c.log.logged, d.reads ? 0 : 1);
 		if (!d.reads)
 			continue;
-		EXPECT_EQ(c.server->send_sges, d.sends);
-		EXPECT_EQ(c.server->read_sges, d.reads);
+		EXPECT_EQ(c.send_sges(), d.sends);
+		EXPECT_EQ(c.read_sges(), d.reads);
 	}
 }
 
@@ -164,8 +164,8 @@ RPCORDMA_TEST(server_accept, fewer_sges)
 		EXPECT_EQ(c.verbs.qp_tries, d.tries);
 		if (!d.sends)
 			continue;
-		EXPECT_EQ(c.server->send_sges, d.sends);
-		EXPECT_EQ(c.server->read_sges, d.sends);
+		EXPECT_EQ(c.send_sges(), d.sends);
+		EXPECT_EQ(c.read_sges(), d.sends);
 		EXPECT_EQ(c.verbs.sizes.send_sges, d.sends);
 	}
 }
@@ -292,7 +292,7 @@ RPCORDMA_TEST(server_accept, flushed)
 
 	c.verbs.flush();
 	EXPECT_EQ(c.verbs.posted, 0);
-	EXPECT_EQ(c.server->posted, 0);
+	EXPECT_EQ(c.posted(), 0);
 	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_FALSE(c.svc.data);
 }

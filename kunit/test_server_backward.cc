@@ -11,13 +11,13 @@ namespace rpcordma {
 RPCORDMA_TEST(server_backward, calls)
 {
 	Connected c;
-	const u32 calls = c.server->calls;
+	const u32 calls = c.calls();
 
 	for (u32 xid = 1; xid <= 40; xid++) {
 		TEST_NOTE("call", xid);
 		EXPECT_EQ(c.send_backward(xid, 100), 0);
 		/* Its reply has a Receive of its own. */
-		EXPECT_GE(c.verbs.posted, c.server->credits.granted() + 1);
+		EXPECT_GE(c.verbs.posted, c.granted() + 1);
 		c.work();
 		c.expect_reply(xid, 100);
 		EXPECT_EQ(c.got().value().credits, Credits(kServerBackwardCalls));
@@ -32,11 +32,11 @@ RPCORDMA_TEST(server_backward, calls)
 		EXPECT_EQ(c.svc.backward_length, 36);
 		EXPECT_EQ(c.svc.backward_credits,
 			  xid < kServerBackwardCalls ? xid : kServerBackwardCalls);
-		EXPECT_EQ(c.server->backward_outstanding, 0);
+		EXPECT_EQ(c.backward_outstanding(), 0);
 		EXPECT_FALSE(c.svc.data);
 	}
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
-	EXPECT_LE(c.server->calls, calls + 3);
+	EXPECT_LE(c.calls(), calls + 3);
 	/* A grant of zero would be the end: it is one. */
 	CallMaker zero(41, 0);
 	zero.finish(36, 1);
@@ -54,27 +54,27 @@ RPCORDMA_TEST(server_backward, receives)
 	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
 		TEST_NOTE("outstanding", n);
 		EXPECT_EQ(c.send_backward(n, 40), 0);
-		EXPECT_EQ(c.server->backward_outstanding, n);
-		EXPECT_GE(c.verbs.posted, c.server->credits.granted() + n);
+		EXPECT_EQ(c.backward_outstanding(), n);
+		EXPECT_GE(c.verbs.posted, c.granted() + n);
 		c.work();
 	}
 	/* No more than that is ever outstanding, as far as Receives go. */
 	EXPECT_EQ(c.send_backward(100, 40), 0);
-	EXPECT_EQ(c.server->backward_outstanding, kServerBackwardCalls);
+	EXPECT_EQ(c.backward_outstanding(), kServerBackwardCalls);
 	c.work();
 	/* The client uses its credits, then replies: all find a Receive. */
 	c.svc.backward_known = true;
-	for (u32 i = 0; i < c.server->credits.granted(); i++) {
+	for (u32 i = 0; i < c.granted(); i++) {
 		ASSERT_TRUE(c.send_inline(i));
-		EXPECT_GE(c.verbs.posted, c.server->credits.granted() + kServerBackwardCalls);
+		EXPECT_GE(c.verbs.posted, c.granted() + kServerBackwardCalls);
 	}
 	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
 		CallMaker reply(n);
 		reply.finish(36, 1);
 		ASSERT_TRUE(c.send(reply));
-		EXPECT_GE(c.verbs.posted, c.server->credits.granted() + kServerBackwardCalls);
+		EXPECT_GE(c.verbs.posted, c.granted() + kServerBackwardCalls);
 	}
-	EXPECT_EQ(c.server->backward_outstanding, 0);
+	EXPECT_EQ(c.backward_outstanding(), 0);
 }
 
 /* A reply to nobody, one with chunks, and an error. */
@@ -89,7 +89,7 @@ RPCORDMA_TEST(server_backward, replies)
 	c.svc.backward_known = false;
 	ASSERT_TRUE(c.send(reply));
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1);
-	EXPECT_EQ(c.server->backward_outstanding, 1);
+	EXPECT_EQ(c.backward_outstanding(), 1);
 
 	c.svc.backward_known = true;
 	CallMaker chunks(5);
@@ -105,10 +105,10 @@ RPCORDMA_TEST(server_backward, replies)
 	EXPECT_EQ(c.svc.backward_errors, 1);
 	EXPECT_EQ(c.svc.backward_xid, 5);
 	EXPECT_EQ(c.svc.backward_error, to_errno(Error::io));
-	EXPECT_EQ(c.server->backward_outstanding, 0);
+	EXPECT_EQ(c.backward_outstanding(), 0);
 	/* A reply more than there were calls. */
 	ASSERT_TRUE(c.send(reply));
-	EXPECT_EQ(c.server->backward_outstanding, 0);
+	EXPECT_EQ(c.backward_outstanding(), 0);
 	EXPECT_EQ(c.svc.closed, 0);
 }
 
@@ -156,22 +156,25 @@ RPCORDMA_TEST(server_backward, no_room)
 
 	EXPECT_EQ(c.send_backward(1, 40), 0);
 	c.work();
-	const u32 spare = c.server->room.exchange(0), calls = c.server->calls;
-	for (u32 n = 0; n < 40; n++) {
-		EXPECT_EQ(c.send_backward(2, 40), to_errno(Error::no_buffers));
-		EXPECT_EQ(c.server->backward_outstanding, 1);
+	const u32 calls = c.calls();
+	{
+		const NoRoom others(c);
+
+		for (u32 n = 0; n < 40; n++) {
+			EXPECT_EQ(c.send_backward(2, 40), to_errno(Error::no_buffers));
+			EXPECT_EQ(c.backward_outstanding(), 1);
+		}
+		EXPECT_EQ(c.sync.waits, 0);
+		EXPECT_EQ(c.verbs.sends, 0);
+		EXPECT_EQ(c.svc.closed, 0);
+		/* One more Receive there is. */
+		EXPECT_LE(c.calls(), calls + 1);
 	}
-	EXPECT_EQ(c.sync.waits, 0);
-	EXPECT_EQ(c.verbs.sends, 0);
-	EXPECT_EQ(c.svc.closed, 0);
-	/* One more Receive there is. */
-	EXPECT_LE(c.server->calls, calls + 1);
-	c.server->room.store(spare);
 	EXPECT_EQ(c.send_backward(2, 40), 0);
-	EXPECT_EQ(c.server->backward_outstanding, 2);
+	EXPECT_EQ(c.backward_outstanding(), 2);
 	c.work();
 	c.expect_reply(2, 40);
-	EXPECT_FALSE(c.server->replied.load());
+	EXPECT_FALSE(c.replied());
 }
 
 /* A call that could not be posted ends the connection. */
@@ -182,8 +185,8 @@ RPCORDMA_TEST(server_backward, not_posted)
 	c.verbs.sends_left = 0;
 	EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::not_connected));
 	EXPECT_EQ(c.svc.closed, 1);
-	EXPECT_EQ(c.server->backward_outstanding, 0);
-	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+	EXPECT_EQ(c.backward_outstanding(), 0);
+	EXPECT_EQ(c.room_taken(), 0);
 }
 
 RPCORDMA_SUITE(server_backward, calls, receives, replies, refused, no_room, not_posted);

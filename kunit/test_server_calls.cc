@@ -47,8 +47,8 @@ void expect_written(u32 at, u32 first, u32 length)
 
 void expect_promise(const Served &c)
 {
-	EXPECT_GE(c.verbs.posted, c.server->credits.granted() + c.server->backward_backed);
-	EXPECT_EQ(c.verbs.posted, c.server->posted);
+	EXPECT_GE(c.verbs.posted, c.granted() + c.backward_backed());
+	EXPECT_EQ(c.verbs.posted, c.posted());
 }
 
 } // namespace rpcordma

@@ -14,104 +14,12 @@
  */
 #pragma once
 
+#include "kunit/test_call_maker.hh"
 #include "kunit/test_rdma_port.hh"
 #include "module/server/audit.hh"
 #include "xdr/private_data.hh"
 
 namespace rpcordma {
-
-/** Byte @i of what goes inline; of the client's memory there is the_port->peer.memory. */
-[[nodiscard]] constexpr u8 pattern(u32 i)
-{
-	return u8(i * 13 + 5);
-}
-
-/** As that, of a call from its third word on: with no credential and no verifier. */
-[[nodiscard]] constexpr u8 call_pattern(u32 i)
-{
-	return i >= 24 && i < 40 ? 0 : pattern(i);
-}
-
-/** A forward call, or whatever else a client may send. */
-struct CallMaker {
-	static constexpr u32 kRoom = 1024;
-	u8 *bytes; /* a kernel's stack is small */
-	u32 length = 0;
-	u32 header = 0;
-	u32 xid;
-	v1::Encoder encoder;
-
-	explicit CallMaker(u32 number, u32 credits = 64, v1::Proc proc = v1::Proc::msg)
-		: bytes(static_cast<u8 *>(rpcordma_test_alloc(kRoom))),
-		  xid(number),
-		  encoder({bytes, kRoom}, Xid(number), Credits(credits), proc)
-	{
-	}
-	~CallMaker()
-	{
-		rpcordma_test_free(bytes, kRoom);
-	}
-	CallMaker(const CallMaker &) = delete;
-	CallMaker &operator=(const CallMaker &) = delete;
-
-	[[nodiscard]] static xdr::Segment segment(u32 size, u32 offset = 0)
-	{
-		return {Rkey(PortPeer::kKey), size, PortPeer::kAddress + offset};
-	}
-	void read(u32 position, u32 size, u32 offset = 0)
-	{
-		encoder.read_segment(Position(position), segment(size, offset));
-	}
-	void write(u32 size, u32 offset = 0)
-	{
-		const xdr::Segment segments[] = {segment(size, offset)};
-		encoder.write_chunk(segments);
-	}
-	void reply(u32 size, u32 offset = 0)
-	{
-		const xdr::Segment segments[] = {segment(size, offset)};
-		encoder.reply_chunk(segments);
-	}
-	/** The header ends, and @size bytes of RPC message follow: a Call, or a Reply. */
-	void finish(u32 size, u32 type = 0)
-	{
-		const auto end = encoder.finish();
-
-		ASSERT_OK(end);
-		header = end.value();
-		length = header + size;
-		ASSERT_LE(length, kRoom);
-		for (u32 i = 0; i < size; i++)
-			bytes[header + i] = pattern(i);
-		if (size >= 8) {
-			xdr::store_be32(bytes + header, xid);
-			xdr::store_be32(bytes + header + 4, type);
-		}
-		if (size >= 40 && !type)
-			credential(0);
-	}
-	/** The call's credential has @length bytes, of which some may not be there; the verifier, none. */
-	void credential(u32 length_of_it, u32 verifier = 0)
-	{
-		const u32 words[] = {0, length_of_it};
-		const u32 more[] = {0, verifier};
-
-		put(24, words);
-		put(32 + length_of_it + xdr_pad(length_of_it), more);
-	}
-	void put(u32 at, Span<const u32> words)
-	{
-		for (const u32 word : words) {
-			if (header + at + 4 <= length)
-				xdr::store_be32(bytes + header + at, word);
-			at += 4;
-		}
-	}
-	[[nodiscard]] Bytes message() const
-	{
-		return {bytes, length};
-	}
-};
 
 /** What a client says of itself when it connects, and what there is before the connection. */
 struct Accepted : PortFixture {
@@ -187,8 +95,8 @@ struct Accepted : PortFixture {
 		accepted = serving = false;
 		rpcordma_core_server_destroy(server);
 		verbs.new_queue_pair();
-		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
-		EXPECT_EQ(server_pool.eager_users.load(), 0);
+		EXPECT_EQ(eager_bytes(), 0);
+		EXPECT_EQ(eager_users(), 0);
 	}
 	/** There is memory again, the device does what it has to, and threads take what calls there are. */
 	void settle()
@@ -258,8 +166,8 @@ struct Accepted : PortFixture {
 		/* As far as there was memory to make them. */
 		if (!server->closing.load())
 			EXPECT_GE(a.posted, min(server->promised_locked(), a.calls));
-		EXPECT_EQ(server_pool.eager_bytes.load(), eager);
-		EXPECT_EQ(server_pool.eager_users.load(), eager ? 1 : 0);
+		EXPECT_EQ(eager_bytes(), eager);
+		EXPECT_EQ(eager_users(), eager ? 1 : 0);
 		EXPECT_EQ(dma.bulk_maps, kept && !chain.regions ? 1 : 0);
 		EXPECT_EQ(dma.region_maps, chain.regions);
 		while (Region *region = server->regions.pop_front()) {
@@ -268,6 +176,132 @@ struct Accepted : PortFixture {
 		}
 		/* All others were on the list. */
 		EXPECT_EQ(dma.regions, chain.regions);
+	}
+
+	/* --- what the module counts: its fields are named here, and not in the cases --- */
+
+	[[nodiscard]] u32 calls() const
+	{
+		return server->calls;
+	}
+	[[nodiscard]] u32 in_service() const
+	{
+		return server->in_service;
+	}
+	/** Of the send queue. */
+	[[nodiscard]] u32 room() const
+	{
+		return server->room.load();
+	}
+	[[nodiscard]] u32 room_taken() const
+	{
+		return server->queue_size - server->room.load();
+	}
+	/** Credits: as counted, and as replies say. */
+	[[nodiscard]] u32 granted() const
+	{
+		return server->credits.granted();
+	}
+	[[nodiscard]] u32 grant() const
+	{
+		return server->grant.load();
+	}
+	/** Receives that are to be there, and those that the server counts. */
+	[[nodiscard]] u32 promised() const
+	{
+		return server->promised_locked();
+	}
+	[[nodiscard]] u32 posted() const
+	{
+		return server->posted;
+	}
+	[[nodiscard]] bool short_of_receives() const
+	{
+		return server->short_of_receives.load();
+	}
+	[[nodiscard]] u32 backward_outstanding() const
+	{
+		return server->backward_outstanding;
+	}
+	[[nodiscard]] u32 backward_backed() const
+	{
+		return server->backward_backed;
+	}
+	/** Something was replied to: the client is no stranger. */
+	[[nodiscard]] bool replied() const
+	{
+		return server->replied.load();
+	}
+	void set_replied(bool replied)
+	{
+		server->replied.store(replied);
+	}
+	/** Threads that wait for room. */
+	[[nodiscard]] u32 waiters() const
+	{
+		return server->waiters.load();
+	}
+	void pretend_waiters(u32 waiters)
+	{
+		server->waiters.store(waiters);
+	}
+	/** Bytes that a Receive holds, and that the peer's does. */
+	[[nodiscard]] u32 receive_size() const
+	{
+		return server->receive_size;
+	}
+	[[nodiscard]] u32 send_size() const
+	{
+		return server->send_size;
+	}
+	/** SGEs of a Send or Write, and of a Read. */
+	[[nodiscard]] u32 send_sges() const
+	{
+		return server->send_sges;
+	}
+	[[nodiscard]] u32 read_sges() const
+	{
+		return server->read_sges;
+	}
+	[[nodiscard]] bool remote_invalidation() const
+	{
+		return server->remote_invalidation;
+	}
+	[[nodiscard]] bool has_ready() const
+	{
+		return !server->ready.empty();
+	}
+	[[nodiscard]] bool has_held() const
+	{
+		return !server->held.empty();
+	}
+	/** Pages of the regions that are made from here on. */
+	void set_region_pages(u32 pages)
+	{
+		server->region_pages = pages;
+	}
+	/** The call that the thread has. */
+	[[nodiscard]] Xid call_xid() const
+	{
+		return rqst->call->header.xid;
+	}
+	[[nodiscard]] u32 call_results() const
+	{
+		return rqst->call->result_count;
+	}
+	/** @call is on a list: nobody has it. */
+	[[nodiscard]] static bool idle(const rpcordma_server_call *call)
+	{
+		return call->linked();
+	}
+	/** Of eager Reads, of all connections. */
+	[[nodiscard]] static u64 eager_bytes()
+	{
+		return server_pool.eager_bytes.load();
+	}
+	[[nodiscard]] static u32 eager_users()
+	{
+		return server_pool.eager_users.load();
 	}
 };
 
@@ -423,7 +457,7 @@ struct Iwarp : Served {
 		svc.limits.max_message = 64 * 1024 + 1024;
 		svc.limits.max_pages = thread_pages = Transfer::kPages;
 		connect();
-		server->replied.store(true);
+		set_replied(true);
 	}
 };
 
@@ -446,12 +480,63 @@ struct NoRoom {
 	Server *server;
 	u32 taken;
 
-	explicit NoRoom(Served &c) : server(c.server), taken(server->room.exchange(0))
+	/** @left: what is left of it. */
+	explicit NoRoom(Served &c, u32 left = 0)
+		: server(c.server),
+		  taken(server->room.exchange(left) - left)
 	{
 	}
 	~NoRoom()
 	{
 		server->room.fetch_add(taken);
+	}
+};
+
+/** Other connections have so much of the budget of eager Reads, while this lives. */
+struct OthersEager {
+	const u32 bytes, users;
+
+	OthersEager(u32 others_bytes, u32 others) : bytes(others_bytes), users(others)
+	{
+		server_pool.eager_bytes.fetch_add(bytes);
+		server_pool.eager_users.fetch_add(users);
+	}
+	~OthersEager()
+	{
+		server_pool.eager_bytes.fetch_sub(bytes);
+		server_pool.eager_users.fetch_sub(users);
+	}
+};
+
+/** No call is spare, while this lives. */
+struct NoSpareCalls {
+	Server *server;
+	ServerCallList taken;
+
+	explicit NoSpareCalls(Served &c) : server(c.server)
+	{
+		while (ServerCall *call = server->spare.pop_front())
+			taken.push_front(call);
+	}
+	~NoSpareCalls()
+	{
+		while (ServerCall *call = taken.pop_front())
+			server->spare.push_front(call);
+	}
+};
+
+/** The send queue holds so many work requests as far as the server knows, while this lives. */
+struct SmallQueue {
+	Server *server;
+	const u32 before;
+
+	SmallQueue(Served &c, u32 size) : server(c.server), before(server->queue_size)
+	{
+		server->queue_size = size;
+	}
+	~SmallQueue()
+	{
+		server->queue_size = before;
 	}
 };
 

@@ -49,7 +49,7 @@ RPCORDMA_TEST(server_credits, grant_grows)
 	EXPECT_EQ(grant, 64);
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DEBT), 0);
 	/* A buffer for each Receive, and one for each call that may be in service meanwhile. */
-	EXPECT_LE(c.server->calls, 2 * 64 + 2 * kServerBatch);
+	EXPECT_LE(c.calls(), 2 * 64 + 2 * kServerBatch);
 }
 
 /* A client that uses little keeps little. */
@@ -65,7 +65,7 @@ RPCORDMA_TEST(server_credits, idle_client)
 		c.work();
 		EXPECT_EQ(c.got().value().credits, Credits(kInitial));
 	}
-	EXPECT_LE(c.server->calls, kInitial + 2 * kServerBatch);
+	EXPECT_LE(c.calls(), kInitial + 2 * kServerBatch);
 }
 
 /* A client that asks for less gets less, and Receives dwindle; never to nothing. */
@@ -103,7 +103,7 @@ RPCORDMA_TEST(server_credits, bad_messages)
 		EXPECT_EQ(c.receive(), 0);
 		c.work();
 	}
-	EXPECT_EQ(c.server->credits.granted(), kInitial);
+	EXPECT_EQ(c.granted(), kInitial);
 }
 
 /*
@@ -168,8 +168,8 @@ RPCORDMA_TEST(server_credits, any_client)
 				/* At least what replies tell: it may be less than before. */
 				grant = c.got().value().credits.get();
 			}
-			ASSERT_EQ(c.verbs.posted, c.server->posted);
-			ASSERT_LE(c.server->calls, 3 * (64 + kServerBatch));
+			ASSERT_EQ(c.verbs.posted, c.posted());
+			ASSERT_LE(c.calls(), 3 * (64 + kServerBatch));
 		}
 		EXPECT_GT(xid, 300);
 		EXPECT_EQ(c.svc.closed, 0);
@@ -191,7 +191,7 @@ RPCORDMA_TEST(server_credits, no_memory_to_grow)
 	for (u32 i = 0; i < kInitial; i++)
 		ASSERT_TRUE(c.send_inline(i));
 	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
-	EXPECT_EQ(c.server->credits.granted(), kInitial);
+	EXPECT_EQ(c.granted(), kInitial);
 	for (rpcordma_server_call *&call : calls) {
 		ASSERT_EQ(c.receive(), 40);
 		call = c.rqst->call;
@@ -225,14 +225,14 @@ RPCORDMA_TEST(server_credits, short_of_receives)
 	}
 	/* Enough for a client that has all its credits in use; it gets one back, and uses that. */
 	EXPECT_EQ(c.verbs.posted, kInitial);
-	EXPECT_TRUE(c.server->short_of_receives.load());
+	EXPECT_TRUE(c.short_of_receives());
 	c.rqst->call = calls[0];
 	ASSERT_EQ(c.send_reply(20), 0);
-	EXPECT_FALSE(c.server->short_of_receives.load());
+	EXPECT_FALSE(c.short_of_receives());
 	c.work();
 	send_without_memory();
 	EXPECT_EQ(c.verbs.posted, kInitial - 1);
-	EXPECT_TRUE(c.server->short_of_receives.load());
+	EXPECT_TRUE(c.short_of_receives());
 
 	/* The thread has memory for the reply, and none besides: the next one is to try. */
 	c.rqst->call = calls[1];
@@ -240,11 +240,11 @@ RPCORDMA_TEST(server_credits, short_of_receives)
 	ASSERT_EQ(c.send_reply(20), 0);
 	c.memory.allocations_left = kNoLimit;
 	EXPECT_EQ(c.verbs.receives_at_send, kInitial - 1);
-	EXPECT_TRUE(c.server->short_of_receives.load());
+	EXPECT_TRUE(c.short_of_receives());
 	c.rqst->call = calls[2];
 	ASSERT_EQ(c.send_reply(20), 0);
 	EXPECT_EQ(c.verbs.receives_at_send, kInitial);
-	EXPECT_FALSE(c.server->short_of_receives.load());
+	EXPECT_FALSE(c.short_of_receives());
 	c.work();
 	for (rpcordma_server_call *call : calls) {
 		c.rqst->call = call;
@@ -265,10 +265,10 @@ RPCORDMA_TEST(server_credits, greedy_client)
 		ASSERT_LT(n, kMost);
 		ASSERT_EQ(c.receive(), 40);
 		calls[n++] = c.rqst->call;
-		ASSERT_LE(c.server->calls, kMost);
+		ASSERT_LE(c.calls(), kMost);
 	}
 	EXPECT_GT(n, 64);
-	EXPECT_EQ(c.server->calls, n);
+	EXPECT_EQ(c.calls(), n);
 	EXPECT_EQ(c.verbs.posted, 0);
 	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
 	EXPECT_EQ(c.svc.closed, 0);

@@ -63,13 +63,13 @@ RPCORDMA_TEST(server_owners, ends_amid)
 				const NoTransfers none;
 
 				ASSERT_TRUE(c.send(write));
-				EXPECT_FALSE(c.server->held.empty());
+				EXPECT_TRUE(c.has_held());
 				break;
 			}
 			case reading:
 			case read:
 				ASSERT_TRUE(c.send(write));
-				EXPECT_GT(server_pool.eager_bytes.load(), 0);
+				EXPECT_GT(Connected::eager_bytes(), 0);
 				EXPECT_EQ(c.dma.bulk_maps, 1);
 				if (stage == read)
 					c.work();
@@ -117,7 +117,7 @@ RPCORDMA_TEST(server_owners, no_receives_in_drain)
 		c.memory.allocations_left = 0;
 		ASSERT_EQ(c.reply(20), 0);
 	}
-	EXPECT_EQ(c.server->posted, 0);
+	EXPECT_EQ(c.posted(), 0);
 	c.verbs.completes_in_drain = true;
 	c.end();
 }
@@ -178,7 +178,7 @@ RPCORDMA_TEST(server_owners, regions_used_again)
 	CallMaker large(1);
 
 	make_write(large, 3 * kPage);
-	c.server->region_pages = 2;
+	c.set_region_pages(2);
 	ASSERT_TRUE(c.send(large));
 	EXPECT_EQ(c.receive(), 0);
 	c.work();
@@ -196,7 +196,7 @@ RPCORDMA_TEST(server_owners, regions_used_again)
 			ASSERT_TRUE(c.send(call));
 			/* What registers the sink, the Read, and what invalidates: three each. */
 			EXPECT_EQ(c.verbs.sends, 3 * (i + 1));
-			EXPECT_EQ(c.server->room.load(), c.server->queue_size - 3 * (i + 1));
+			EXPECT_EQ(c.room_taken(), 3 * (i + 1));
 		}
 		c.work();
 		EXPECT_FALSE(c.verbs.broken);
@@ -211,7 +211,7 @@ RPCORDMA_TEST(server_owners, regions_used_again)
 		/* With both, and back. */
 		ASSERT_TRUE(c.send(large));
 		EXPECT_EQ(c.verbs.sends, 6);
-		EXPECT_EQ(c.server->room.load(), c.server->queue_size - 6);
+		EXPECT_EQ(c.room_taken(), 6);
 		c.work();
 		ASSERT_EQ(c.receive(), int(60 + 3 * kPage));
 		c.release();
@@ -245,7 +245,7 @@ RPCORDMA_TEST(server_owners, first_refusal)
 
 	make_write(bad, 100);
 	make_write(other, 200);
-	c.server->replied.store(true);
+	c.set_replied(true);
 	refused.status = RPCORDMA_WC_REMOTE_ACCESS;
 	for (const CallMaker *call : {&bad, &other}) {
 		ASSERT_TRUE(c.send(*call));

@@ -21,7 +21,7 @@ RPCORDMA_TEST(server_read, eager)
 		EXPECT_EQ(c.svc.enqueued, 1); /* ESTABLISHED */
 		EXPECT_FALSE(c.svc.data);
 		EXPECT_EQ(c.verbs.sends, div_round_up(size, 32 * kPage));
-		EXPECT_EQ(server_pool.eager_bytes.load(), pinned(size));
+		EXPECT_EQ(Connected::eager_bytes(), pinned(size));
 		c.work();
 		EXPECT_EQ(c.svc.enqueued, 2);
 		c.fill_thread();
@@ -29,8 +29,8 @@ RPCORDMA_TEST(server_read, eager)
 		EXPECT_EQ(c.receive(), int(60 + size + xdr_pad(size)));
 		EXPECT_EQ(c.memory.pages, pages);
 		EXPECT_EQ(c.dma.bulk_maps, 0);
-		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
-		EXPECT_EQ(server_pool.eager_users.load(), 0);
+		EXPECT_EQ(Connected::eager_bytes(), 0);
+		EXPECT_EQ(Connected::eager_users(), 0);
 		expect_write(c, size, 33);
 		EXPECT_EQ(c.reply(20), 0);
 		c.work();
@@ -39,7 +39,7 @@ RPCORDMA_TEST(server_read, eager)
 		EXPECT_EQ(counter(RPCORDMA_SERVER_HELD), 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_READ), c.peer.reads);
 		/* All room is given back. */
-		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+		EXPECT_EQ(c.room_taken(), 0);
 	}
 }
 
@@ -56,7 +56,7 @@ RPCORDMA_TEST(server_read, held)
 		ASSERT_TRUE(c.send(call));
 		EXPECT_TRUE(c.svc.data);
 		EXPECT_EQ(c.verbs.sends, 0);
-		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
+		EXPECT_EQ(Connected::eager_bytes(), 0);
 		EXPECT_EQ(c.receive(), 0);
 		EXPECT_EQ(c.rqst->call, nullptr);
 		EXPECT_FALSE(c.svc.data);
@@ -69,7 +69,7 @@ RPCORDMA_TEST(server_read, held)
 		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_HELD), 1);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_READ), c.peer.reads);
-		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+		EXPECT_EQ(c.room_taken(), 0);
 	}
 }
 
@@ -105,7 +105,7 @@ RPCORDMA_TEST(server_read, in_order)
 		if (!rc)
 			continue;
 		EXPECT_EQ(rc, 40);
-		EXPECT_EQ(c.rqst->call->header.xid, Xid(whole++));
+		EXPECT_EQ(c.call_xid(), Xid(whole++));
 		c.release();
 	}
 	EXPECT_EQ(held, 2);
@@ -113,14 +113,14 @@ RPCORDMA_TEST(server_read, in_order)
 	for (; whole < 7; whole++) {
 		EXPECT_TRUE(c.svc.data);
 		EXPECT_EQ(c.receive(), 40);
-		EXPECT_EQ(c.rqst->call->header.xid, Xid(whole));
+		EXPECT_EQ(c.call_xid(), Xid(whole));
 		c.release();
 	}
 	EXPECT_FALSE(c.svc.data);
 	c.work();
 	for (u32 xid : {1u, 2u}) {
 		EXPECT_EQ(c.receive(), 160);
-		EXPECT_EQ(c.rqst->call->header.xid, Xid(xid));
+		EXPECT_EQ(c.call_xid(), Xid(xid));
 		c.release();
 	}
 }
@@ -132,9 +132,9 @@ RPCORDMA_TEST(server_read, behind_waiters)
 	CallMaker call(1);
 
 	make_write(call, 100);
-	c.server->waiters.store(1);
+	c.pretend_waiters(1);
 	ASSERT_TRUE(c.send(call));
-	c.server->waiters.store(0);
+	c.pretend_waiters(0);
 	EXPECT_EQ(c.verbs.sends, 0);
 	EXPECT_TRUE(c.svc.data);
 	EXPECT_EQ(c.receive(), 0);
@@ -278,7 +278,7 @@ RPCORDMA_TEST(server_read, stranger)
 	EXPECT_EQ(c.receive(), 0);
 	c.work();
 	c.expect_error(9, v1::ErrorCode::chunk);
-	EXPECT_FALSE(c.server->replied.load());
+	EXPECT_FALSE(c.replied());
 	for (u32 i = 0; i < 2; i++) {
 		CallMaker call(i);
 
@@ -288,9 +288,9 @@ RPCORDMA_TEST(server_read, stranger)
 	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 1);
 	c.work();
 	EXPECT_EQ(c.receive(), 160);
-	EXPECT_FALSE(c.server->replied.load());
+	EXPECT_FALSE(c.replied());
 	EXPECT_EQ(c.reply(20), 0);
-	EXPECT_TRUE(c.server->replied.load());
+	EXPECT_TRUE(c.replied());
 	EXPECT_EQ(c.receive(), 0);
 	c.work();
 	EXPECT_EQ(c.receive(), 160);
@@ -337,20 +337,19 @@ RPCORDMA_TEST(server_read, budget)
 
 		rpcordma_server_tunables.eager_read_bytes = b.parameter;
 		c.svc.limits.threads = b.threads;
-		c.server->replied.store(true);
-		server_pool.eager_bytes.fetch_add(b.others);
-		server_pool.eager_users.fetch_add(b.users);
-		for (u32 i = 0; i < 2; i++) {
-			CallMaker call(i);
+		c.set_replied(true);
+		{
+			const OthersEager others(b.others, b.users);
+			for (u32 i = 0; i < 2; i++) {
+				CallMaker call(i);
 
-			make_write(call, 1000);
-			ASSERT_TRUE(c.send(call));
+				make_write(call, 1000);
+				ASSERT_TRUE(c.send(call));
+			}
+			EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), b.eager);
+			EXPECT_EQ(Connected::eager_bytes(), b.others + kOne * b.eager);
+			EXPECT_EQ(Connected::eager_users(), b.users + (b.eager > 0));
 		}
-		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), b.eager);
-		EXPECT_EQ(server_pool.eager_bytes.load(), b.others + kOne * b.eager);
-		EXPECT_EQ(server_pool.eager_users.load(), b.users + (b.eager > 0));
-		server_pool.eager_bytes.fetch_sub(b.others);
-		server_pool.eager_users.fetch_sub(b.users);
 		/* The end of the connection gives the rest back as well. */
 		c.end();
 	}
@@ -370,7 +369,7 @@ RPCORDMA_TEST(server_read, no_room)
 	make_write(call, 100);
 	ASSERT_TRUE(c.send(call));
 	EXPECT_EQ(c.verbs.sends, 1);
-	EXPECT_EQ(server_pool.eager_bytes.load(), 0);
+	EXPECT_EQ(Connected::eager_bytes(), 0);
 	c.release();
 	/* The device makes room while the thread waits. */
 	EXPECT_EQ(c.receive(), 0);
@@ -397,8 +396,8 @@ RPCORDMA_TEST(server_read, stalled)
 	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_EQ(c.verbs.sends, 0);
 	EXPECT_EQ(c.dma.bulk_maps, 0);
-	EXPECT_EQ(c.server->in_service, 0);
-	EXPECT_EQ(c.server->waiters.load(), 0);
+	EXPECT_EQ(c.in_service(), 0);
+	EXPECT_EQ(c.waiters(), 0);
 }
 
 RPCORDMA_SUITE(server_read, eager, held, in_order, behind_waiters, linear, short_position_zero,

@@ -41,13 +41,13 @@ RPCORDMA_TEST(server_read_failures, no_memory)
 			ASSERT_TRUE(c.send(call));
 			EXPECT_TRUE(c.svc.data);
 			EXPECT_EQ(c.verbs.sends, 0);
-			EXPECT_EQ(server_pool.eager_bytes.load(), 0);
+			EXPECT_EQ(Connected::eager_bytes(), 0);
 			if (!thread_too)
 				left = kNoLimit;
 			EXPECT_EQ(c.receive(), 0);
 			EXPECT_EQ(c.verbs.sends, thread_too ? 0 : 1);
 			EXPECT_EQ(c.svc.closed, thread_too ? 1 : 0);
-			EXPECT_EQ(c.server->in_service, thread_too ? 0 : 1);
+			EXPECT_EQ(c.in_service(), thread_too ? 0 : 1);
 			left = kNoLimit;
 		}
 }
@@ -73,7 +73,7 @@ void expect_post_fails(Served &c, bool eager, u32 requests, u32 posted)
 	ASSERT_EQ(c.receive(), int(60 + kPage));
 	ASSERT_EQ(c.reply(20), 0);
 	c.work();
-	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_EQ(c.in_service(), 0);
 
 	make_write(call, 40 * kPage);
 	if (eager) {
@@ -91,8 +91,8 @@ void expect_post_fails(Served &c, bool eager, u32 requests, u32 posted)
 	/* What the device has a part of stays as it is. */
 	EXPECT_EQ(c.verbs.partly_posted.requests, posted ? requests : 0);
 	EXPECT_EQ(c.dma.bulk_maps + c.dma.region_maps, posted ? 1 : 0);
-	EXPECT_EQ(c.server->in_service, posted ? 1 : 0);
-	EXPECT_EQ(c.server->room.load(), c.server->queue_size - (posted ? requests : 0));
+	EXPECT_EQ(c.in_service(), posted ? 1 : 0);
+	EXPECT_EQ(c.room_taken(), posted ? requests : 0);
 	EXPECT_EQ(counter(RPCORDMA_SERVER_READ), counted);
 	EXPECT_FALSE(c.svc.data);
 }
@@ -150,7 +150,7 @@ RPCORDMA_TEST(server_read_failures, remote_access)
 		make_write(bad, 40 * kPage);
 		make_write(other, 100);
 		make_write(again, 40 * kPage);
-		c.server->replied.store(true);
+		c.set_replied(true);
 		ASSERT_TRUE(c.send(bad));
 		ASSERT_TRUE(c.send(other));
 		c.verbs.fail_at = failing;
@@ -159,7 +159,7 @@ RPCORDMA_TEST(server_read_failures, remote_access)
 		EXPECT_EQ(c.svc.closed, 1);
 		EXPECT_FALSE(c.svc.data);
 		EXPECT_EQ(c.dma.bulk_maps, 0);
-		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(c.in_service(), 0);
 		c.end();
 
 		c.connect();

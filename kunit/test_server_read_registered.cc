@@ -51,7 +51,7 @@ RPCORDMA_TEST(server_read_registered, used_again)
 		EXPECT_EQ(c.dma.regions, 1);
 	}
 	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 3);
-	EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+	EXPECT_EQ(c.room_taken(), 0);
 }
 
 /* A chain that was built and never posted leaves no wrong key behind. */
@@ -64,10 +64,12 @@ RPCORDMA_TEST(server_read_registered, not_posted)
 		CallMaker call(i);
 
 		make_write(call, 1000);
-		const u32 room = c.server->room.exchange(1);
-		ASSERT_TRUE(c.send(call));
-		EXPECT_EQ(c.verbs.sends, 0);
-		c.server->room.store(room);
+		{
+			const NoRoom others(c, 1);
+
+			ASSERT_TRUE(c.send(call));
+			EXPECT_EQ(c.verbs.sends, 0);
+		}
 		EXPECT_EQ(c.receive(), 0);
 		c.verbs.work();
 		ASSERT_FALSE(c.verbs.broken);
@@ -89,7 +91,7 @@ RPCORDMA_TEST(server_read_registered, largest)
 			constexpr u32 size = 256 * kPage;
 			const u32 regions = region_pages < 256 ? 2 : 1;
 
-			EXPECT_EQ(c.server->read_sges, 1);
+			EXPECT_EQ(c.read_sges(), 1);
 			for (u32 i = 0; i < segments; i++)
 				call.read(40, size / segments, i * (size / segments));
 			call.finish(60);
@@ -103,7 +105,7 @@ RPCORDMA_TEST(server_read_registered, largest)
 			EXPECT_EQ(c.dma.regions, regions);
 			EXPECT_EQ(c.peer.local_invalidations, regions);
 			c.release();
-			EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+			EXPECT_EQ(c.room_taken(), 0);
 		}
 }
 
@@ -123,8 +125,8 @@ RPCORDMA_TEST(server_read_registered, read_fails)
 		c.verbs.work();
 		EXPECT_EQ(c.svc.closed, 1);
 		EXPECT_FALSE(c.svc.data);
-		EXPECT_EQ(c.server->in_service, 0);
-		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+		EXPECT_EQ(c.in_service(), 0);
+		EXPECT_EQ(c.room_taken(), 0);
 	}
 }
 
@@ -139,7 +141,7 @@ RPCORDMA_TEST(server_read_registered, no_memory)
 			CallMaker call(1);
 
 			c.verbs.device.max_fast_reg_pages = 130;
-			c.server->region_pages = 2;
+			c.set_region_pages(2);
 			make_write(call, 3 * kPage);
 			ASSERT_TRUE(c.send(call));
 			EXPECT_EQ(c.verbs.sends, 0);

@@ -48,7 +48,7 @@ RPCORDMA_TEST(server_receive, order)
 	for (u32 i = 0; i < 3; i++) {
 		EXPECT_TRUE(c.svc.data);
 		EXPECT_GT(c.receive(), 0);
-		EXPECT_EQ(c.rqst->call->header.xid, Xid(i));
+		EXPECT_EQ(c.call_xid(), Xid(i));
 		c.release();
 	}
 	EXPECT_FALSE(c.svc.data);
@@ -162,7 +162,7 @@ RPCORDMA_TEST(server_receive, bad_messages)
 	EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), answered - 2);
 	EXPECT_EQ(c.svc.closed, 0);
 	/* None of them is in service any more, and the connection serves. */
-	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_EQ(c.in_service(), 0);
 	ASSERT_TRUE(c.send_inline(8));
 	EXPECT_EQ(c.receive(), 40);
 	c.release();
@@ -225,14 +225,15 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 			writes.encoder.write_chunk(segments);
 		writes.finish(60);
 		/* 40, 8 runs of SGEs, and the Send. */
-		const u32 queue_size = c.server->queue_size;
-		c.server->queue_size = 48;
-		expect_refused(writes, 1);
-		c.server->queue_size = 49;
+		{
+			const SmallQueue queue(c, 48);
+
+			expect_refused(writes, 1);
+		}
+		const SmallQueue queue(c, 49);
 		ASSERT_TRUE(c.send(writes));
 		EXPECT_EQ(c.receive(), 60);
 		c.release();
-		c.server->queue_size = queue_size;
 	}
 	EXPECT_EQ(c.svc.closed, 0);
 }
@@ -293,7 +294,7 @@ RPCORDMA_TEST(server_receive, chunk_in_header)
 		}
 		c.work();
 		c.expect_error(1, v1::ErrorCode::chunk);
-		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(c.in_service(), 0);
 		EXPECT_EQ(c.svc.closed, 0);
 	}
 }
@@ -422,7 +423,7 @@ RPCORDMA_TEST(server_receive, two_owners)
 
 		ASSERT_TRUE(c.send_inline(1));
 		ASSERT_EQ(c.receive(), 40);
-		const u32 before = c.server->in_service;
+		const u32 before = c.in_service();
 		EXPECT_EQ(before, 1);
 		ASSERT_EQ(c.send_reply(20), 0);
 		rpcordma_server_call *const call = c.rqst->call;
@@ -430,14 +431,14 @@ RPCORDMA_TEST(server_receive, two_owners)
 			c.release();
 		else
 			EXPECT_EQ(c.work(), 1);
-		EXPECT_EQ(c.server->in_service, 1);
-		EXPECT_FALSE(call->linked());
+		EXPECT_EQ(c.in_service(), 1);
+		EXPECT_FALSE(Connected::idle(call));
 		if (release_first)
 			EXPECT_EQ(c.work(), 1);
 		else
 			c.release();
-		EXPECT_EQ(c.server->in_service, 0);
-		EXPECT_TRUE(call->linked());
+		EXPECT_EQ(c.in_service(), 0);
+		EXPECT_TRUE(Connected::idle(call));
 		c.expect_reply(1, 20);
 	}
 }

@@ -43,10 +43,10 @@ RPCORDMA_TEST(server_receives, growth)
 	c.sync.now += 2 * ResponderCredits::kWindowMs;
 	for (u32 i = 1; i < calls; i++)
 		ASSERT_EQ(serve_one(c, i), kInitial);
-	EXPECT_GT(c.verbs.posted, c.server->promised_locked() + 1);
+	EXPECT_GT(c.verbs.posted, c.promised() + 1);
 	ASSERT_TRUE(c.send_inline(calls));
-	EXPECT_EQ(c.server->credits.granted(), 2 * kInitial);
-	EXPECT_EQ(c.server->grant.load(), 2 * kInitial);
+	EXPECT_EQ(c.granted(), 2 * kInitial);
+	EXPECT_EQ(c.grant(), 2 * kInitial);
 	EXPECT_EQ(c.verbs.posted, 2 * kInitial + kServerBatch);
 }
 
@@ -77,8 +77,7 @@ RPCORDMA_TEST(server_receives, growth_without_memory)
 			ASSERT_TRUE(c.send_inline(++xid));
 			c.memory.allocations_left = kNoLimit;
 			EXPECT_EQ(c.memory.allocations_refused > refused, tries);
-			EXPECT_EQ(c.server->credits.granted(),
-				  i == calls && memory ? 2 * kInitial : kInitial);
+			EXPECT_EQ(c.granted(), i == calls && memory ? 2 * kInitial : kInitial);
 			ASSERT_EQ(c.receive(), 40);
 			ASSERT_EQ(c.reply(20), 0);
 			c.work();
@@ -119,9 +118,7 @@ RPCORDMA_TEST(server_receives, reposted_alone)
 		(void)serve_one(c, xid);
 	}
 	/* All come at once, and there are none in their place: each is missing when it is done with. */
-	ServerCallList spare;
-	while (ServerCall *call = c.server->spare.pop_front())
-		spare.push_front(call);
+	const NoSpareCalls none(c);
 	c.memory.allocations_left = 0;
 	u32 n = 0;
 	for (; c.verbs.posted && n < kInitial + kServerBatch; n++) {
@@ -131,7 +128,7 @@ RPCORDMA_TEST(server_receives, reposted_alone)
 	}
 	for (u32 i = 0; i < n; i++) {
 		TEST_NOTE("call", i);
-		const u32 missing = c.verbs.posted < c.server->promised_locked();
+		const u32 missing = c.verbs.posted < c.promised();
 		const u32 before = c.verbs.posted;
 
 		c.rqst->call = calls[i];
@@ -139,9 +136,7 @@ RPCORDMA_TEST(server_receives, reposted_alone)
 		/* And no more than are missing. */
 		EXPECT_EQ(c.verbs.posted, before + missing);
 	}
-	EXPECT_EQ(c.verbs.posted, c.server->promised_locked());
-	while (ServerCall *call = spare.pop_front())
-		c.server->spare.push_front(call);
+	EXPECT_EQ(c.verbs.posted, c.promised());
 }
 
 /* A connection that closes has no use for Receives, whoever asks for them. */
@@ -170,7 +165,7 @@ RPCORDMA_TEST(server_receives, closes_meanwhile)
 		Connected c;
 
 		/* With this one another batch of Receives is due. */
-		while (low && c.verbs.posted > c.server->promised_locked() + 1)
+		while (low && c.verbs.posted > c.promised() + 1)
 			(void)serve_one(c, 7);
 		const u32 posted = c.verbs.posted;
 		c.sync.meanwhile = [] {
@@ -180,8 +175,8 @@ RPCORDMA_TEST(server_receives, closes_meanwhile)
 		send_write(c, 1);
 		EXPECT_EQ(c.verbs.sends, 0);
 		EXPECT_EQ(c.verbs.posted, posted - 1);
-		EXPECT_EQ(server_pool.eager_bytes.load(), 0);
-		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(Connected::eager_bytes(), 0);
+		EXPECT_EQ(c.in_service(), 0);
 	}
 }
 
@@ -193,10 +188,10 @@ RPCORDMA_TEST(server_receives, backward)
 	c.memory.allocation_refused_at = 0;
 	EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::no_buffers));
 	EXPECT_EQ(c.verbs.sends, 0);
-	EXPECT_EQ(c.server->backward_backed, 0);
+	EXPECT_EQ(c.backward_backed(), 0);
 	EXPECT_EQ(c.send_backward(1, 40), 0);
 	EXPECT_EQ(c.verbs.posted, kInitial + 1 + kServerBatch);
-	EXPECT_EQ(c.server->backward_backed, 1);
+	EXPECT_EQ(c.backward_backed(), 1);
 	c.work();
 }
 
@@ -226,8 +221,8 @@ RPCORDMA_TEST(server_receives, data)
 				c.release();
 		}
 		EXPECT_FALSE(c.svc.data);
-		EXPECT_TRUE(c.server->ready.empty());
-		EXPECT_TRUE(c.server->held.empty());
+		EXPECT_FALSE(c.has_ready());
+		EXPECT_FALSE(c.has_held());
 	}
 }
 
@@ -286,7 +281,7 @@ RPCORDMA_TEST(server_receives, used_again)
 			(void)serve_one(c, xid);
 			c.expect_reply(xid, 20);
 		}
-		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(c.in_service(), 0);
 		EXPECT_FALSE(c.svc.data);
 	}
 }

@@ -25,10 +25,10 @@ RPCORDMA_TEST(server_reply, write_chunk)
 		/* The thread's pages are no more its own. */
 		EXPECT_EQ(c.rqst->pages[0], nullptr);
 		EXPECT_EQ(c.dma.bulk_maps, 1);
-		EXPECT_EQ(c.server->in_service, 1);
+		EXPECT_EQ(c.in_service(), 1);
 		c.work();
 		EXPECT_EQ(c.dma.bulk_maps, 0);
-		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(c.in_service(), 0);
 		expect_written(kWrite, 60, size);
 		const auto header = c.got();
 		ASSERT_OK(header);
@@ -37,7 +37,7 @@ RPCORDMA_TEST(server_reply, write_chunk)
 		EXPECT_EQ(header.value().payload(c.peer.last()).size(), 68);
 		EXPECT_EQ(c.peer.invalidated, PortPeer::kKey);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 1);
-		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+		EXPECT_EQ(c.room_taken(), 0);
 	}
 }
 
@@ -183,7 +183,7 @@ RPCORDMA_TEST(server_reply, many_results)
 	have_call(c, 100, 0);
 	for (u32 i = 0; i < chunk::Answer::kResults + 3; i++)
 		EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 40 + 8 * i, 8), 0);
-	EXPECT_EQ(c.rqst->call->result_count, chunk::Answer::kResults);
+	EXPECT_EQ(c.call_results(), chunk::Answer::kResults);
 	ASSERT_EQ(c.reply(300), 0);
 	c.work();
 	expect_written(kWrite, 40, 8);
@@ -191,7 +191,7 @@ RPCORDMA_TEST(server_reply, many_results)
 	for (u32 i = 0; i < 20; i++) {
 		ASSERT_TRUE(c.send_inline(2));
 		ASSERT_EQ(c.receive(), 40);
-		ASSERT_EQ(c.rqst->call->result_count, 0);
+		ASSERT_EQ(c.call_results(), 0);
 		ASSERT_EQ(c.reply(20), 0);
 		c.work();
 		c.expect_reply(2, 20);
@@ -308,7 +308,7 @@ RPCORDMA_TEST(server_reply, largest_payload)
 			expect_written(kWrite, 60, payload);
 		else
 			expect_written(kReply, 0, payload + 68);
-		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+		EXPECT_EQ(c.room_taken(), 0);
 	}
 }
 
@@ -334,14 +334,12 @@ RPCORDMA_TEST(server_reply, too_many_pieces)
 	{
 		Connected c;
 		have_call(c, 10000, 0);
-		const u32 queue_size = c.server->queue_size;
-		c.server->queue_size = 2;
+		const SmallQueue queue(c, 2);
 		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 33 * kPage);
 		EXPECT_EQ(c.send_reply_pages(20, 33 * kPage, 8), 0);
 		c.release();
 		c.work();
 		c.expect_error(1, v1::ErrorCode::chunk);
-		c.server->queue_size = queue_size;
 	}
 }
 

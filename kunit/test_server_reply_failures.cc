@@ -30,8 +30,8 @@ RPCORDMA_TEST(server_reply_failures, no_memory)
 		EXPECT_EQ(c.verbs.sends, 0);
 		EXPECT_EQ(c.dma.bulk_maps, 0);
 		c.release();
-		EXPECT_EQ(c.server->in_service, 0);
-		EXPECT_EQ(c.server->room.load(), c.server->queue_size);
+		EXPECT_EQ(c.in_service(), 0);
+		EXPECT_EQ(c.room_taken(), 0);
 	}
 	/* Nor can an error message be. */
 	Connected c;
@@ -42,7 +42,7 @@ RPCORDMA_TEST(server_reply_failures, no_memory)
 	EXPECT_EQ(c.receive(), 0);
 	c.memory.allocations_left = kNoLimit;
 	EXPECT_EQ(c.svc.closed, 1);
-	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_EQ(c.in_service(), 0);
 }
 
 /* None or some of the chain can be posted. */
@@ -58,8 +58,8 @@ RPCORDMA_TEST(server_reply_failures, post_fails)
 		ASSERT_EQ(c.send_reply_pages(20, 1000, 8), 0);
 		c.release();
 		c.work();
-		EXPECT_EQ(c.server->in_service, 0);
-		c.server->replied.store(false);
+		EXPECT_EQ(c.in_service(), 0);
+		c.set_replied(false);
 		const u32 writes = counter(RPCORDMA_SERVER_WRITE);
 
 		have_call(c, 1000, 0);
@@ -67,13 +67,13 @@ RPCORDMA_TEST(server_reply_failures, post_fails)
 		c.verbs.sends_left = posted;
 		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
 		EXPECT_EQ(c.svc.closed, 1);
-		EXPECT_FALSE(c.server->replied.load());
+		EXPECT_FALSE(c.replied());
 		c.release();
 		/* What the device has a part of stays until the drain, pages and all. */
 		EXPECT_EQ(c.dma.bulk_maps, posted);
-		EXPECT_EQ(c.server->in_service, posted);
+		EXPECT_EQ(c.in_service(), posted);
 		/* A Write and the Send. */
-		EXPECT_EQ(c.server->room.load(), c.server->queue_size - (posted ? 2 : 0));
+		EXPECT_EQ(c.room_taken(), posted ? 2 : 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), writes);
 	}
 }
@@ -92,7 +92,7 @@ RPCORDMA_TEST(server_reply_failures, remote_access)
 	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_EQ(c.dma.bulk_maps, 0);
 	c.release();
-	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_EQ(c.in_service(), 0);
 	c.end();
 	c.connect();
 	CallMaker again(1);
@@ -125,9 +125,9 @@ RPCORDMA_TEST(server_reply_failures, room)
 	/* Threads that were held back have a look. */
 	EXPECT_EQ(c.svc.enqueued, enqueued + 1);
 	EXPECT_TRUE(rpcordma_core_server_has_space(c.server));
-	c.server->waiters.store(1);
+	c.pretend_waiters(1);
 	EXPECT_FALSE(rpcordma_core_server_has_space(c.server));
-	c.server->waiters.store(0);
+	c.pretend_waiters(0);
 
 	/* The next one is flushed: whoever waits goes on, to no avail. */
 	have_call(c, 0, 0);
@@ -135,7 +135,7 @@ RPCORDMA_TEST(server_reply_failures, room)
 	c.verbs.fail_status = 12;
 	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
 	EXPECT_EQ(c.svc.closed, 1);
-	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_EQ(c.in_service(), 0);
 
 	/* And with that no reply is built any more. */
 	EXPECT_EQ(c.server->send_backward(1, &c.rqst->reply), to_errno(Error::not_connected));
@@ -165,9 +165,9 @@ RPCORDMA_TEST(server_reply_failures, stalled)
 	EXPECT_EQ(c.verbs.sends, 0);
 	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_EQ(c.dma.bulk_maps, 0);
-	EXPECT_EQ(c.server->waiters.load(), 0);
+	EXPECT_EQ(c.waiters(), 0);
 	c.release();
-	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_EQ(c.in_service(), 0);
 	/* The next one does not wait at all. */
 	EXPECT_FALSE(c.server->wait_for_room(1));
 	EXPECT_EQ(c.sync.waits, 2);
@@ -194,7 +194,7 @@ RPCORDMA_TEST(server_reply_failures, closing)
 	rpcordma_core_server_detach(c.server);
 	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
 	EXPECT_EQ(c.verbs.sends, 0);
-	EXPECT_EQ(c.server->in_service, 0);
+	EXPECT_EQ(c.in_service(), 0);
 }
 
 RPCORDMA_SUITE(server_reply_failures, no_memory, post_fails, remote_access, room, stalled,

@@ -122,7 +122,7 @@ RPCORDMA_TEST(server_sink, registered)
 				continue;
 			Iwarp c;
 
-			c.server->region_pages = region_pages;
+			c.set_region_pages(region_pages);
 			/* The first makes the regions, which a completion does not. */
 			expect_delivered(c, form, true);
 			for (const bool held : {false, true}) {
@@ -150,7 +150,7 @@ RPCORDMA_TEST(server_sink, failed)
 		c.verbs.fail_status = 12;
 		c.work();
 		EXPECT_EQ(c.dma.bulk_maps, 0);
-		EXPECT_EQ(c.server->in_service, 0);
+		EXPECT_EQ(c.in_service(), 0);
 		c.end();
 		c.connect();
 		expect_delivered(c, kForms[2], false);

@@ -191,7 +191,11 @@ RPCORDMA_TEST(base, list_remove)
 	const struct {
 		int removed;
 		u32 rest, appended;
-	} cases[] = {{1, 23, 231}, {2, 13, 132}, {3, 12, 123}};
+	} cases[] = {
+		{.removed = 1, .rest = 23, .appended = 231},
+		{.removed = 2, .rest = 13, .appended = 132},
+		{.removed = 3, .rest = 12, .appended = 123},
+	};
 
 	for (const auto &c : cases) {
 		TEST_NOTE("removed", c.removed);

@@ -189,9 +189,11 @@ RPCORDMA_TEST(chunk_answer, not_in_the_reply)
 		ReplyRange result;
 		bool placed;
 	} results[] = {
-		{{92, 8}, true},   {{92, 9}, false},   {{100, 1}, false}, {{104, 1}, false},
-		{{~3u, 8}, false}, {{92, ~0u}, false}, {{36, 4}, true},	  {{32, 4}, false},
-		{{20, 16}, false}, {{0, 8}, false},
+		{.result = {92, 8}, .placed = true},   {.result = {92, 9}, .placed = false},
+		{.result = {100, 1}, .placed = false}, {.result = {104, 1}, .placed = false},
+		{.result = {~3u, 8}, .placed = false}, {.result = {92, ~0u}, .placed = false},
+		{.result = {36, 4}, .placed = true},   {.result = {32, 4}, .placed = false},
+		{.result = {20, 16}, .placed = false}, {.result = {0, 8}, .placed = false},
 	};
 
 	for (const auto &r : results) {

@@ -248,10 +248,16 @@ RPCORDMA_TEST(chunk_arrival, order)
 	static constexpr Piece pieces[] = {{60, 3}, {0, 30}, {40, 8}, {60, 4}, {0, 50}, {40, 5}};
 	/* Which of these fills the sink from where, and how far into the segment. */
 	static constexpr struct {
-		u32 piece, skipped, at, length;
+		u32 piece, skipped = 0, at, length;
 	} expected[] = {
-		{1, 0, 0, 30},	{4, 0, 30, 10}, {2, 0, 40, 8}, {5, 0, 48, 5},
-		{4, 10, 56, 4}, {0, 0, 60, 3},	{3, 0, 63, 4}, {4, 14, 68, 36},
+		{.piece = 1, .at = 0, .length = 30},
+		{.piece = 4, .at = 30, .length = 10},
+		{.piece = 2, .at = 40, .length = 8},
+		{.piece = 5, .at = 48, .length = 5},
+		{.piece = 4, .skipped = 10, .at = 56, .length = 4},
+		{.piece = 0, .at = 60, .length = 3},
+		{.piece = 3, .at = 63, .length = 4},
+		{.piece = 4, .skipped = 14, .at = 68, .length = 36},
 	};
 	ListMaker made;
 	u32 n = 0;

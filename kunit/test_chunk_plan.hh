@@ -240,25 +240,29 @@ inline SendMode wanted_send(const CallShape &call, const Limits &limits,
 /* The lengths that make each mode the one to choose, at thresholds of 4096. */
 struct SendCase {
 	SendMode mode;
-	u32 head, pages, tail;
+	u32 head, pages = 0, tail = 0;
 	bool ddp;
 };
 constexpr SendCase sends[] = {
-	{SendMode::inline_only, 200, 0, 0, false},
-	{SendMode::read_chunk, 200, 65537, 3 + 16, true},
-	{SendMode::position_zero, 200, 65537, 3 + 16, false},
-	{SendMode::position_zero_read, 8000, 65537, 3 + 16, true},
+	{.mode = SendMode::inline_only, .head = 200, .ddp = false},
+	{.mode = SendMode::read_chunk, .head = 200, .pages = 65537, .tail = 3 + 16, .ddp = true},
+	{.mode = SendMode::position_zero, .head = 200, .pages = 65537, .tail = 3 + 16, .ddp = false},
+	{.mode = SendMode::position_zero_read,
+	 .head = 8000,
+	 .pages = 65537,
+	 .tail = 3 + 16,
+	 .ddp = true},
 };
 struct ReceiveCase {
 	ReceiveMode mode;
-	u32 head, pages, tail;
+	u32 head, pages = 0, tail = 0;
 	bool ddp;
 };
 constexpr ReceiveCase receives[] = {
-	{ReceiveMode::inline_only, 300, 0, 0, false},
-	{ReceiveMode::write_chunk, 128, 65536, 16, true},
-	{ReceiveMode::reply_chunk, 128, 65536, 16, false},
-	{ReceiveMode::write_and_reply, 4500, 65536, 16, true},
+	{.mode = ReceiveMode::inline_only, .head = 300, .ddp = false},
+	{.mode = ReceiveMode::write_chunk, .head = 128, .pages = 65536, .tail = 16, .ddp = true},
+	{.mode = ReceiveMode::reply_chunk, .head = 128, .pages = 65536, .tail = 16, .ddp = false},
+	{.mode = ReceiveMode::write_and_reply, .head = 4500, .pages = 65536, .tail = 16, .ddp = true},
 };
 
 inline CallShape call_of(const SendCase &s, const ReceiveCase &r)

@@ -499,15 +499,21 @@ RPCORDMA_TEST(chunk_reduce, families)
 {
 	static constexpr u32 heads[] = {0, 4, 99, 300, 1008, 4076},
 			     pages[] = {0, 1, 900, 4096, 8195, 70000}, tails[] = {0, 3, 20, 4000};
-	static constexpr Thresholds all[] = {{1024, 1024}, {4096, 1024}, {1024, 4096}, {8192, 8192}};
+	static constexpr Thresholds all[] = {{.send = 1024, .receive = 1024},
+					     {.send = 4096, .receive = 1024},
+					     {.send = 1024, .receive = 4096},
+					     {.send = 8192, .receive = 8192}};
 	struct Device {
 		u32 mr_pages, max_send_sge, copy_limit;
-		bool gaps, combine;
+		bool gaps = false, combine = false;
 	};
 	static constexpr Device devices[] = {
-		{2, 3, 4096, false, false},   {3, 2, 4096, false, true},
-		{16, 5, 1000, false, false},  {16, 4, 4096, true, true},
-		{256, 30, 4096, true, false}, {256, 30, 4096, false, true},
+		{.mr_pages = 2, .max_send_sge = 3, .copy_limit = 4096},
+		{.mr_pages = 3, .max_send_sge = 2, .copy_limit = 4096, .combine = true},
+		{.mr_pages = 16, .max_send_sge = 5, .copy_limit = 1000},
+		{.mr_pages = 16, .max_send_sge = 4, .copy_limit = 4096, .gaps = true, .combine = true},
+		{.mr_pages = 256, .max_send_sge = 30, .copy_limit = 4096, .gaps = true},
+		{.mr_pages = 256, .max_send_sge = 30, .copy_limit = 4096, .combine = true},
 	};
 	Plan &plan = test_zeroed<Plan>();
 	u32 planned = 0;

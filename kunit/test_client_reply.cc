@@ -119,34 +119,34 @@ RPCORDMA_TEST(client_reply, chunks)
 RPCORDMA_TEST(client_reply, discarded)
 {
 	static constexpr struct {
-		u32 words[10];
+		u32 words[10] = {};
 		u32 count;
 	} messages[] = {
 		/* Shorter than their proc's least length (4.5); words of which the credits are no grant. */
-		{{}, 0},
-		{{7}, 1},
-		{{7, 1, 99}, 3},
-		{{7, 1, 99, 0, 0, 0}, 6},
+		{.count = 0},
+		{.words = {7}, .count = 1},
+		{.words = {7, 1, 99}, .count = 3},
+		{.words = {7, 1, 99, 0, 0, 0}, .count = 6},
 		/* Another version. */
-		{{7, 2, 99, 0, 0, 0, 0, 7, 1, 0}, 10},
+		{.words = {7, 2, 99, 0, 0, 0, 0, 7, 1, 0}, .count = 10},
 		/* RDMA_MSGP, RDMA_DONE (4.6), a proc that there is not. */
-		{{7, 1, 99, 2, 0, 0, 0, 0, 0}, 9},
-		{{7, 1, 99, 3, 0, 0, 0}, 7},
-		{{7, 1, 99, 5, 0, 0, 0}, 7},
+		{.words = {7, 1, 99, 2, 0, 0, 0, 0, 0}, .count = 9},
+		{.words = {7, 1, 99, 3, 0, 0, 0}, .count = 7},
+		{.words = {7, 1, 99, 5, 0, 0, 0}, .count = 7},
 		/* RDMA_ERROR that is cut off, or of no known kind. */
-		{{7, 1, 99, 4}, 4},
-		{{7, 1, 99, 4, 1, 1}, 6},
-		{{7, 1, 99, 4, 3, 0, 0}, 7},
+		{.words = {7, 1, 99, 4}, .count = 4},
+		{.words = {7, 1, 99, 4, 1, 1}, .count = 6},
+		{.words = {7, 1, 99, 4, 3, 0, 0}, .count = 7},
 		/* Lists: an optional word that is neither 0 nor 1, a count that does not fit. */
-		{{7, 1, 99, 0, 2, 0, 0}, 7},
-		{{7, 1, 99, 0, 0, 1, 0xffffffff, 0}, 8},
-		{{7, 1, 99, 1, 0, 0, 1, 7}, 8},
+		{.words = {7, 1, 99, 0, 2, 0, 0}, .count = 7},
+		{.words = {7, 1, 99, 0, 0, 1, 0xffffffff, 0}, .count = 8},
+		{.words = {7, 1, 99, 1, 0, 0, 1, 7}, .count = 8},
 		/* A Payload stream that is none, or another's. */
-		{{7, 1, 99, 0, 0, 0, 0}, 7},
-		{{7, 1, 99, 0, 0, 0, 0, 8, 1, 0}, 10},
-		{{7, 1, 99, 0, 0, 0, 0, 7, 2, 0}, 10},
+		{.words = {7, 1, 99, 0, 0, 0, 0}, .count = 7},
+		{.words = {7, 1, 99, 0, 0, 0, 0, 8, 1, 0}, .count = 10},
+		{.words = {7, 1, 99, 0, 0, 0, 0, 7, 2, 0}, .count = 10},
 		/* RDMA_NOMSG that has it nowhere. */
-		{{7, 1, 99, 1, 0, 0, 0}, 7},
+		{.words = {7, 1, 99, 1, 0, 0, 0}, .count = 7},
 	};
 	Requester r;
 	r.connect();
@@ -196,10 +196,10 @@ RPCORDMA_TEST(client_reply, errors)
 		u32 words[7];
 		u32 count;
 	} errors[] = {
-		{{7, 1, 1, 4, 2}, 5},
-		{{7, 1, 1, 4, 2, 0, 0}, 7},
-		{{7, 1, 1, 4, 1, 1, 1}, 7},
-		{{7, 1, 1, 4, 1, 2, 3}, 7},
+		{.words = {7, 1, 1, 4, 2}, .count = 5},
+		{.words = {7, 1, 1, 4, 2, 0, 0}, .count = 7},
+		{.words = {7, 1, 1, 4, 1, 1, 1}, .count = 7},
+		{.words = {7, 1, 1, 4, 1, 2, 3}, .count = 7},
 	};
 	Requester r;
 	r.connect();

@@ -22,9 +22,17 @@ RPCORDMA_TEST(rdma_credits, accept)
 	const struct {
 		u32 limit, grant, accepted;
 	} grants[] = {
-		{1, 1, 1},     {1, 2, 1},	{1, ~0u, 1},  {32, 1, 1},
-		{32, 31, 31},  {32, 32, 32},	{32, 33, 32}, {32, 0x80000000, 32},
-		{32, ~0u, 32}, {~0u, ~0u, ~0u}, {~0u, 5, 5},
+		{.limit = 1, .grant = 1, .accepted = 1},
+		{.limit = 1, .grant = 2, .accepted = 1},
+		{.limit = 1, .grant = ~0u, .accepted = 1},
+		{.limit = 32, .grant = 1, .accepted = 1},
+		{.limit = 32, .grant = 31, .accepted = 31},
+		{.limit = 32, .grant = 32, .accepted = 32},
+		{.limit = 32, .grant = 33, .accepted = 32},
+		{.limit = 32, .grant = 0x80000000, .accepted = 32},
+		{.limit = 32, .grant = ~0u, .accepted = 32},
+		{.limit = ~0u, .grant = ~0u, .accepted = ~0u},
+		{.limit = ~0u, .grant = 5, .accepted = 5},
 	};
 
 	for (const auto &g : grants) {

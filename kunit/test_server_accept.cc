@@ -61,9 +61,15 @@ RPCORDMA_TEST(server_accept, read_depth)
 	static constexpr struct {
 		u32 client, device, tunable, depth; /* 0: refused */
 	} depths[] = {
-		{16, 16, 16, 16}, {1, 16, 16, 1},	  {16, 3, 16, 3},
-		{16, 16, 4, 4},	  {0, 16, 16, 0},	  {16, 0, 16, 0},
-		{16, 16, 0, 0},	  {255, 1000, 1000, 255}, {300, 1000, 1000, 255},
+		{.client = 16, .device = 16, .tunable = 16, .depth = 16},
+		{.client = 1, .device = 16, .tunable = 16, .depth = 1},
+		{.client = 16, .device = 3, .tunable = 16, .depth = 3},
+		{.client = 16, .device = 16, .tunable = 4, .depth = 4},
+		{.client = 0, .device = 16, .tunable = 16, .depth = 0},
+		{.client = 16, .device = 0, .tunable = 16, .depth = 0},
+		{.client = 16, .device = 16, .tunable = 0, .depth = 0},
+		{.client = 255, .device = 1000, .tunable = 1000, .depth = 255},
+		{.client = 300, .device = 1000, .tunable = 1000, .depth = 255},
 	};
 
 	for (const auto &d : depths) {
@@ -110,23 +116,23 @@ RPCORDMA_TEST(server_accept, device_sges)
 {
 	static constexpr struct {
 		u32 send, read, queue;
-		bool region;
+		bool region = false;
 		u32 sends, reads; /* 0: refused */
 	} devices[] = {
-		{30, 30, 4096, false, 30, 30},
-		{255, 255, 4096, false, 32, 32},
-		{6, 3, 4096, false, 6, 3},
-		{3, 32, 4096, false, 3, 3},
+		{.send = 30, .read = 30, .queue = 4096, .sends = 30, .reads = 30},
+		{.send = 255, .read = 255, .queue = 4096, .sends = 32, .reads = 32},
+		{.send = 6, .read = 3, .queue = 4096, .sends = 6, .reads = 3},
+		{.send = 3, .read = 32, .queue = 4096, .sends = 3, .reads = 3},
 		/* 260 pages, 128 work requests. */
-		{0, 0, 4096, false, 0, 0},
-		{1, 32, 4096, false, 0, 0},
-		{6, 1, 4096, false, 0, 0},
-		{2, 2, 4096, false, 0, 0},
+		{.send = 0, .read = 0, .queue = 4096, .sends = 0, .reads = 0},
+		{.send = 1, .read = 32, .queue = 4096, .sends = 0, .reads = 0},
+		{.send = 6, .read = 1, .queue = 4096, .sends = 0, .reads = 0},
+		{.send = 2, .read = 2, .queue = 4096, .sends = 0, .reads = 0},
 		/* A short queue holds fewer. */
-		{32, 5, 54, false, 32, 5},
-		{32, 5, 53, false, 0, 0},
+		{.send = 32, .read = 5, .queue = 54, .sends = 32, .reads = 5},
+		{.send = 32, .read = 5, .queue = 53, .sends = 0, .reads = 0},
 		/* A region takes any number of pages. */
-		{6, 32, 4096, true, 6, 1},
+		{.send = 6, .read = 32, .queue = 4096, .region = true, .sends = 6, .reads = 1},
 	};
 
 	for (const auto &d : devices) {
@@ -153,8 +159,12 @@ RPCORDMA_TEST(server_accept, fewer_sges)
 	static constexpr struct {
 		u32 most;	  /* SGEs that create_qp() goes along with */
 		u32 sends, tries; /* sends 0: refused, as below 4 the longest chain is too long */
-	} devices[] = {{32, 32, 1}, {31, 16, 2}, {16, 16, 2}, {5, 4, 4},
-		       {4, 4, 4},   {3, 0, 4},	 {0, 0, 4}};
+	} devices[] = {
+		{.most = 32, .sends = 32, .tries = 1}, {.most = 31, .sends = 16, .tries = 2},
+		{.most = 16, .sends = 16, .tries = 2}, {.most = 5, .sends = 4, .tries = 4},
+		{.most = 4, .sends = 4, .tries = 4},   {.most = 3, .sends = 0, .tries = 4},
+		{.most = 0, .sends = 0, .tries = 4},
+	};
 
 	for (const auto &d : devices) {
 		TEST_NOTE("SGEs", d.most);
@@ -177,7 +187,12 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 		bool fast;
 		u32 pages;
 		bool good;
-	} devices[] = {{true, 256, true}, {true, 130, true}, {true, 129, false}, {false, 256, false}};
+	} devices[] = {
+		{.fast = true, .pages = 256, .good = true},
+		{.fast = true, .pages = 130, .good = true},
+		{.fast = true, .pages = 129, .good = false},
+		{.fast = false, .pages = 256, .good = false},
+	};
 
 	for (const auto &d : devices) {
 		TEST_NOTE("pages", d.pages);

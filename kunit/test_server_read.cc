@@ -311,22 +311,22 @@ RPCORDMA_TEST(server_read, budget)
 	/* What each takes: it is memory that counts, not what the peer says that it sends. */
 	constexpr u32 kOne = pinned(1000);
 	static constexpr struct {
-		u32 parameter, threads, others, users, eager;
+		u32 parameter, threads, others = 0, users = 0, eager;
 	} budgets[] = {
 		/* 1000 bytes are asked for, then 1000 again. */
-		{0, 8, 0, 0, 2},
-		{kOne - 1, 8, 0, 0, 0},
-		{kOne, 8, 0, 0, 1},
-		{2 * kOne - 1, 8, 0, 0, 1},
-		{2 * kOne, 8, 0, 0, 2},
-		{2 * kOne, 8, 1, 0, 1},
-		{2 * kOne, 8, kOne, 0, 1},
-		{2 * kOne, 8, kOne + 1, 0, 0},
+		{.parameter = 0, .threads = 8, .eager = 2},
+		{.parameter = kOne - 1, .threads = 8, .eager = 0},
+		{.parameter = kOne, .threads = 8, .eager = 1},
+		{.parameter = 2 * kOne - 1, .threads = 8, .eager = 1},
+		{.parameter = 2 * kOne, .threads = 8, .eager = 2},
+		{.parameter = 2 * kOne, .threads = 8, .others = 1, .eager = 1},
+		{.parameter = 2 * kOne, .threads = 8, .others = kOne, .eager = 1},
+		{.parameter = 2 * kOne, .threads = 8, .others = kOne + 1, .eager = 0},
 		/* Four connections, of which three have some already. */
-		{8 * kOne, 8, 0, 3, 2},
-		{8 * kOne - 1, 8, 0, 3, 1},
+		{.parameter = 8 * kOne, .threads = 8, .users = 3, .eager = 2},
+		{.parameter = 8 * kOne - 1, .threads = 8, .users = 3, .eager = 1},
 		/* No thread, nothing. */
-		{0, 0, 0, 0, 0},
+		{.parameter = 0, .threads = 0, .eager = 0},
 	};
 
 	for (const auto &b : budgets) {

@@ -92,33 +92,33 @@ RPCORDMA_TEST(server_receive, bad_messages)
 {
 	enum Expected { drop, vers, chunk };
 	static constexpr struct {
-		u32 words[12];
+		u32 words[12] = {};
 		u32 length;
 		Expected expected;
 	} messages[] = {
 		/* Too short for anything; for its proc. */
-		{{}, 0, drop},
-		{{7, 1, 1}, 12, drop},
-		{{7, 1, 1, 0, 0, 0}, 24, drop},
+		{.length = 0, .expected = drop},
+		{.words = {7, 1, 1}, .length = 12, .expected = drop},
+		{.words = {7, 1, 1, 0, 0, 0}, .length = 24, .expected = drop},
 		/* Versions. */
-		{{7, 2, 1, 0, 0, 0, 0}, 28, vers},
-		{{7, 0, 1, 0}, 16, vers},
+		{.words = {7, 2, 1, 0, 0, 0, 0}, .length = 28, .expected = vers},
+		{.words = {7, 0, 1, 0}, .length = 16, .expected = vers},
 		/* RDMA_ERROR of a version that is none: never answered. */
-		{{7, 2, 1, 4, 1, 1, 1}, 28, drop},
+		{.words = {7, 2, 1, 4, 1, 1, 1}, .length = 28, .expected = drop},
 		/* RDMA_MSGP, RDMA_DONE, a proc that does not exist. */
-		{{7, 1, 1, 2, 0, 0, 0, 0, 0}, 36, chunk},
-		{{7, 1, 1, 3, 0, 0, 0}, 28, drop},
-		{{7, 1, 1, 9, 0, 0, 0}, 28, chunk},
+		{.words = {7, 1, 1, 2, 0, 0, 0, 0, 0}, .length = 36, .expected = chunk},
+		{.words = {7, 1, 1, 3, 0, 0, 0}, .length = 28, .expected = drop},
+		{.words = {7, 1, 1, 9, 0, 0, 0}, .length = 28, .expected = chunk},
 		/* A Reply that cannot be one: backward ones have no chunks (RFC 8167 5.3). */
-		{{7, 1, 1, 1, 0, 0, 1, 0}, 32, chunk},
+		{.words = {7, 1, 1, 1, 0, 0, 1, 0}, .length = 32, .expected = chunk},
 		/* Lists that are none; an RDMA_NOMSG with nothing. */
-		{{7, 1, 1, 0, 2, 0, 0}, 28, chunk},
-		{{7, 1, 1, 1, 0, 0, 0}, 28, chunk},
+		{.words = {7, 1, 1, 0, 2, 0, 0}, .length = 28, .expected = chunk},
+		{.words = {7, 1, 1, 1, 0, 0, 0}, .length = 28, .expected = chunk},
 		/* No RPC message, half of one, neither Call nor Reply, another xid. */
-		{{7, 1, 1, 0, 0, 0, 0}, 28, chunk},
-		{{7, 1, 1, 0, 0, 0, 0, 7}, 32, chunk},
-		{{7, 1, 1, 0, 0, 0, 0, 7, 2}, 36, chunk},
-		{{7, 1, 1, 0, 0, 0, 0, 8, 0}, 36, chunk},
+		{.words = {7, 1, 1, 0, 0, 0, 0}, .length = 28, .expected = chunk},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7}, .length = 32, .expected = chunk},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 2}, .length = 36, .expected = chunk},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 8, 0}, .length = 36, .expected = chunk},
 	};
 
 	Connected c;
@@ -242,35 +242,35 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 RPCORDMA_TEST(server_receive, chunk_in_header)
 {
 	static constexpr struct {
-		u32 credential, verifier, position, size;
+		u32 credential = 0, verifier = 0, position, size;
 		bool good;
 	} calls[] = {
-		{0, 0, 40, 60, true},
-		{0, 0, 44, 60, true},
-		{0, 0, 36, 60, false},
-		{0, 0, 28, 60, false},
-		{0, 0, 8, 60, false},
-		{0, 0, 8, 8, false},
-		{0, 0, 40, 40, true},
-		{0, 0, 36, 36, false},
+		{.position = 40, .size = 60, .good = true},
+		{.position = 44, .size = 60, .good = true},
+		{.position = 36, .size = 60, .good = false},
+		{.position = 28, .size = 60, .good = false},
+		{.position = 8, .size = 60, .good = false},
+		{.position = 8, .size = 8, .good = false},
+		{.position = 40, .size = 40, .good = true},
+		{.position = 36, .size = 36, .good = false},
 		/* In the credential, the verifier, and right behind them. */
-		{32, 0, 40, 120, false},
-		{32, 0, 60, 120, false},
-		{32, 0, 64, 120, false},
-		{32, 0, 68, 120, false},
-		{32, 0, 72, 120, true},
-		{0, 16, 40, 120, false},
-		{0, 16, 52, 120, false},
-		{0, 16, 56, 120, true},
-		{24, 16, 76, 120, false},
-		{24, 16, 80, 120, true},
-		{24, 16, 80, 80, true},
+		{.credential = 32, .position = 40, .size = 120, .good = false},
+		{.credential = 32, .position = 60, .size = 120, .good = false},
+		{.credential = 32, .position = 64, .size = 120, .good = false},
+		{.credential = 32, .position = 68, .size = 120, .good = false},
+		{.credential = 32, .position = 72, .size = 120, .good = true},
+		{.verifier = 16, .position = 40, .size = 120, .good = false},
+		{.verifier = 16, .position = 52, .size = 120, .good = false},
+		{.verifier = 16, .position = 56, .size = 120, .good = true},
+		{.credential = 24, .verifier = 16, .position = 76, .size = 120, .good = false},
+		{.credential = 24, .verifier = 16, .position = 80, .size = 120, .good = true},
+		{.credential = 24, .verifier = 16, .position = 80, .size = 80, .good = true},
 		/* Longer than what is there, and than it may be. */
-		{400, 0, 440, 440, true},
-		{400, 0, 436, 436, false},
-		{404, 0, 444, 444, false},
-		{~0u, 0, 40, 60, false},
-		{0, ~3u, 40, 60, false},
+		{.credential = 400, .position = 440, .size = 440, .good = true},
+		{.credential = 400, .position = 436, .size = 436, .good = false},
+		{.credential = 404, .position = 444, .size = 444, .good = false},
+		{.credential = ~0u, .position = 40, .size = 60, .good = false},
+		{.verifier = ~3u, .position = 40, .size = 60, .good = false},
 	};
 
 	for (const auto &m : calls) {
@@ -380,12 +380,18 @@ RPCORDMA_TEST(server_receive, many_segments)
 RPCORDMA_TEST(server_receive, many_reply_segments)
 {
 	static constexpr struct {
-		u32 write, more, reply;
+		u32 write = 0, more = 0, reply = 0;
 		bool fits;
 	} calls[] = {
 		/* 260 pages in runs of 32 are 8 requests, and one is the Send. */
-		{119, 0, 0, true}, {120, 0, 0, false}, {0, 0, 119, true},  {0, 0, 120, false},
-		{60, 59, 0, true}, {60, 60, 0, false}, {40, 40, 39, true}, {40, 40, 40, false},
+		{.write = 119, .fits = true},
+		{.write = 120, .fits = false},
+		{.reply = 119, .fits = true},
+		{.reply = 120, .fits = false},
+		{.write = 60, .more = 59, .fits = true},
+		{.write = 60, .more = 60, .fits = false},
+		{.write = 40, .more = 40, .reply = 39, .fits = true},
+		{.write = 40, .more = 40, .reply = 40, .fits = false},
 	};
 
 	for (const auto &m : calls) {

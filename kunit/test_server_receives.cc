@@ -202,7 +202,11 @@ RPCORDMA_TEST(server_receives, data)
 {
 	static constexpr struct {
 		u32 whole, held;
-	} cases[] = {{1, 0}, {2, 0}, {0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 1}};
+	} cases[] = {
+		{.whole = 1, .held = 0}, {.whole = 2, .held = 0}, {.whole = 0, .held = 1},
+		{.whole = 0, .held = 2}, {.whole = 1, .held = 1}, {.whole = 1, .held = 2},
+		{.whole = 2, .held = 1},
+	};
 
 	for (const auto &calls : cases) {
 		TEST_NOTE("whole calls", calls.whole);

@@ -46,8 +46,13 @@ RPCORDMA_TEST(server_reply, early_result)
 {
 	/* What stands where the length of a result belongs, and what behind that: is it moved? */
 	const struct {
-		u32 before, at, begins;
-	} cases[] = {{0, 100, 64}, {100, 100, 60}, {100, 7, 60}, {0, 99, 60}};
+		u32 before = 0, at, begins;
+	} cases[] = {
+		{.at = 100, .begins = 64},
+		{.before = 100, .at = 100, .begins = 60},
+		{.before = 100, .at = 7, .begins = 60},
+		{.at = 99, .begins = 60},
+	};
 
 	for (const auto &one : cases) {
 		TEST_NOTE("before", one.before);
@@ -226,11 +231,14 @@ RPCORDMA_TEST(server_reply, invalidation)
 RPCORDMA_TEST(server_reply, fits_nowhere)
 {
 	static constexpr struct {
-		u32 write, reply, size, inline_size;
+		u32 write = 0, reply = 0, size = 0, inline_size;
 	} replies[] = {
-		{0, 0, 0, 997},	    /* not inline */
-		{0, 900, 0, 1000},  /* nor in the Reply chunk */
-		{99, 900, 100, 60}, /* the result not in its Write chunk */
+		{.inline_size = 997},		     /* not inline */
+		{.reply = 900, .inline_size = 1000}, /* nor in the Reply chunk */
+		{.write = 99,
+		 .reply = 900,
+		 .size = 100,
+		 .inline_size = 60}, /* the result not in its Write chunk */
 	};
 
 	for (const auto &r : replies) {

@@ -25,21 +25,47 @@ struct Form {
 /* Positions count what precedes: inline parts, chunks and their pads. */
 constexpr Form kForms[] = {
 	/* One chunk: its pages alone, with a pad and without. */
-	{60, 60 + 104, {{40, 101, 1000}}},
-	{60, 60 + 2 * kPage, {{40, 2 * kPage, 1000}}},
+	{.inline_bytes = 60,
+	 .length = 60 + 104,
+	 .chunks = {{.position = 40, .bytes = 101, .from = 1000}}},
+	{.inline_bytes = 60,
+	 .length = 60 + 2 * kPage,
+	 .chunks = {{.position = 40, .bytes = 2 * kPage, .from = 1000}}},
 	/* Several, with inline parts ahead, between and behind, that begin and end within pages. */
-	{80, 80 + 700 + 304, {{40, 698, 1000}, {760, 301, 5000}}},
-	{100, 100 + 104 + 8 + 600, {{40, 102, 1000}, {164, 5, 3000}, {192, 600, 5000}}},
+	{.inline_bytes = 80,
+	 .length = 80 + 700 + 304,
+	 .chunks = {{.position = 40, .bytes = 698, .from = 1000},
+		    {.position = 760, .bytes = 301, .from = 5000}}},
+	{.inline_bytes = 100,
+	 .length = 100 + 104 + 8 + 600,
+	 .chunks = {{.position = 40, .bytes = 102, .from = 1000},
+		    {.position = 164, .bytes = 5, .from = 3000},
+		    {.position = 192, .bytes = 600, .from = 5000}}},
 	/* The message ends with a chunk, and with its pad. */
-	{60, 60 + 400 + 300, {{40, 400, 1000}, {460, 299, 3000}}},
+	{.inline_bytes = 60,
+	 .length = 60 + 400 + 300,
+	 .chunks = {{.position = 40, .bytes = 400, .from = 1000},
+		    {.position = 460, .bytes = 299, .from = 3000}}},
 	/* Nothing but a pad is between two of them. */
-	{60, 60 + 304 + 400, {{40, 303, 1000}, {344, 400, 3000}}},
+	{.inline_bytes = 60,
+	 .length = 60 + 304 + 400,
+	 .chunks = {{.position = 40, .bytes = 303, .from = 1000},
+		    {.position = 344, .bytes = 400, .from = 3000}}},
 	/* An inline part is a whole page. */
-	{40 + kPage + 20, 60 + kPage + 216 + 104, {{40, 216, 1000}, {256 + kPage, 103, 3000}}},
+	{.inline_bytes = 40 + kPage + 20,
+	 .length = 60 + kPage + 216 + 104,
+	 .chunks = {{.position = 40, .bytes = 216, .from = 1000},
+		    {.position = 256 + kPage, .bytes = 103, .from = 3000}}},
 	/* Position Zero: all of it is pulled, alone and with another chunk; and ends with a pad. */
-	{0, 1000, {{0, 1000, 100}}},
-	{0, 780, {{0, 80, 200}, {40, 700, 1000}}},
-	{0, 784, {{0, 80, 200}, {40, 701, 1000}}},
+	{.inline_bytes = 0, .length = 1000, .chunks = {{.position = 0, .bytes = 1000, .from = 100}}},
+	{.inline_bytes = 0,
+	 .length = 780,
+	 .chunks = {{.position = 0, .bytes = 80, .from = 200},
+		    {.position = 40, .bytes = 700, .from = 1000}}},
+	{.inline_bytes = 0,
+	 .length = 784,
+	 .chunks = {{.position = 0, .bytes = 80, .from = 200},
+		    {.position = 40, .bytes = 701, .from = 1000}}},
 };
 
 /* Byte @at of the message that @form makes. */

@@ -75,11 +75,20 @@ struct Preface {
 RPCORDMA_TEST(xdr_rpc, preface)
 {
 	static constexpr struct {
-		u32 credential, verifier, length;
+		u32 credential = 0, verifier = 0, length;
 	} prefaces[] = {
-		{0, 0, 40},    {1, 0, 44},    {4, 0, 44},    {0, 3, 44},
-		{32, 0, 72},   {24, 16, 80},  {5, 6, 56},    {400, 0, 440},
-		{399, 0, 440}, {0, 400, 440}, {0, 397, 440}, {400, 400, 840},
+		{.length = 40},
+		{.credential = 1, .length = 44},
+		{.credential = 4, .length = 44},
+		{.verifier = 3, .length = 44},
+		{.credential = 32, .length = 72},
+		{.credential = 24, .verifier = 16, .length = 80},
+		{.credential = 5, .verifier = 6, .length = 56},
+		{.credential = 400, .length = 440},
+		{.credential = 399, .length = 440},
+		{.verifier = 400, .length = 440},
+		{.verifier = 397, .length = 440},
+		{.credential = 400, .verifier = 400, .length = 840},
 	};
 
 	for (const auto &p : prefaces) {

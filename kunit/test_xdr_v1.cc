@@ -202,14 +202,14 @@ RPCORDMA_TEST(xdr_v1, procs)
 		u32 proc;
 		Error error;
 	} cases[] = {
-		{0, Error::none},
-		{1, Error::none},
-		{2, Error::not_supported},
-		{3, Error::bad_message},
-		{5, Error::protocol},
-		{0x01000000, Error::protocol},
-		{0x80000000, Error::protocol},
-		{0xffffffff, Error::protocol},
+		{.proc = 0, .error = Error::none},
+		{.proc = 1, .error = Error::none},
+		{.proc = 2, .error = Error::not_supported},
+		{.proc = 3, .error = Error::bad_message},
+		{.proc = 5, .error = Error::protocol},
+		{.proc = 0x01000000, .error = Error::protocol},
+		{.proc = 0x80000000, .error = Error::protocol},
+		{.proc = 0xffffffff, .error = Error::protocol},
 	};
 
 	for (const auto &c : cases) {
@@ -456,17 +456,17 @@ RPCORDMA_TEST(xdr_v1, direction)
 		Result<Direction> expected;
 	} messages[] = {
 		/* xid, vers, credit, proc, three empty lists, xid, msg_type */
-		{{7, 1, 1, 0, 0, 0, 0, 7, 0}, Direction::call},
-		{{7, 1, 1, 0, 0, 0, 0, 7, 1}, Direction::reply},
-		{{7, 1, 1, 0, 0, 0, 0, 7, 2}, Error::protocol},
-		{{7, 1, 1, 0, 0, 0, 0, 7, 0x01000000}, Error::protocol},
-		{{7, 1, 1, 0, 0, 0, 0, 7, 0xffffffff}, Error::protocol},
-		{{7, 1, 1, 0, 0, 0, 0, 6, 0}, Error::protocol},
-		{{7, 1, 1, 0, 0, 0, 0, 6, 1}, Error::protocol},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 0}, .expected = Direction::call},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 1}, .expected = Direction::reply},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 2}, .expected = Error::protocol},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 0x01000000}, .expected = Error::protocol},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 0xffffffff}, .expected = Error::protocol},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 6, 0}, .expected = Error::protocol},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 6, 1}, .expected = Error::protocol},
 		/* RDMA_NOMSG with an empty Reply chunk; what follows is no payload */
-		{{7, 1, 1, 1, 0, 0, 1, 0, 0}, Direction::reply},
-		{{7, 1, 1, 4, 2, 0, 0, 7, 0}, Direction::reply},
-		{{7, 1, 1, 4, 1, 1, 1, 7, 0}, Direction::reply},
+		{.words = {7, 1, 1, 1, 0, 0, 1, 0, 0}, .expected = Direction::reply},
+		{.words = {7, 1, 1, 4, 2, 0, 0, 7, 0}, .expected = Direction::reply},
+		{.words = {7, 1, 1, 4, 1, 1, 1, 7, 0}, .expected = Direction::reply},
 	};
 
 	for (const auto &m : messages) {

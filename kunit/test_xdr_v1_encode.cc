@@ -134,33 +134,33 @@ RPCORDMA_TEST(xdr_v1_encode, misuse)
 		const char *calls; /* see play() */
 	} cases[] = {
 		/* A segment of no chunk, or of one that is complete. */
-		{Proc::msg, "s"},
-		{Proc::msg, "w0s"},
-		{Proc::msg, "w1ss"},
-		{Proc::msg, "p1ss"},
+		{.proc = Proc::msg, .calls = "s"},
+		{.proc = Proc::msg, .calls = "w0s"},
+		{.proc = Proc::msg, .calls = "w1ss"},
+		{.proc = Proc::msg, .calls = "p1ss"},
 		/* A chunk that lacks segments, and what comes after it. */
-		{Proc::msg, "w1"},
-		{Proc::msg, "w2s"},
-		{Proc::msg, "p1"},
-		{Proc::msg, "w1w1s"},
-		{Proc::msg, "w1p1s"},
-		{Proc::msg, "w1r"},
+		{.proc = Proc::msg, .calls = "w1"},
+		{.proc = Proc::msg, .calls = "w2s"},
+		{.proc = Proc::msg, .calls = "p1"},
+		{.proc = Proc::msg, .calls = "w1w1s"},
+		{.proc = Proc::msg, .calls = "w1p1s"},
+		{.proc = Proc::msg, .calls = "w1r"},
 		/* Lists out of order, and two Reply chunks. */
-		{Proc::msg, "w0r"},
-		{Proc::msg, "p0r"},
-		{Proc::msg, "p0w0"},
-		{Proc::msg, "p0p0"},
+		{.proc = Proc::msg, .calls = "w0r"},
+		{.proc = Proc::msg, .calls = "p0r"},
+		{.proc = Proc::msg, .calls = "p0w0"},
+		{.proc = Proc::msg, .calls = "p0p0"},
 		/* The Payload stream in two places, or in none. */
-		{Proc::msg, "z"},
-		{Proc::msg, "zrp0"},
-		{Proc::nomsg, ""},
-		{Proc::nomsg, "r"},
-		{Proc::nomsg, "w1s"},
+		{.proc = Proc::msg, .calls = "z"},
+		{.proc = Proc::msg, .calls = "zrp0"},
+		{.proc = Proc::nomsg, .calls = ""},
+		{.proc = Proc::nomsg, .calls = "r"},
+		{.proc = Proc::nomsg, .calls = "w1s"},
 		/* No lists follow these procs. */
-		{Proc::msgp, ""},
-		{Proc::done, ""},
-		{Proc::error, ""},
-		{static_cast<Proc>(77), "p0"},
+		{.proc = Proc::msgp, .calls = ""},
+		{.proc = Proc::done, .calls = ""},
+		{.proc = Proc::error, .calls = ""},
+		{.proc = static_cast<Proc>(77), .calls = "p0"},
 	};
 
 	for (const auto &c : cases) {

@@ -7,6 +7,20 @@
 
 namespace rpcordma {
 
+/** A transport header as the tests see it, and @message's; that must be one. */
+using DecodedHeader = v1::Header;
+
+[[nodiscard]] inline DecodedHeader decoded(Bytes message)
+{
+	const Result<DecodedHeader> header = v1::decode(message);
+
+	EXPECT_OK(header);
+	return header.ok() ? header.value() : DecodedHeader();
+}
+
+/** What a message of RPC begins with, after its xid. */
+enum MessageType : u32 { kCallMessage, kReplyMessage, kNeither };
+
 /** Byte @i of what goes inline; of the client's memory there is PortPeer::memory. */
 [[nodiscard]] constexpr u8 pattern(u32 i)
 {
@@ -60,7 +74,7 @@ struct CallMaker {
 		encoder.reply_chunk(segments);
 	}
 	/** The header ends, and @size bytes of RPC message follow: a Call, or a Reply. */
-	void finish(u32 size, u32 type = 0)
+	void finish(u32 size, MessageType type = kCallMessage)
 	{
 		const auto end = encoder.finish();
 
@@ -74,7 +88,7 @@ struct CallMaker {
 			xdr::store_be32(bytes + header, xid);
 			xdr::store_be32(bytes + header + 4, type);
 		}
-		if (size >= 40 && !type)
+		if (size >= 40 && type == kCallMessage)
 			credential(0);
 	}
 	/** The call's credential has @length bytes, of which some may not be there; the verifier, none. */

@@ -57,7 +57,7 @@ int answer_backward(Requester &r, u32 size)
 RPCORDMA_TEST(client_backward, call)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	/* The same xid forward: two different spaces. */
 	rpc_rqst *forward = r.call(9);
 	CallMaker call(9, 77);
@@ -93,7 +93,7 @@ RPCORDMA_TEST(client_backward, call)
 RPCORDMA_TEST(client_backward, chunks)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	for (u32 kind = 0; kind < 4; kind++) {
 		TEST_NOTE("kind", kind);
 		CallMaker call(9, 16, kind == 3 ? v1::Proc::nomsg : v1::Proc::msg);
@@ -126,7 +126,7 @@ RPCORDMA_TEST(client_backward, chunks)
 RPCORDMA_TEST(client_backward, version)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	for (const u32 version : {0u, 2u, 0x01000000u, ~0u})
 		for (const bool chunks : {false, true}) {
 			TEST_NOTE("version", version);
@@ -169,7 +169,7 @@ RPCORDMA_TEST(client_backward, unserved)
 RPCORDMA_TEST(client_backward, orphan)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	CallMaker call(9);
 	call.finish(60);
 	EXPECT_TRUE(r.deliver(call.message()));
@@ -197,7 +197,7 @@ RPCORDMA_TEST(client_backward, undeliverable)
 			TEST_NOTE("reason", reason);
 			TEST_NOTE("foreign", foreign);
 			Requester r;
-			r.connect(nullptr, true);
+			r.connect({.backchannel = true});
 			EXPECT_TRUE(r.deliver(SmallCall(9).message()));
 			ASSERT_EQ(r.sunrpc.backward_calls, 1);
 			if (reason == orphaned) {
@@ -218,7 +218,7 @@ RPCORDMA_TEST(client_backward, undeliverable)
 RPCORDMA_TEST(client_backward, shortage)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
 	rpc_rqst *rqst = r.sunrpc.backward;
 	rqst->send.head.length = rqst->send.len = 32;
@@ -250,7 +250,7 @@ RPCORDMA_TEST(client_backward, shortage)
 RPCORDMA_TEST(client_backward, credits)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	u32 calls = 0;
 
 	EXPECT_GE(r.verbs.posted, kBackwardCredits + 1);
@@ -293,7 +293,7 @@ template <typename Nothing> void more_than_there_are(Requester &r, Nothing nothi
 RPCORDMA_TEST(client_backward, not_submitted)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	r.sunrpc.busy = true;
 	more_than_there_are(r, [&](u32 xid) {
 		EXPECT_TRUE(r.deliver(SmallCall(xid).message()));
@@ -306,7 +306,7 @@ RPCORDMA_TEST(client_backward, not_submitted)
 RPCORDMA_TEST(client_backward, reply_not_posted)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	more_than_there_are(r, [&](u32 xid) {
 		EXPECT_TRUE(r.deliver(SmallCall(xid).message()));
 		r.verbs.sends_left = 0;
@@ -320,7 +320,7 @@ RPCORDMA_TEST(client_backward, reply_not_posted)
 RPCORDMA_TEST(client_backward, refusal_not_posted)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	more_than_there_are(r, [&](u32 xid) {
 		r.verbs.sends_left = 0;
 		r.verbs.kept_room = 1;
@@ -334,7 +334,7 @@ RPCORDMA_TEST(client_backward, refusal_not_posted)
 RPCORDMA_TEST(client_backward, refusal_dropped)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	more_than_there_are(r, [&](u32 xid) {
 		r.dma.mappings_left = 0;
 		EXPECT_TRUE(r.deliver(RefusedCall(xid).message()));
@@ -349,10 +349,10 @@ RPCORDMA_TEST(client_backward, longer_than_its_buffer)
 {
 	const private_data::Properties large = {8192, 8192, true};
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	rpcordma_core_client_close(r.core);
 	rpcordma_tunables.max_inline_read = 8192;
-	r.connect(&large);
+	r.connect({.server = &large});
 	more_than_there_are(r, [&](u32 xid) {
 		const Bytes room = test_alloc(5028);
 		u8 *bytes = const_cast<u8 *>(room.data());
@@ -369,7 +369,7 @@ RPCORDMA_TEST(client_backward, longer_than_its_buffer)
 RPCORDMA_TEST(client_backward, receives_beside_the_grant)
 {
 	Requester r;
-	r.connect(nullptr, true);
+	r.connect({.backchannel = true});
 	EXPECT_GE(r.verbs.posted, 1 + 2 * kBackwardCredits);
 	for (u32 granted : {2u, 20u, 40u}) {
 		TEST_NOTE("granted", granted);

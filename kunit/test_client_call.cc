@@ -101,7 +101,7 @@ RPCORDMA_TEST(client_call, silent_peer)
 			/* Another format's. */
 			const private_data::Properties large = {8192, 8192, true};
 			rpcordma_core_client_close(r.core);
-			r.connect(&large);
+			r.connect({.server = &large});
 			rpcordma_core_client_close(r.core);
 			r.verbs.answer[4] = 2;
 			EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
@@ -136,11 +136,11 @@ RPCORDMA_TEST(client_call, reconnect_settings)
 	Requester r;
 	const private_data::Properties large = {4096, 2048, true}, small = {1024, 1024, false};
 
-	r.connect(&large);
+	r.connect({.server = &large});
 	EXPECT_EQ(r.thresholds().send, 2048);
 	EXPECT_EQ(r.thresholds().receive, 4096);
 	rpcordma_core_client_close(r.core);
-	r.connect(&small);
+	r.connect({.server = &small});
 	EXPECT_EQ(r.thresholds().send, 1024);
 	EXPECT_EQ(r.thresholds().receive, 1024);
 	/* What we say of ourselves: 8 bytes of RFC 8797, R set, no other flag. */

@@ -10,8 +10,8 @@ namespace {
 
 /* A reply that returns @offered, of which @written bytes and @replied bytes are used; @inline_size bytes inline. */
 struct Returning : CallMaker {
-	Returning(u32 number, const v1::Header &offered, u64 written, u64 replied, u32 inline_size,
-		  v1::Proc proc = v1::Proc::msg)
+	Returning(u32 number, const DecodedHeader &offered, u64 written, u64 replied,
+		  u32 inline_size, v1::Proc proc = v1::Proc::msg)
 		: CallMaker(number, 32, proc)
 	{
 		for (const xdr::WriteChunk chunk : offered.writes) {
@@ -20,7 +20,7 @@ struct Returning : CallMaker {
 		}
 		if (offered.reply.present())
 			encoder.reply_chunk(offered.reply, replied);
-		finish(inline_size, 1);
+		finish(inline_size, kReplyMessage);
 	}
 };
 
@@ -93,7 +93,7 @@ RPCORDMA_TEST(client_reply, chunks)
 		r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
 		const ExactCopy message(r.peer.last());
-		const auto offered = v1::decode(message.bytes()).value();
+		const auto offered = decoded(message.bytes());
 		const xdr::WriteChunk chunk = *offered.writes.begin();
 		fill(chunk, size);
 		EXPECT_TRUE(r.deliver(Returning(1, offered, size, 0, 48).message()));
@@ -105,7 +105,7 @@ RPCORDMA_TEST(client_reply, chunks)
 	}
 	rpc_rqst *call = r.call(2, 40, 4096);
 	const ExactCopy message(r.peer.last());
-	const auto offered = v1::decode(message.bytes()).value();
+	const auto offered = decoded(message.bytes());
 	fill(offered.reply, 3000);
 	EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, v1::Proc::nomsg).message()));
 	EXPECT_EQ(call->result, 3000);
@@ -211,7 +211,7 @@ RPCORDMA_TEST(client_reply, errors)
 		r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
 		const ExactCopy copy(r.peer.last());
-		const auto offered = v1::decode(copy.bytes()).value();
+		const auto offered = decoded(copy.bytes());
 
 		EXPECT_TRUE(r.words({e.words, e.count}));
 		EXPECT_EQ(call->completed, 1);
@@ -247,7 +247,7 @@ RPCORDMA_TEST(client_reply, contradictions)
 			r.add_pages(call, 5001, true);
 		EXPECT_EQ(r.transmit(call), 0);
 		const ExactCopy copy(r.peer.last());
-		const auto offered = v1::decode(copy.bytes()).value();
+		const auto offered = decoded(copy.bytes());
 		CallMaker reply(7, 32, lie == unused_nomsg ? v1::Proc::nomsg : v1::Proc::msg);
 		xdr::Segment segments[2] = {CallMaker::segment(100), CallMaker::segment(100)};
 
@@ -277,7 +277,7 @@ RPCORDMA_TEST(client_reply, contradictions)
 			reply.encoder.reply_chunk(Span<const xdr::Segment>(segments, 1));
 			break;
 		}
-		reply.finish(lie == unused_nomsg ? 0 : 24, 1);
+		reply.finish(lie == unused_nomsg ? 0 : 24, kReplyMessage);
 		EXPECT_TRUE(r.deliver(reply.message()));
 		/* A Read list makes it a backward call, which nobody serves: the reply is not there yet. */
 		EXPECT_EQ(call->completed, lie == read_list ? 0 : 1);
@@ -309,7 +309,7 @@ RPCORDMA_TEST(client_reply, inline_despite_chunk)
 				r.add_pages(call, 5001, true);
 				EXPECT_EQ(r.transmit(call), 0);
 				const ExactCopy copy(r.peer.last());
-				auto offered = v1::decode(copy.bytes()).value();
+				auto offered = decoded(copy.bytes());
 				const xdr::WriteChunk chunk = *offered.writes.begin();
 				const u64 placed = r.stats().total_rdma_reply;
 
@@ -318,7 +318,7 @@ RPCORDMA_TEST(client_reply, inline_despite_chunk)
 						*r.peer.reach(chunk[0], i, true) =
 							u8(~pattern(i + 200));
 				if (!comes_back)
-					offered = v1::Header();
+					offered = DecodedHeader();
 				EXPECT_TRUE(r.deliver(Returning(7, offered, 0, 0, size).message()));
 				EXPECT_EQ(call->completed, 1);
 				EXPECT_EQ(call->result, size);
@@ -347,7 +347,7 @@ RPCORDMA_TEST(client_reply, invalidation)
 		/* A long call and a long reply. */
 		rpc_rqst *call = r.call(7, 4090, 4096);
 		const ExactCopy copy(r.peer.last());
-		const auto offered = v1::decode(copy.bytes()).value();
+		const auto offered = decoded(copy.bytes());
 
 		ASSERT_EQ(offered.reads.count(), 1);
 		ASSERT_EQ(offered.reply.count(), 1);
@@ -380,7 +380,7 @@ RPCORDMA_TEST(client_reply, invalidation_fails)
 		r.connect();
 		rpc_rqst *call = r.call(7, 40, 4096);
 		const ExactCopy copy(r.peer.last());
-		const auto offered = v1::decode(copy.bytes()).value();
+		const auto offered = decoded(copy.bytes());
 
 		if (posting) {
 			r.verbs.sends_left = 0;
@@ -410,7 +410,7 @@ Requester *quick; /* whose peer is quicker than its post */
 
 void reply_at_once()
 {
-	EXPECT_TRUE(quick->verbs.send(nullptr, Returning(7, v1::Header(), 0, 0, 24).message()));
+	EXPECT_TRUE(quick->verbs.send(nullptr, Returning(7, DecodedHeader(), 0, 0, 24).message()));
 }
 
 } // namespace

@@ -28,10 +28,10 @@ Requester::~Requester()
 	verbs.requester = nullptr;
 }
 
-void Requester::connect(const private_data::Properties *server, bool backchannel)
+void Requester::connect(const ConnectionTo &to)
 {
-	verbs.answer_length = server ? private_data::encode(verbs.answer, *server).value() : 0;
-	if (backchannel) {
+	verbs.answer_length = to.server ? private_data::encode(verbs.answer, *to.server).value() : 0;
+	if (to.backchannel) {
 		sunrpc.service = true;
 		EXPECT_EQ(rpcordma_core_bc_setup(core, 1), 0);
 	}
@@ -180,7 +180,7 @@ bool Requester::reply(u32 xid, u32 size, u32 credits, u32 invalidate)
 {
 	CallMaker reply(xid, credits);
 
-	reply.finish(size, 1);
+	reply.finish(size, kReplyMessage);
 	return deliver(reply.message(), invalidate);
 }
 
@@ -196,12 +196,9 @@ bool Requester::words(Span<const u32> words)
 	return deliver({bytes, at});
 }
 
-v1::Header Requester::sent()
+DecodedHeader Requester::sent()
 {
-	Result<v1::Header> header = v1::decode(peer.last());
-
-	EXPECT_OK(header);
-	return header.ok() ? header.value() : v1::Header();
+	return decoded(peer.last());
 }
 
 } // namespace rpcordma

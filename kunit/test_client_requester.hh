@@ -18,6 +18,14 @@
 
 namespace rpcordma {
 
+/** What a client connects to, and what for. */
+struct ConnectionTo {
+	/** What the server's private data say; null: it has none. */
+	const private_data::Properties *server = nullptr;
+	/** Somebody serves backward calls. */
+	bool backchannel = false;
+};
+
 struct Requester : PortFixture {
 	Client *core;
 	u32 in_use = 0;			   /* slots that a task has */
@@ -27,8 +35,7 @@ struct Requester : PortFixture {
 	Requester();
 	~Requester();
 
-	/** @server: what its private data say; none without. */
-	void connect(const private_data::Properties *server = nullptr, bool backchannel = false);
+	void connect(const ConnectionTo &to = {});
 	/** A call of @size bytes with a reply of at most @reply_size, both in the heads. Null without a slot. */
 	[[nodiscard]] rpc_rqst *prepare(u32 xid, u32 size = 40, u32 reply_size = 200);
 	/** @rqst's page data, @size bytes; its call has them or its reply will. */
@@ -52,7 +59,7 @@ struct Requester : PortFixture {
 	/** Words as they are. */
 	[[nodiscard]] bool words(Span<const u32> words);
 	/** What was sent to the peer last; it must be decodable. */
-	[[nodiscard]] v1::Header sent();
+	[[nodiscard]] DecodedHeader sent();
 	/**
 	 * The device has nothing left to do, whatever has become of the connection. What the client has
 	 * taken, slots, regions, room in the send queue, markers, owners of backward calls, is with a call

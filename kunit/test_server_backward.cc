@@ -20,11 +20,11 @@ RPCORDMA_TEST(server_backward, calls)
 		EXPECT_GE(c.verbs.posted, c.granted() + 1);
 		c.work();
 		c.expect_reply(xid, 100);
-		EXPECT_EQ(c.got().value().credits, Credits(kServerBackwardCalls));
+		EXPECT_EQ(c.got_credits(), kServerBackwardCalls);
 		EXPECT_FALSE(c.got().value().has_chunks());
 
 		CallMaker reply(xid, xid);
-		reply.finish(36, 1);
+		reply.finish(36, kReplyMessage);
 		c.svc.backward_known = true;
 		ASSERT_TRUE(c.send(reply));
 		EXPECT_EQ(c.svc.backward_replies, xid);
@@ -39,7 +39,7 @@ RPCORDMA_TEST(server_backward, calls)
 	EXPECT_LE(c.calls(), calls + 3);
 	/* A grant of zero would be the end: it is one. */
 	CallMaker zero(41, 0);
-	zero.finish(36, 1);
+	zero.finish(36, kReplyMessage);
 	EXPECT_EQ(c.send_backward(41, 100), 0);
 	c.work();
 	ASSERT_TRUE(c.send(zero));
@@ -70,7 +70,7 @@ RPCORDMA_TEST(server_backward, receives)
 	}
 	for (u32 n = 1; n <= kServerBackwardCalls; n++) {
 		CallMaker reply(n);
-		reply.finish(36, 1);
+		reply.finish(36, kReplyMessage);
 		ASSERT_TRUE(c.send(reply));
 		EXPECT_GE(c.verbs.posted, c.granted() + kServerBackwardCalls);
 	}
@@ -85,7 +85,7 @@ RPCORDMA_TEST(server_backward, replies)
 	EXPECT_EQ(c.send_backward(5, 40), 0);
 	c.work();
 	CallMaker reply(5);
-	reply.finish(36, 1);
+	reply.finish(36, kReplyMessage);
 	c.svc.backward_known = false;
 	ASSERT_TRUE(c.send(reply));
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1);
@@ -94,7 +94,7 @@ RPCORDMA_TEST(server_backward, replies)
 	c.svc.backward_known = true;
 	CallMaker chunks(5);
 	chunks.write(100);
-	chunks.finish(36, 1);
+	chunks.finish(36, kReplyMessage);
 	ASSERT_TRUE(c.send(chunks));
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 2);
 	EXPECT_EQ(c.svc.backward_replies, 1);
@@ -115,7 +115,7 @@ RPCORDMA_TEST(server_backward, replies)
 RPCORDMA_TEST(server_backward, refused)
 {
 	{
-		Connected c(false, false);
+		Connected c({.established = false});
 		EXPECT_EQ(c.send_backward(1, 40), to_errno(Error::not_connected));
 	}
 	{

@@ -305,17 +305,23 @@ struct Accepted : PortFixture {
 	}
 };
 
+/** What a client's connection is like. */
+struct ConnectionFrom {
+	bool remote_invalidation = false; /* the client's R bit */
+	bool established = true;	  /* the event has come */
+};
+
 /** A connection with a client and a thread. */
 struct Served : Accepted {
-	void connect(bool remote_invalidation = false, bool established = true)
+	void connect(const ConnectionFrom &from = {})
 	{
 		private_data::Properties client;
 
 		client.send_size = client.receive_size = 4096;
-		client.remote_invalidation = remote_invalidation;
+		client.remote_invalidation = from.remote_invalidation;
 		EXPECT_EQ(accept(16, &client), 0);
 		rpcordma_core_server_refill();
-		if (established)
+		if (from.established)
 			establish();
 	}
 	void establish()
@@ -412,9 +418,14 @@ struct Served : Accepted {
 		rqst->call = nullptr;
 	}
 	/** What the client got last. */
-	[[nodiscard]] Result<v1::Header> got() const
+	[[nodiscard]] Result<DecodedHeader> got() const
 	{
 		return v1::decode(peer.last());
+	}
+	/** What it was granted with that. */
+	[[nodiscard]] u32 got_credits() const
+	{
+		return decoded(peer.last()).credits.get();
 	}
 	void expect_error(u32 xid, v1::ErrorCode code)
 	{
@@ -440,10 +451,9 @@ struct Served : Accepted {
 };
 
 struct Connected : Served {
-	/** @remote_invalidation: the client's R bit. */
-	explicit Connected(bool remote_invalidation = false, bool established = true)
+	explicit Connected(const ConnectionFrom &from = {})
 	{
-		connect(remote_invalidation, established);
+		connect(from);
 	}
 };
 

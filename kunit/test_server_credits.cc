@@ -39,7 +39,7 @@ RPCORDMA_TEST(server_credits, grant_grows)
 			rqst.call = calls[i];
 			ASSERT_EQ(c.reply(20), 0);
 			c.work();
-			last = c.got().value().credits.get();
+			last = c.got_credits();
 			EXPECT_LE(last, c.verbs.posted);
 		}
 		EXPECT_GE(last, grant);
@@ -63,7 +63,7 @@ RPCORDMA_TEST(server_credits, idle_client)
 		ASSERT_EQ(c.receive(), 40);
 		EXPECT_EQ(c.reply(20), 0);
 		c.work();
-		EXPECT_EQ(c.got().value().credits, Credits(kInitial));
+		EXPECT_EQ(c.got_credits(), kInitial);
 	}
 	EXPECT_LE(c.calls(), kInitial + 2 * kServerBatch);
 }
@@ -80,7 +80,7 @@ RPCORDMA_TEST(server_credits, lower_request)
 		ASSERT_EQ(c.receive(), 40);
 		EXPECT_EQ(c.reply(20), 0);
 		c.work();
-		EXPECT_EQ(c.got().value().credits, Credits(requested ? requested : 1));
+		EXPECT_EQ(c.got_credits(), requested ? requested : 1);
 	}
 	for (u32 i = 0; i < 40; i++) {
 		ASSERT_TRUE(c.send_inline(i, 1));
@@ -97,7 +97,7 @@ RPCORDMA_TEST(server_credits, bad_messages)
 	Connected c;
 	CallMaker call(5, 1);
 
-	call.finish(40, 2);
+	call.finish(40, kNeither);
 	for (u32 i = 0; i < 30; i++) {
 		ASSERT_TRUE(c.send(call));
 		EXPECT_EQ(c.receive(), 0);
@@ -166,7 +166,7 @@ RPCORDMA_TEST(server_credits, any_client)
 				outstanding -= c.peer.messages - messages;
 				messages = c.peer.messages;
 				/* At least what replies tell: it may be less than before. */
-				grant = c.got().value().credits.get();
+				grant = c.got_credits();
 			}
 			ASSERT_EQ(c.verbs.posted, c.posted());
 			ASSERT_LE(c.calls(), 3 * (64 + kServerBatch));

@@ -57,7 +57,7 @@ RPCORDMA_TEST(server_receive, order)
 /* What comes ahead of the ESTABLISHED event waits for it; nobody is woken. */
 RPCORDMA_TEST(server_receive, before_established)
 {
-	Connected c(false, false);
+	Connected c({.established = false});
 	CallMaker write(2);
 
 	ASSERT_TRUE(c.send_inline(1));

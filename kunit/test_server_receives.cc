@@ -18,7 +18,7 @@ u32 serve_one(Connected &c, u32 xid)
 	EXPECT_EQ(c.receive(), 40);
 	EXPECT_EQ(c.reply(20), 0);
 	c.work();
-	return c.got().value().credits.get();
+	return c.got_credits();
 }
 
 void send_write(Connected &c, u32 xid)
@@ -235,7 +235,7 @@ RPCORDMA_TEST(server_receives, before_established)
 {
 	for (const bool held : {false, true}) {
 		TEST_NOTE("held", held);
-		Connected c(false, false);
+		Connected c({.established = false});
 
 		if (held)
 			send_write(c, 1);
@@ -278,7 +278,7 @@ RPCORDMA_TEST(server_receives, used_again)
 
 			EXPECT_EQ(c.send_backward(xid, 40), 0);
 			c.work();
-			reply.finish(36, 1);
+			reply.finish(36, kReplyMessage);
 			ASSERT_TRUE(c.send(reply));
 		} else {
 			++xid;

@@ -13,7 +13,7 @@ RPCORDMA_TEST(server_reply, write_chunk)
 {
 	for (u32 size : {1u, 100u, kPage, 3 * kPage + 17}) {
 		TEST_NOTE("size", size);
-		Connected c(true);
+		Connected c({.remote_invalidation = true});
 		const u32 doorbells = c.verbs.send_doorbells;
 
 		have_call(c, 4 * kPage, 0);
@@ -57,7 +57,7 @@ RPCORDMA_TEST(server_reply, early_result)
 	for (const auto &one : cases) {
 		TEST_NOTE("before", one.before);
 		TEST_NOTE("at", one.at);
-		Connected c(true);
+		Connected c({.remote_invalidation = true});
 
 		have_call(c, kPage, 0);
 		(void)rpcordma_core_server_result_payload(c.rqst->call, 60, 100);
@@ -77,7 +77,7 @@ RPCORDMA_TEST(server_reply, early_result)
 	/* At the very ends of a reply. */
 	for (const u32 offset : {0u, 2u, 198u, 200u, 4000000000u}) {
 		TEST_NOTE("offset", offset);
-		Connected c(true);
+		Connected c({.remote_invalidation = true});
 
 		have_call(c, kPage, 0);
 		(void)rpcordma_core_server_result_payload(c.rqst->call, offset, 100);
@@ -210,7 +210,7 @@ RPCORDMA_TEST(server_reply, invalidation)
 		for (const bool chunk : {false, true}) {
 			TEST_NOTE("able", able);
 			TEST_NOTE("chunk", chunk);
-			Connected c(able);
+			Connected c({.remote_invalidation = able});
 
 			have_call(c, chunk ? 100 : 0, 0);
 			ASSERT_EQ(c.reply(20), 0);
@@ -243,7 +243,7 @@ RPCORDMA_TEST(server_reply, fits_nowhere)
 
 	for (const auto &r : replies) {
 		TEST_NOTE("size", r.inline_size);
-		Connected c(true);
+		Connected c({.remote_invalidation = true});
 
 		have_call(c, r.write, r.reply);
 		if (r.size)

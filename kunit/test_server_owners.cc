@@ -3,17 +3,11 @@
  * Who owns what when (module/server/server.hh), in the cases in which it changes hands unseen: pages that
  * are not to be kept, regions that are used again, and a connection that ends amid each state of a call.
  */
-#include "kunit/test_server_connection.hh"
+#include "kunit/test_server_calls.hh"
 #include "kunit/testing.hh"
 
 namespace rpcordma {
 namespace {
-
-void make_write(CallMaker &call, u32 size)
-{
-	call.read(40, size);
-	call.finish(60);
-}
 
 /* The thread has a call with a Write chunk of @size bytes, for all of which there are results. */
 void have_read(Served &c, u32 size)

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Endpoints, as far as the connection manager is concerned: resolve, connect, accept, disconnect, and
- * the events that come meanwhile and afterwards. Queue pairs and what is posted to them are in
- * verbs.c, listeners in svc.c.
+ * Endpoints, as far as the connection manager is concerned: resolve, connect, accept, disconnect,
+ * and the events that come meanwhile and afterwards. Queue pairs and what is posted to them are in
+ * verbs.c, listeners in svc_listener.c.
  *
  * The event handler runs under a mutex of the rdma_cm_id, one event at a time. It never sleeps,
  * never destroys anything and always returns 0; it ends the step that somebody waits for, or tells
  * the core. So rdma_destroy_id(), which takes that mutex, waits for a handler under way and fences
  * later ones, and the only thread that destroys is the one in rpcordma_endpoint_destroy().
  *
- * A server's endpoint is born in the handler of a connection request and waits to be accepted. What
- * happens to it in that time is told to the listener's side (svc.c), afterwards to the core. The
- * identifier is locked against handlers while it is accepted, so that there is no time between.
- * A peer that never completes the handshake is noticed by the CM below, which repeats its part some
- * times, for about a minute with InfiniBand and RoCE, and then reports it as unreachable.
+ * A server's endpoint is made in the handler of a connection request and waits to be accepted. Its
+ * events come by way of the connection (svc_connection.c), which learns here whether the request
+ * was lost; once it is accepted, the core is told instead. Handlers are locked out while the
+ * endpoint is accepted, so that each event is either before or after. A peer that never completes
+ * the handshake is noticed by the CM below, which repeats its part some times, for about a minute
+ * with InfiniBand and RoCE, and then reports it as unreachable.
  *
  * Device removal. The in-tree transport moved from the rdma_cm's DEVICE_REMOVAL event to an
  * ib_client of its own, for these reasons:
@@ -168,10 +169,10 @@ static void handle_established(struct rpcordma_endpoint *ep, const struct rdma_c
 }
 
 /*
- * Something happened to the connection: to the one being made, to the one that waits to be accepted,
- * or to the one there is.
+ * The connection was lost: while it was being made, while it waited to be accepted, or after it was
+ * established. Returns true unless it was established.
  */
-static void handle_loss(struct rpcordma_endpoint *ep, int result,
+static bool handle_loss(struct rpcordma_endpoint *ep, int result,
 			enum rpcordma_endpoint_event event)
 {
 	bool established;
@@ -183,15 +184,14 @@ static void handle_loss(struct rpcordma_endpoint *ep, int result,
 	spin_unlock(&ep->lock);
 	if (established)
 		tell_core(ep, event);
-	else if (ep->server)
-		rpcordma_svc_request_lost(ep->peer);
-	else
+	else if (!ep->server)
 		end_step(ep, result);
+	return !established;
 }
 
-static int handle_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+bool rpcordma_endpoint_handle_event(struct rpcordma_endpoint *ep, const struct rdma_cm_event *event)
 {
-	struct rpcordma_endpoint *ep = id->context;
+	bool lost = false;
 
 	if (READ_ONCE(rpcordma_trace_enabled) & RPCORDMA_TRACE_CONNECTION)
 		rpcordma_trace_connection(ep->peer, rdma_event_msg(event->event), event->status);
@@ -211,28 +211,35 @@ static int handle_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		handle_established(ep, &event->param.conn);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		handle_loss(ep, reject_error(id, event->status), RPCORDMA_EVENT_DISCONNECTED);
+		lost = handle_loss(ep, reject_error(ep->id, event->status),
+				   RPCORDMA_EVENT_DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
-		handle_loss(ep, -ENETUNREACH, RPCORDMA_EVENT_DISCONNECTED);
+		lost = handle_loss(ep, -ENETUNREACH, RPCORDMA_EVENT_DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_DISCONNECTED:
-		handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_DISCONNECTED);
+		lost = handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
-		handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_ADDRESS_CHANGE);
+		lost = handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_ADDRESS_CHANGE);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		spin_lock(&ep->lock);
 		ep->removed = true;
 		spin_unlock(&ep->lock);
-		handle_loss(ep, -ENODEV, RPCORDMA_EVENT_DEVICE_REMOVAL);
+		lost = handle_loss(ep, -ENODEV, RPCORDMA_EVENT_DEVICE_REMOVAL);
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 	default:
 		break;
 	}
+	return lost;
+}
+
+static int handle_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	rpcordma_endpoint_handle_event(id->context, event);
 	return 0;
 }
 
@@ -294,9 +301,6 @@ struct rpcordma_endpoint *rpcordma_endpoint_adopt(struct rdma_cm_id *id,
 		memcpy(ep->private_data, request->private_data, ep->private_data_length);
 	}
 	ep->id = id;
-	/* Both were the listener's. */
-	id->context = ep;
-	id->event_handler = handle_event;
 	return ep;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What cm.c, which connects an endpoint, and those who work with its queue pair and its device
- * (verbs.c, bulk.c) know of it; and how a listener (svc.c) makes one of a connection request.
+ * (verbs.c, bulk.c) know of it; and how a connection request becomes one (svc_connection.c).
  */
 #ifndef RPCORDMA_LINUX_ENDPOINT_H
 #define RPCORDMA_LINUX_ENDPOINT_H
@@ -42,17 +42,20 @@ struct rpcordma_endpoint {
 void rpcordma_endpoint_destroy_qp(struct rpcordma_endpoint *endpoint);
 
 /*
- * cm.c: an endpoint around the identifier of a connection request, from the handler of that event.
- * From here on its events are the endpoint's. Null without memory: nothing has changed then.
+ * cm.c: an endpoint around the identifier of a connection request, in the handler of that event.
+ * The caller becomes the identifier's handler, and hands its events to
+ * rpcordma_endpoint_handle_event(). Null if there is no memory; nothing has changed then.
  */
 struct rpcordma_endpoint *rpcordma_endpoint_adopt(struct rdma_cm_id *id,
 						  const struct rpcordma_peer *peer, void *context,
 						  const struct rdma_conn_param *request);
 
 /*
- * svc.c: the connection whose endpoint this is cannot be accepted any more. @peer: as given to
- * adopt(). From an event handler; may come more than once.
+ * cm.c: end the step under way, or tell the core, as @event demands. Returns true when the
+ * connection was lost before it was established: then a connection request cannot be accepted any
+ * more. That may happen more than once. In the handler of the identifier.
  */
-void rpcordma_svc_request_lost(const struct rpcordma_peer *peer);
+bool rpcordma_endpoint_handle_event(struct rpcordma_endpoint *endpoint,
+				    const struct rdma_cm_event *event);
 
 #endif

@@ -1,59 +1,68 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of the server's Linux side share: the layout of a connection, and what init and exit
- * of the module call. The port itself is in compat/port/svc.h.
+ * What the files of the server's Linux side call of each other, and what init and exit of the
+ * module call. The port itself is in compat/port/svc.h.
  */
 #ifndef RPCORDMA_LINUX_SVC_H
 #define RPCORDMA_LINUX_SVC_H
 
-#include <linux/kernel.h>
-#include <linux/list.h>
-#include <linux/sunrpc/svc_xprt.h>
-#include <linux/workqueue.h>
+#include <linux/types.h>
 
-#include "compat/linux/peer.h"
-#include "compat/linux/transport.h"
 #include "compat/port/svc.h"
 
+struct dentry;
+struct rdma_cm_id;
+struct rdma_conn_param;
 struct seq_file;
+struct svc_xprt;
+struct workqueue_struct;
 
-/** A connection; the core's half follows. sunrpc drops it, by the pointer to xprt. */
-struct rpcordma_connection {
-	struct svc_xprt xprt;
-	struct rpcordma_peer peer; /* with its port, which xprt.xpt_remote hides */
-
-	/* From the request until it is accepted; svc.c's accept lock */
-	struct list_head queued; /* on the listener's queue, which then holds the reference */
-	struct rpcordma_listener *listener; /* while on the queue */
-	struct rpcordma_endpoint *endpoint; /* the core's from accept on: null then */
-	u32 initiator_depth;
-	bool core; /* the core's half is constructed */
-
-	/* What the core is told of the service, which may be gone before the last completion. */
-	u32 max_message;
-	u32 threads;
-
-	struct work_struct lost; /* cannot be accepted any more */
-	struct work_struct free;
-	struct list_head link; /* svc_debugfs.c's list */
-	u32 number; /* among all connections since the module was loaded */
-};
-
-static inline struct rpcordma_connection *to_connection(struct svc_xprt *xprt)
-{
-	return container_of(xprt, struct rpcordma_connection, xprt);
-}
-
-static inline struct rpcordma_server *connection_server(struct rpcordma_connection *connection)
-{
-	return (struct rpcordma_server *)PTR_ALIGN((char *)(connection + 1), RPCORDMA_CORE_ALIGN);
-}
-
-/* svc.c */
+/* svc_listener.c: the transport class, and its listeners */
 int rpcordma_svc_register(void);
 void rpcordma_svc_unregister(void);
 /** Connection requests that were refused, for want of memory or of threads to accept them. */
 unsigned long rpcordma_svc_refused(void);
+
+/* svc_connection.c: connections, from their request on */
+
+/** Connections that wait to be accepted. */
+struct rpcordma_accept_queue {
+	struct list_head list;
+	unsigned int length; /* READ_ONCE() it */
+};
+void rpcordma_accept_queue_init(struct rpcordma_accept_queue *queue);
+/**
+ * Make a connection of the request @id, as a transport of @listener's class and service, and queue
+ * it. From the handler of that event. From here on events of @id are the connection's. Errors:
+ * ENOMEM; nothing has changed then.
+ */
+int rpcordma_accept_queue_add(struct rpcordma_accept_queue *queue, struct svc_xprt *listener,
+			      struct rdma_cm_id *id, const struct rdma_conn_param *request);
+/**
+ * Take the first connection off the queue and accept it. Returns it, for sunrpc; null if none waits
+ * or if it could not be accepted. A service thread.
+ */
+struct svc_xprt *rpcordma_accept_queue_accept(struct rpcordma_accept_queue *queue);
+/** Refuse all that wait. The listener receives no further requests. May sleep. */
+void rpcordma_accept_queue_drain(struct rpcordma_accept_queue *queue);
+
+/** Drop the first reference of a transport that sunrpc does not know. */
+void rpcordma_svc_drop_unknown(struct svc_xprt *xprt);
+
+/** One line for each accepted connection: its number and the client's address. May sleep. */
+void rpcordma_connections_show(struct seq_file *seq);
+/**
+ * Break the accepted connection with @number, or all if it is 0, as a network failure would.
+ * Returns whether there was one. May sleep.
+ */
+bool rpcordma_connections_disconnect(u32 number);
+
+/** Frees and relistens, and refills the sinks. */
+extern struct workqueue_struct *rpcordma_svc_workqueue;
+/** Before the first listener; makes the workqueue. Errors: ENOMEM. */
+int rpcordma_connections_init(void);
+/** After the last transport is freed and the workqueue flushed. */
+void rpcordma_connections_exit(void);
 
 /* svc_sinks.c */
 /** From here on the pool is filled by @workqueue, and shrunk when memory is short. Errors: ENOMEM. */
@@ -72,8 +81,5 @@ u64 rpcordma_svc_counter(enum rpcordma_server_counter which);
 
 /* svc_debugfs.c; process context */
 void rpcordma_svc_debugfs_register(struct dentry *parent);
-void rpcordma_svc_debugfs_join(struct rpcordma_connection *connection);
-/** On return nobody uses the connection by way of debugfs. Harmless when it has not joined. */
-void rpcordma_svc_debugfs_leave(struct rpcordma_connection *connection);
 
 #endif

@@ -6,9 +6,9 @@
  * client to come back with another.
  *
  * References. The svc_xprt has two to its backchannel: one is sunrpc's, which sunrpc drops when it
- * has done with the svc_xprt; replies may come as long as there is a queue pair, so the second one is
- * dropped when that is gone (free_connection() in svc.c). nfsd holds the svc_xprt for as long as it
- * uses the backchannel.
+ * has done with the svc_xprt; replies may come as long as there is a queue pair, so the second one
+ * is dropped when that is gone (free_worker() in svc_connection.c). nfsd holds the svc_xprt for as
+ * long as it uses the backchannel.
  *
  * The window of calls is sunrpc's congestion window, as on the client's side (credits.c).
  */

@@ -14,10 +14,8 @@
 #include <linux/errno.h>
 #include <linux/fs.h>
 #include <linux/kernel.h>
-#include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
-#include <linux/mutex.h>
 #include <linux/seq_file.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -25,46 +23,19 @@
 #include "compat/linux/svc.h"
 #include "compat/port/svc.h"
 
-static LIST_HEAD(joined);
-/* Held while a connection on the list is used, so that it can leave only when it is not. */
-static DEFINE_MUTEX(joined_mutex);
-
-void rpcordma_svc_debugfs_join(struct rpcordma_connection *connection)
-{
-	mutex_lock(&joined_mutex);
-	list_add_tail(&connection->link, &joined);
-	mutex_unlock(&joined_mutex);
-}
-
-void rpcordma_svc_debugfs_leave(struct rpcordma_connection *connection)
-{
-	mutex_lock(&joined_mutex);
-	list_del_init(&connection->link);
-	mutex_unlock(&joined_mutex);
-}
-
 static ssize_t disconnect_write(struct file *file, const char __user *data, size_t length,
 				loff_t *position)
 {
-	struct rpcordma_connection *connection;
 	char text[16] = "";
 	u32 number = 0;
-	bool all, found = false;
+	bool all;
 
 	if (copy_from_user(text, data, min(length, sizeof(text) - 1)))
 		return -EFAULT;
 	all = sysfs_streq(text, "all");
 	if (!all && (kstrtou32(strim(text), 10, &number) || !number))
 		return -EINVAL;
-	mutex_lock(&joined_mutex);
-	list_for_each_entry(connection, &joined, link) {
-		if (!all && number != connection->number)
-			continue;
-		found = true;
-		rpcordma_core_server_inject_disconnect(connection_server(connection));
-	}
-	mutex_unlock(&joined_mutex);
-	return found ? length : -ENOENT;
+	return rpcordma_connections_disconnect(number) ? length : -ENOENT;
 }
 
 static const struct file_operations disconnect_operations = {
@@ -76,12 +47,7 @@ static const struct file_operations disconnect_operations = {
 
 static int connections_show(struct seq_file *seq, void *unused)
 {
-	struct rpcordma_connection *connection;
-
-	mutex_lock(&joined_mutex);
-	list_for_each_entry(connection, &joined, link)
-		seq_printf(seq, "%u %pISpc\n", connection->number, &connection->peer.address);
-	mutex_unlock(&joined_mutex);
+	rpcordma_connections_show(seq);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(connections);

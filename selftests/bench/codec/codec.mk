@@ -11,7 +11,7 @@ here := selftests/bench/codec
 program := $(abspath $(BUILD)/codec)
 made := $(program).d
 
-# Ours: as scripts/kbuild-cxx.mk has it from Debian's 6.12 kernel on x86-64, by name, as a user-space
+# Ours: as scripts/kbuild/cxx.mk has it from Debian's 6.12 kernel on x86-64, by name, as a user-space
 # program has no kbuild. Not taken: the kernel's code model, which does not link here; -pg, whose calls are
 # nops in a kernel that traces nothing; retpolines and return thunks, which are what they stand for where the
 # processor does not need them.

@@ -2,7 +2,7 @@
 """A guest that runs one script and stops, and the folder that it shares with the host.
 
 The folder carries the script, the modules to load and every result. How the machine is booted is
-in scripts/uml/uml.py and scripts/vng-kunit; here is what all such guests do and how a run is judged:
+in selftests/uml/uml.py and scripts/vng-kunit; here is what all such guests do and how a run is judged:
 by the console, by what the kernel's checkers say afterwards, and by the script having ended well.
 """
 

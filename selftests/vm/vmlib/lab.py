@@ -254,7 +254,7 @@ class Lab:
 
     def install_names(self, vm):
         """Has modprobe of @vm know what `make install` tells it."""
-        with open(os.path.join(image.TOP, "scripts", "modprobe.conf")) as conf:
+        with open(os.path.join(image.TOP, "scripts", "kbuild", "modprobe.conf")) as conf:
             vm.run(f"printf '%s' {shlex.quote(conf.read())} > /etc/modprobe.d/rpcordma.conf", 10)
 
     def unload(self):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TOP = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 BUILD = os.environ.get("BENCH_BUILD", os.path.join(TOP, "build", "bench"))
 
 

@@ -28,7 +28,7 @@ cxx-is-clang = $(call cxx-once,cxx-is-clang,$(if $(findstring clang,$(shell $(KC
 
 # libstdc++'s folders and the compiler's own, found as the compiler itself would; the system's
 # folders, /usr/include above all, stay out.
-cxx-include = $(call cxx-once,cxx-include,-isystem $(rpcordma-root)/scripts/cxx-include \
+cxx-include = $(call cxx-once,cxx-include,-isystem $(rpcordma-root)/scripts/kbuild/include \
 	$(shell $(KCXX) -x c++ -E -v /dev/null 2>&1 | sed -n 's:^ \(/.*/c++/[^ ]*\)$$:-isystem \1:p') \
 	-isystem $(shell $(KCXX) -print-file-name=include))
 

@@ -20,7 +20,7 @@ import shutil
 import stat
 import subprocess
 
-TOP = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
+TOP = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 BUILD = os.environ.get("VM_BUILD", os.path.join(TOP, "build", "vm"))
 GUEST = os.path.join(TOP, "selftests", "vm", "guest")
 

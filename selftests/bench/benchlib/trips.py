@@ -13,7 +13,7 @@ import sys
 from . import report
 from .counts import ENTRIES, LONG, NAMES, ODD, XPRTS
 
-sys.path.insert(0, os.path.join(report.TOP, "scripts", "uml"))
+sys.path.insert(0, os.path.join(report.TOP, "selftests", "uml"))
 import uml  # noqa: E402
 
 ROUNDS = 1

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 TOP = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-sys.path.insert(0, os.path.join(TOP, "scripts"))
+sys.path.insert(0, os.path.join(TOP, "selftests", "vm"))
 sys.dont_write_bytecode = True
 
 from vmlib import job  # noqa: E402

@@ -25,6 +25,8 @@ build = kdir=$(if $(KDIR),$(KDIR),$$(scripts/kernels headers $(KVER))) && \
 help: ## this list
 	@echo "make TARGET [KVER=6.12|6.1|RELEASE] [KDIR=FOLDER] [KCXX=g++-12|clang++-19]"
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@echo; echo "Scripts, and the folders behind them (Documentation/scripts.rst):"
+	@sed -nE '/^``(scripts|selftests)/ { s/^/  /; s/``//g; p }' Documentation/scripts.rst
 
 # --- the two commands of the README ---
 

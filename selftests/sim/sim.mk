@@ -7,43 +7,31 @@
 #
 # The last line of a run is "N passed, N failed, N skipped".
 
-CXX := $(if $(filter default,$(origin CXX)),g++-12,$(CXX))
-BUILD ?= build/sim
 SEEDS ?= 10000
 FIRST ?= 1
 
-sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-# vptr checks need RTTI, which the module's code has not.
-sanitize += -fno-sanitize=vptr
-common := -std=gnu++17 -g -I. -Wall -Wextra -Werror -MMD -MP
-# The module's code is compiled as in the kernel.
-module := -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-strict-aliasing
-
-# Not runtime.cc: the host has a C++ runtime of its own.
-module-sources := $(sort $(wildcard xdr/*.cc module/base/*.cc module/chunk/*.cc module/rdma/*.cc \
-	module/client/*.cc module/server/*.cc))
-sim-sources := $(sort $(wildcard selftests/sim/*.cc))
-objects := $(patsubst %.cc,$(BUILD)/%.o,$(module-sources) $(sim-sources))
-
 .DEFAULT_GOAL := run
-.DELETE_ON_ERROR:
-.PHONY: run build
+# The module's objects are those of the unit tests.
+include kunit/objects.mk
 
-build: $(BUILD)/sim
+sim-objects := $(patsubst %.cc,$(objects)/%.o,$(unit-code) $(sort $(wildcard selftests/sim/*.cc)))
+
+.PHONY: run build FORCE
+
+build: build/sim/sim
 
 run: build
-	@$(BUILD)/sim --first $(FIRST) --seeds $(SEEDS)
+	@build/sim/sim --first $(FIRST) --seeds $(SEEDS)
 
-$(BUILD)/sim: $(objects)
+$(objects)/sim: $(sim-objects)
 	@echo "  LINK    $@"
 	@$(CXX) $(sanitize) -o $@ $^
 
-$(BUILD)/selftests/%.o: selftests/%.cc
-	@echo "  CXX     $<"
-	@mkdir -p $(@D) && $(CXX) $(common) -fno-strict-aliasing $(sanitize) -O1 -c -o $@ $<
+# The name without the compiler is the one that was built last.
+build/sim/sim: $(objects)/sim FORCE
+	@mkdir -p $(@D) && ln -sfn ../host/$(cxx-name)/sim $@
 
-$(BUILD)/%.o: %.cc
-	@echo "  CXX     $<"
-	@mkdir -p $(@D) && $(CXX) $(common) $(module) $(sanitize) -O1 -c -o $@ $<
+$(objects)/selftests/sim/%.o: selftests/sim/%.cc kunit/objects.mk
+	$(call compile)
 
--include $(objects:.o=.d)
+-include $(sim-objects:.o=.d)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# How tests on the host are compiled, and the code under test with them: once, under ASan and UBSan, for the unit
+# tests (host.mk) and for the simulation (selftests/sim/sim.mk). Read from the repository's root.
+#
+#	$(objects)/FILE.o	comes from FILE.cc, for xdr/ and module/; others have rules of their own
+#	CXX=clang++		another compiler, with objects of its own
+#
+# As many compilations at a time as there are CPUs, unless make is told with -j.
+
+RPCORDMA_ROOT := ./
+include kunit/sources.mk
+
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
+CXX := $(if $(filter default,$(origin CXX)),g++-12,$(CXX))
+cxx-name := $(notdir $(CXX))
+# One folder for each way to compile, so that changing the way rebuilds nothing else.
+objects := build/host/$(cxx-name)
+
+sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+# vptr checks need RTTI, which our code has not.
+sanitize += -fno-sanitize=vptr
+common := -std=gnu++17 -g -O1 -I. -Wall -Wextra -Werror -fno-strict-aliasing $(sanitize)
+# Our own code is compiled as in the kernel: no exceptions, no RTTI, no static constructors to rely on.
+ours := -fno-exceptions -fno-rtti -fno-threadsafe-statics $(if $(findstring clang,$(cxx-name)),,-Wno-psabi)
+
+# $(call compile,FLAGS): two builds at once may make the same object; either sees it whole.
+define compile
+@echo "  CXX     $<"
+@mkdir -p $(@D) && $(CXX) $(common) -MMD -MP -MF $(@:.o=.d) -MT $@ $(1) -c -o $@.$$$$ $< && \
+	mv $@.$$$$ $@ || { rm -f $@.$$$$; exit 1; }
+endef
+
+# A failed recipe leaves no half-made target behind.
+.DELETE_ON_ERROR:
+
+# Made anew when the way to compile changes, as are those of the tests.
+$(objects)/xdr/%.o: xdr/%.cc kunit/objects.mk
+	$(call compile,$(ours))
+
+$(objects)/module/%.o: module/%.cc kunit/objects.mk
+	$(call compile,$(ours))

@@ -30,9 +30,11 @@ static_assert(__same_type(MEMBER(rq_pages)[0], struct page *));
 static_assert(__same_type(MEMBER(rq_respages), struct page **));
 static_assert(__same_type(MEMBER(rq_next_page), struct page **));
 #ifndef HAVE_SVC_RQST_MAXPAGES
-/* What rpcordma_svc_get_limits() lets a call take, and two. Otherwise the array is made for that. */
-static_assert(ARRAY_SIZE(MEMBER(rq_pages)) >=
-	      DIV_ROUND_UP(RPCSVC_MAXPAYLOAD + PAGE_SIZE, PAGE_SIZE) + 2);
+/*
+ * What rpcordma_svc_get_limits() lets a call take, a payload and a page, and two more pages. Where the
+ * size of the array is not fixed, sunrpc allocates as many.
+ */
+static_assert(ARRAY_SIZE(MEMBER(rq_pages)) >= DIV_ROUND_UP(RPCSVC_MAXPAYLOAD, PAGE_SIZE) + 1 + 2);
 #endif
 
 void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The client's backchannel (RFC 8167): backward calls are handed to the callback service, as
- * requests that it answers. The operations that sunrpc calls, and what the core calls. Which
- * buffers carry what is the core's business.
+ * requests that it answers. Here are the operations that sunrpc calls, and the functions that the
+ * core calls. The core decides which buffer carries what.
  */
 
 #include <linux/atomic.h>
@@ -51,7 +51,7 @@ void rpcordma_bc_rqst_init(struct rpc_rqst *rqst, struct rpc_xprt *xprt, void *r
 			   rpcordma_u32 reply_size)
 {
 	rqst->rq_xprt = xprt;
-	/* Tells sunrpc to give it back by way of bc_free_rqst(). */
+	/* Makes sunrpc return the request by bc_free_rqst(). */
 	__set_bit(RPC_BC_PA_IN_USE, &rqst->rq_bc_pa_state);
 	xdr_buf_init(&rqst->rq_snd_buf, reply_buffer, reply_size);
 }
@@ -86,7 +86,7 @@ rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, v
 	rqst->rq_private_buf.len = length;
 	xdr_buf_init(&rqst->rq_rcv_buf, message, length);
 	rqst->rq_rcv_buf.len = length;
-	/* The service takes one off when it has handled the call. */
+	/* The callback service decrements it after it has handled the call. */
 	atomic_inc(&xprt->bc_slot_count);
 	enqueue(serv, rqst);
 	return true;

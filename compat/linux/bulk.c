@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Scattered memory: pieces of pages and of messages, put together and DMA-mapped. For regions, see
- * verbs.c; for the server's RDMA Reads and Writes, with plain SGEs, here.
+ * Scattered memory: pieces of pages and of messages, collected in a scatterlist and DMA-mapped.
+ * Memory regions (verbs.c) and the server's RDMA Reads and Writes with plain SGEs (bulk mappings)
+ * use it.
  */
 
 #include <linux/dma-mapping.h>
@@ -30,7 +31,7 @@ void rpcordma_scatter_init(struct rpcordma_scatter *scatter, unsigned int room)
 	sg_init_table(scatter->entries, room);
 }
 
-/* Where the next entry goes: what a loop over pages keeps in registers. */
+/* Where the next entry goes. Copied out of the scatter so that loops keep it in registers. */
 struct cursor {
 	struct scatterlist *entry;
 	const struct scatterlist *limit;
@@ -59,8 +60,8 @@ static __always_inline bool put(struct cursor *cursor, struct page *page, u32 le
 static __always_inline bool append(struct cursor *cursor, struct page *page, u32 length, u32 offset)
 {
 	/*
-	 * Memory that goes on where the last entry ends is one run: two entries would make a gap of
-	 * it.
+	 * Memory that begins where the last entry ends extends that entry: a region would take two
+	 * entries within a page for a gap.
 	 */
 	if (page_to_phys(page) + offset == cursor->end &&
 	    cursor->entry[-1].length + length <= cursor->longest) {
@@ -70,7 +71,7 @@ static __always_inline bool append(struct cursor *cursor, struct page *page, u32
 	return put(cursor, page, length, offset);
 }
 
-/* @page, @length, @offset: what was added last. */
+/* @page, @length and @offset describe the piece that was added last. */
 static __always_inline void finish(struct rpcordma_scatter *scatter, const struct cursor *cursor,
 				   struct page *page, u32 length, u32 offset)
 {
@@ -89,19 +90,19 @@ bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u
 	return true;
 }
 
-/* Whether pages that follow each other in memory do so as pointers, and the other way round. */
+/* Whether struct pages are adjacent if and only if the pages are adjacent in memory. */
 #define POINTERS_TELL (!IS_ENABLED(CONFIG_SPARSEMEM) || IS_ENABLED(CONFIG_SPARSEMEM_VMEMMAP))
 
 /*
- * Bytes of pages that become one piece: well below what a bounce buffer (256 KiB), and a device's segment,
- * holds. A piece that is longer could not be mapped, ever.
+ * The most bytes of adjacent pages that become one piece. A piece larger than a bounce buffer (256
+ * KiB) or than a device's segment limit could never be mapped; this is well below both.
  */
 #define LONGEST_RUN 65536
 static_assert(PAGE_SIZE <= LONGEST_RUN, "take_run() has room for a page");
 
 /*
- * The run of neighbours that @page begins with, which is one piece: at most @left bytes, and LONGEST_RUN.
- * Returns its length, from @in_page on, and moves @page behind it.
+ * Find the run of adjacent pages that begins at @page, at most @left bytes and LONGEST_RUN: it
+ * becomes one piece. Returns its length, counted from @in_page, and advances @page past it.
  */
 static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 {
@@ -151,7 +152,7 @@ absent:
 	return false;
 }
 
-/* The part of @kvec that lies in the range; moves the range's start and shortens it by that. */
+/* Add the part of @kvec that lies in the range, and take that part off the range. */
 static bool add_kvec(struct rpcordma_scatter *scatter, const struct kvec *kvec, u32 *offset,
 		     u32 *length)
 {
@@ -176,7 +177,7 @@ static bool add_kvec(struct rpcordma_scatter *scatter, const struct kvec *kvec, 
 	return rpcordma_scatter_add(scatter, virt_to_page(base), take, offset_in_page(base));
 }
 
-/* As above, for the page data. */
+/* The same for the page data. */
 static bool add_page_data(struct rpcordma_scatter *scatter, const struct xdr_buf *buf, u32 *offset,
 			  u32 *length)
 {
@@ -207,11 +208,11 @@ int rpcordma_scatter_map(struct rpcordma_scatter *scatter, struct ib_device *dev
 	int entries;
 
 #ifdef CONFIG_NEED_SG_DMA_FLAGS
-	/* An IOMMU's bounce buffers leave a mark here, which is the next mapping's lie. */
+	/* An IOMMU that used bounce buffers leaves a flag here, wrong for the next mapping. */
 	scatter->entries[0].dma_flags = 0;
 #endif
 	entries = ib_dma_map_sg(device, scatter->entries, scatter->used, direction);
-	/* The IOMMU or the bounce buffers are full: that passes. */
+	/* The IOMMU or the bounce buffers are full, which is temporary. */
 	if (entries <= 0)
 		return -ENOMEM;
 	scatter->device = device;
@@ -242,7 +243,7 @@ struct rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, enum rpcordma_al
 	if (!bulk)
 		return NULL;
 	rpcordma_scatter_init(&bulk->scatter, pieces);
-	/* Many chunks may end within pages, each where the last one did. */
+	/* Many chunks may be added, each beginning within the page in which the last one ended. */
 	bulk->scatter.longest = LONGEST_RUN;
 	return bulk;
 }
@@ -289,7 +290,7 @@ int rpcordma_bulk_map(struct rpcordma_bulk *bulk, struct rpcordma_endpoint *ep,
 		rpcordma_bulk_unmap(bulk);
 		return entries < 0 ? entries : -ENOSPC;
 	}
-	/* An IOMMU may have made fewer of them. */
+	/* An IOMMU may have merged entries. */
 	for_each_sg(bulk->scatter.entries, entry, entries, i) {
 		sges[i].addr = sg_dma_address(entry);
 		sges[i].length = sg_dma_len(entry);

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Endpoints, as far as the connection manager is concerned: resolve, connect, accept, disconnect,
- * and the events that come meanwhile and afterwards. Queue pairs and what is posted to them are in
- * verbs.c, listeners in svc_listener.c.
+ * The connection manager's part of endpoints: resolve, connect, accept, disconnect, and the events
+ * that arrive meanwhile and afterwards. Queue pairs and what is posted to them are in verbs.c,
+ * listeners in svc_listener.c.
  *
  * The event handler runs under a mutex of the rdma_cm_id, one event at a time. It never sleeps,
  * never destroys anything and always returns 0; it ends the step that somebody waits for, or tells
- * the core. So rdma_destroy_id(), which takes that mutex, waits for a handler under way and fences
- * later ones, and the only thread that destroys is the one in rpcordma_endpoint_destroy().
+ * the core. So rdma_destroy_id(), which takes that mutex, waits for a running handler and prevents
+ * later ones, and only rpcordma_endpoint_destroy() destroys.
  *
  * A server's endpoint is made in the handler of a connection request and waits to be accepted. Its
  * events come by way of the connection (svc_connection.c), which learns here whether the request
  * was lost; once it is accepted, the core is told instead. Handlers are locked out while the
- * endpoint is accepted, so that each event is either before or after. A peer that never completes
- * the handshake is noticed by the CM below, which repeats its part some times, for about a minute
- * with InfiniBand and RoCE, and then reports it as unreachable.
+ * endpoint is accepted, so that each event is either before or after. If a peer never completes the
+ * handshake, the CM below retransmits for some time, about a minute with InfiniBand and RoCE, and
+ * then reports the peer as unreachable.
  *
  * Device removal. The in-tree transport moved from the rdma_cm's DEVICE_REMOVAL event to an
  * ib_client of its own, for these reasons:
  *
- *   - its handler destroyed the rdma_cm_id by its return value, which others might be using;
- *   - its endpoint was freed by whoever dropped a reference last, maybe long after the rdma_cm had
- *     let go of the device, with protection domain and queues still there;
+ *   - its handler destroyed, by its return value, an rdma_cm_id that others might be using;
+ *   - its endpoint was freed with the last reference, possibly long after the rdma_cm had released
+ *     the device, while protection domain and queues still existed;
  *   - a removal during address or route resolution was noticed only when the wait ended.
  *
- * None of this holds here, so the event is enough, and one place less can race. The rdma_cm
- * delivers it to every identifier bound to the device, in every state but being destroyed, and does
- * not let the device go before rdma_destroy_id() has returned for each. rpcordma_endpoint_destroy()
- * calls that last, after queue pair, completion queues and protection domain are gone. An
- * identifier that is not yet bound to the device has nothing of it. The event ends a step under way
- * at once, and steps begun later fail at once.
+ * None of this holds here, so the event is enough, and there is one place less that can race. The
+ * rdma_cm delivers the event to every identifier bound to the device unless it is being destroyed,
+ * and releases the device only after rdma_destroy_id() has returned for each.
+ * rpcordma_endpoint_destroy() calls that last, after it has destroyed queue pair, completion queues
+ * and protection domain. An identifier that is not yet bound to the device owns nothing of it. The
+ * event ends a step under way at once, and later steps fail at once.
  */
 
 #define pr_fmt(fmt) "rpcordma: " fmt
@@ -47,13 +47,13 @@
 #include "compat/linux/transport.h"
 #include "compat/port/port.h"
 
-/* A result that no step has. */
+/* No step has this result: it has not ended yet. */
 #define STEP_PENDING 1
 
-/* The rdma_cm keeps the limit itself; this much later we stop believing that it does. */
+/* The rdma_cm enforces the limit itself. If it has not by this much later, we do. */
 #define STEP_GRACE_MS 1000
 
-/* Returns 0, or -ENODEV when it is of no use to start. */
+/* Returns 0, or -ENODEV if the device is going away. */
 static int begin_step(struct rpcordma_endpoint *ep)
 {
 	int rc = 0;
@@ -69,7 +69,7 @@ static int begin_step(struct rpcordma_endpoint *ep)
 	return rc;
 }
 
-/* The handler's side. Returns false when nobody waits for a step's end (any more). */
+/* Called by the handler. Returns false if nobody waits for the end of a step (any more). */
 static bool end_step(struct rpcordma_endpoint *ep, int result)
 {
 	bool pending;
@@ -84,14 +84,14 @@ static bool end_step(struct rpcordma_endpoint *ep, int result)
 	return pending;
 }
 
-/* The waiter's side: the step's result, at most @limit_ms from now. */
+/* Wait at most @limit_ms for the end of the step. Returns its result. */
 static int await_step(struct rpcordma_endpoint *ep, u32 limit_ms)
 {
 	int result;
 
 	wait_for_completion_timeout(&ep->ended, msecs_to_jiffies(limit_ms) + 1);
 	spin_lock(&ep->lock);
-	/* Whatever comes from here on is too late: nobody waits, and nothing is established. */
+	/* An event that comes later finds nobody waiting, and establishes nothing. */
 	if (ep->result == STEP_PENDING)
 		ep->result = -ETIMEDOUT;
 	result = ep->result;
@@ -99,7 +99,7 @@ static int await_step(struct rpcordma_endpoint *ep, u32 limit_ms)
 	return result;
 }
 
-/* A step that could not even be started. */
+/* The step could not be started. Returns its error. */
 static int failed_step(struct rpcordma_endpoint *ep, int error)
 {
 	spin_lock(&ep->lock);
@@ -111,8 +111,8 @@ static int failed_step(struct rpcordma_endpoint *ep, int error)
 }
 
 /*
- * What the port promises of address resolution; sunrpc fails a task for good on an errno it does
- * not know.
+ * The errors that the port promises of address resolution. sunrpc fails a task for good if it does
+ * not know the errno.
  */
 static int address_error(const struct rpcordma_endpoint *ep, int status)
 {
@@ -139,7 +139,7 @@ static int reject_error(const struct rdma_cm_id *id, int status)
 	return -ECONNREFUSED;
 }
 
-/* Only of an endpoint that is established, or accepted. */
+/* Only if the endpoint is established or accepted. */
 static void tell_core(struct rpcordma_endpoint *ep, enum rpcordma_endpoint_event event)
 {
 	if (ep->server)
@@ -361,7 +361,7 @@ int rpcordma_endpoint_accept(struct rpcordma_endpoint *ep,
 	struct rdma_conn_param param = translate(parameters);
 	int rc;
 
-	/* Handlers wait, so that they find the endpoint accepted, or hear of no connection. */
+	/* Handlers are locked out, so that an event comes either before it is accepted or after. */
 	rdma_lock_handler(ep->id);
 	if (ep->removed)
 		rc = -ENODEV;
@@ -395,7 +395,7 @@ const void *rpcordma_endpoint_private_data(const struct rpcordma_endpoint *ep, r
 
 void rpcordma_endpoint_disconnect(struct rpcordma_endpoint *ep)
 {
-	/* Its error says that there was nothing to disconnect. */
+	/* It fails only if there is nothing to disconnect. */
 	rdma_disconnect(ep->id);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the core asks of a transport: its congestion window, its state, its wake-ups. sunrpc's
- * congestion window counts the calls that may be outstanding, in units of RPC_CWNDSCALE: it is
- * where credits live. Requests are in request.c.
+ * What the core asks of a transport: its congestion window, its state, its wake-ups. Credits are
+ * kept in sunrpc's congestion window, which limits the calls outstanding, in units of
+ * RPC_CWNDSCALE. Requests are in request.c.
  *
- * Lock: the transport's transport_lock guards window, count and who is woken.
+ * Lock: the transport's transport_lock guards the window, the count, and the choice of whom to
+ * wake.
  */
 
 #include <linux/jiffies.h>
@@ -24,12 +25,12 @@ const struct rpcordma_peer *rpcordma_xprt_peer(const struct rpc_xprt *xprt)
 	return &container_of(xprt, const struct rpcordma_transport, xprt)->peer;
 }
 
-/* @rqst gives its credit back, and the next sender is woken; transport_lock held. */
+/* Return the credit of @rqst, and wake the next sender. The caller holds transport_lock. */
 static void put_credit_locked(struct rpc_rqst *rqst)
 {
 	/*
-	 * All that is looked at is which request it is; the task that it was sent for may be long
-	 * gone.
+	 * Only the pointer to the request is used. The task for which it was sent may no longer
+	 * exist.
 	 */
 	struct rpc_task task = { .tk_rqstp = rqst };
 
@@ -38,8 +39,8 @@ static void put_credit_locked(struct rpc_rqst *rqst)
 }
 
 /*
- * sunrpc looks for a sender to wake when a credit is given back, not when the window grows. So one
- * that is in nobody's hands is given back.
+ * sunrpc looks for a sender to wake when a credit is returned, not when the window grows. So count
+ * one more credit as taken, by no call, and return it.
  */
 static void nudge_sender(struct rpcordma_transport *transport)
 {
@@ -53,7 +54,7 @@ void rpcordma_xprt_set_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
 	const unsigned long window = (unsigned long)credits << RPC_CWNDSHIFT;
 	bool grew;
 
-	/* Most replies grant what the last one granted. */
+	/* Most replies grant as much as the one before. */
 	if (READ_ONCE(xprt->cwnd) == window)
 		return;
 	spin_lock(&xprt->transport_lock);
@@ -75,7 +76,7 @@ void rpcordma_xprt_reset_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
 void rpcordma_xprt_return_credit(struct rpc_xprt *xprt, struct rpc_rqst *rqst)
 {
 	spin_lock(&xprt->transport_lock);
-	/* The slot may have been given up by sunrpc, and have been zeroed since. */
+	/* sunrpc may have freed the slot, which is zeroed then. */
 	rqst->rq_xprt = xprt;
 	put_credit_locked(rqst);
 	spin_unlock(&xprt->transport_lock);
@@ -83,7 +84,7 @@ void rpcordma_xprt_return_credit(struct rpc_xprt *xprt, struct rpc_rqst *rqst)
 
 void rpcordma_rqst_forget_credit(struct rpc_rqst *rqst)
 {
-	/* A slot that was never used has no transport, and no credit either. */
+	/* A slot that was never used has neither transport nor credit. */
 	struct rpc_xprt *xprt = READ_ONCE(rqst->rq_xprt);
 
 	if (!xprt)
@@ -113,7 +114,7 @@ void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt)
 
 void rpcordma_xprt_closed(struct rpc_xprt *xprt)
 {
-	/* The back-off stays: a word from the peer ends it (rpcordma_xprt_conversed()), not a connection. */
+	/* A connection does not end the back-off; a reply does: rpcordma_xprt_conversed(). */
 	++xprt->connect_cookie;
 	xprt_disconnect_done(xprt);
 }
@@ -133,8 +134,8 @@ rpcordma_bool rpcordma_xprt_wake_backlog(struct rpc_xprt *xprt, struct rpc_rqst 
 	bool taken;
 
 	/*
-	 * The lock orders this with tasks that queue up because XPRT_CONGESTED is set: either they
-	 * see it cleared here, or they are found here.
+	 * The lock orders this against tasks that join the backlog because XPRT_CONGESTED is set:
+	 * either they see the bit cleared here, or they are found on the backlog here.
 	 */
 	spin_lock(&xprt->reserve_lock);
 	taken = xprt_wake_up_backlog(xprt, rqst);
@@ -144,7 +145,7 @@ rpcordma_bool rpcordma_xprt_wake_backlog(struct rpc_xprt *xprt, struct rpc_rqst 
 
 rpcordma_bool rpcordma_xprt_has_backlog(struct rpc_xprt *xprt)
 {
-	/* Set by who queues up, before it looks for a slot once more; see client_alloc_slot(). */
+	/* client_alloc_slot() sets the bit before it looks for a slot a second time. */
 	smp_mb();
 	return test_bit(XPRT_CONGESTED, &xprt->state);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /sys/kernel/debug/rpcordma, for tests and for looking at a live system:
+ * /sys/kernel/debug/rpcordma, for tests and for inspecting a live system:
  *
  *   disconnect   writing anything to it breaks every client connection, as a network failure would;
  *                the kernel's own hook for that (fail_sunrpc) is not configured in distributions
  *   stats        every client transport, its state and its counters, one "name: value" a line
  *   server/      see svc_debugfs.c
  *
- * As with all of debugfs, what is here is no interface, and that it could not be made is no error.
+ * As all of debugfs these files are no stable interface, and a failure to create them is no error.
  */
 
 #include <linux/debugfs.h>
@@ -23,7 +23,7 @@
 #include "compat/port/sunrpc.h"
 
 static LIST_HEAD(transports);
-/* Held while a transport on the list is used, so that it can leave only when it is not. */
+/* Held while a transport on the list is used, so that it cannot leave meanwhile. */
 static DEFINE_MUTEX(transports_mutex);
 static struct dentry *directory;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What cm.c, which connects an endpoint, and those who work with its queue pair and its device
- * (verbs.c, bulk.c) know of it; and how a connection request becomes one (svc_connection.c).
+ * An endpoint, as shared by cm.c, which connects it, and by verbs.c and bulk.c, which use its queue
+ * pair and its device; and how svc_connection.c makes one of a connection request.
  */
 #ifndef RPCORDMA_LINUX_ENDPOINT_H
 #define RPCORDMA_LINUX_ENDPOINT_H
@@ -18,27 +18,27 @@
 struct rpcordma_endpoint {
 	const struct rpcordma_peer *peer;
 	void *context; /* the core's */
-	bool server; /* made of a connection request: another core, and events before it has us */
+	bool server; /* of a connection request; its events go to the server's core */
 
-	/* Written by whoever creates and destroys, who is one; read by those whom the core lets. */
+	/* Written by the thread that creates or destroys it; the core decides who may use them. */
 	struct rdma_cm_id *id;
 	struct ib_pd *pd;
 	struct ib_cq *send_cq;
 	struct ib_cq *receive_cq;
-	struct work_struct fatal; /* tells the core of an event that came in interrupt context */
+	struct work_struct fatal; /* reports to the core an event that came in interrupt context */
 
 	/* The step under way: resolve address, resolve route, connect. */
 	struct completion ended;
-	spinlock_t lock; /* of the rest; between the event handler and who waits */
+	spinlock_t lock; /* guards the rest, which event handler and waiter share */
 	int result; /* of the step; STEP_PENDING meanwhile */
-	bool established; /* from here on, the core hears of events */
+	bool established; /* events are reported to the core */
 	bool lost; /* a server's: it cannot be accepted any more */
 	bool removed; /* the device goes away: no step can succeed */
 	u32 private_data_length;
 	u8 private_data[255];
 };
 
-/* verbs.c: whatever rpcordma_endpoint_create_qp() made, also half of it */
+/* verbs.c: destroy what rpcordma_endpoint_create_qp() made, even if it failed half-way */
 void rpcordma_endpoint_destroy_qp(struct rpcordma_endpoint *endpoint);
 
 /*

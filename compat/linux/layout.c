@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Proof, by the compiler, that what the port mirrors is what the kernel has: structs that are
- * handed over as they stand, values of enums, and errno numbers, of which C++ has a copy of its
- * own. No code.
+ * Compile-time assertions that what the port mirrors matches the kernel: structs that are handed
+ * over as they are, values of enums, and errno numbers, of which C++ has its own copy. No code.
  */
 
 #include <linux/errno.h>
@@ -21,7 +20,7 @@
 			      sizeof(((ours *)0)->member) == sizeof(((theirs *)0)->other),         \
 		      #ours "." #member " is not where " #theirs "." #other " is")
 
-/* As numbers: they are of different enums. */
+/* Compared as numbers, since they belong to different enums. */
 #define SAME_VALUE(ours, theirs)                                                                   \
 	static_assert((long)(ours) == (long)(theirs), #ours " is not the kernel's " #theirs)
 
@@ -124,6 +123,6 @@ static_assert(ETIMEDOUT == 110);
 static_assert(ECONNREFUSED == 111);
 static_assert(EHOSTUNREACH == 113);
 
-/* What else module/client/client.hh tells sunrpc. */
+/* Other values that module/client/client.hh hands to sunrpc. */
 
 static_assert(EBADSLT == 57);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The port's locks, mutexes, events and gates. C++ holds them by pointer, since their sizes depend on the
- * kernel's configuration. Every class has a key of its own: with one initialiser for all, lockdep
- * would take all for one class, and could neither see nor believe an order between them.
+ * The port's locks, mutexes, events and gates. C++ holds them by pointer, since their sizes depend
+ * on the kernel's configuration. Each class has a lockdep key of its own: initialised in one place
+ * with one key, all would be one class to lockdep, which could not check their order.
  */
 
 #include <linux/atomic.h>
@@ -149,7 +149,7 @@ void rpcordma_gate_destroy(struct rpcordma_gate *gate)
 
 rpcordma_u32 rpcordma_gate_ticket(struct rpcordma_gate *gate)
 {
-	/* Who holds the ticket looks after this; who opens has changed before what is looked at. */
+	/* Acquire: what the caller examines next was changed before the gate was opened. */
 	return atomic_read_acquire(&gate->openings);
 }
 
@@ -162,7 +162,7 @@ rpcordma_bool rpcordma_gate_wait(struct rpcordma_gate *gate, rpcordma_u32 ticket
 
 void rpcordma_gate_open(struct rpcordma_gate *gate)
 {
-	/* Released: what was changed is seen with it. */
+	/* Fully ordered: whoever sees the new count sees the changes made before. */
 	atomic_inc_return(&gate->openings);
 	wake_up_all(&gate->waiters);
 }

@@ -14,14 +14,15 @@
 #include "compat/linux/peer.h"
 #include "compat/port/base.h"
 
-/* Places that may report a broken invariant; each text is a place. */
+/* Places that can report a broken invariant, each known by its text. */
 #define WARN_PLACES 64
 
 static __printf(3, 4) void emit(const struct rpcordma_peer *peer, enum rpcordma_level level,
 				const char *format, ...)
 {
 	/*
-	 * One limit for all: a storm of one message may swallow another, but never fills the log.
+	 * One rate limit for all messages: a burst of one may suppress others, but never fills the
+	 * log.
 	 */
 	static DEFINE_RATELIMIT_STATE(limit, 5 * HZ, 20);
 	struct va_format text = { .fmt = format };
@@ -71,7 +72,7 @@ void rpcordma_log_string(const struct rpcordma_peer *peer, enum rpcordma_level l
 	emit(peer, level, "%s: %s", text, what);
 }
 
-/* The texts are literals, so that one place is one address. */
+/* The texts are string literals, so that each place has one address. */
 static bool first_time(const char *invariant)
 {
 	static const char *seen[WARN_PLACES];

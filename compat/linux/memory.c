@@ -28,14 +28,14 @@ static gfp_t gfp_of(enum rpcordma_alloc_how how)
 	switch (how) {
 	case RPCORDMA_ALLOC_NOIO:
 		/*
-		 * Without __GFP_NOMEMALLOC: who works for a swap file runs with PF_MEMALLOC, and
-		 * then the reserves are meant for just this.
+		 * Without __GFP_NOMEMALLOC: work for a swap file runs with PF_MEMALLOC, and may
+		 * use the memory reserves, which are meant for it.
 		 */
 		return GFP_NOIO | __GFP_NORETRY | __GFP_NOWARN;
 	case RPCORDMA_ALLOC_TASK:
 		return rpc_task_gfp_mask();
 	case RPCORDMA_ALLOC_SERVICE:
-		/* As sunrpc allocates the thread's own pages. */
+		/* The flags with which sunrpc allocates the thread's own pages. */
 		return GFP_KERNEL | __GFP_NOWARN;
 	case RPCORDMA_ALLOC_ATOMIC:
 	default:
@@ -45,7 +45,7 @@ static gfp_t gfp_of(enum rpcordma_alloc_how how)
 
 void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how)
 {
-	/* kmalloc() aligns what has a power of two as its size to that size. */
+	/* kmalloc() aligns memory whose size is a power of two to that size. */
 	return kzalloc(size, gfp_of(how));
 }
 
@@ -63,7 +63,7 @@ void *rpcordma_alloc_large(rpcordma_size size, enum rpcordma_alloc_how how)
 		return rpcordma_alloc(size, how);
 	if (how == RPCORDMA_ALLOC_SERVICE)
 		return kvzalloc(size, GFP_KERNEL | __GFP_NOWARN);
-	/* What page tables take is not told the flags, but asks for the scope. */
+	/* Page tables are allocated without these flags, but heed the scope. */
 	noio = memalloc_noio_save();
 	p = kvzalloc(size, GFP_KERNEL | __GFP_NOWARN);
 	memalloc_noio_restore(noio);
@@ -80,7 +80,7 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count,
 {
 	unsigned long filled = 0, before;
 
-	/* It fills in what is absent, and at times only a part of that. */
+	/* It fills in null entries, at times not all of them. */
 	memset(pages, 0, count * sizeof(*pages));
 	do {
 		before = filled;

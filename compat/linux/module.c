@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Loading and unloading, and the module's parameters. What is visible to others comes in this order
- * and goes in reverse: client's transport class, debugfs, sysctls, the backchannel's class, the
- * server's. A mount or nfsd may use a class before we return, so what the class itself needs, and
- * nobody sees, is there before it.
+ * Loading and unloading, and the module's parameters. What others can see is registered in this
+ * order and unregistered in reverse: client's transport class, debugfs, sysctls, the backchannel's
+ * class, the server's class. A mount or nfsd may use a class before rpcordma_init() returns, so
+ * what a class itself needs is made before it is registered.
  */
 
 #define pr_fmt(fmt) "rpcordma: " fmt
@@ -25,7 +25,7 @@
 struct workqueue_struct *rpcordma_workqueue;
 struct page *rpcordma_scratch_page;
 
-/* @text as it was given, without the end of line that an echo leaves there. */
+/* Logs @text up to the end of line, which echo appends. */
 static int refuse(const char *text, const struct kernel_param *parameter, const char *why)
 {
 	pr_err("%s=\"%.*s\": %s\n", parameter->name, (int)strcspn(text, "\n"), text, why);
@@ -33,8 +33,8 @@ static int refuse(const char *text, const struct kernel_param *parameter, const 
 }
 
 /*
- * A bool that takes no word by its first letter, as the kernel's own does, and says what it did not
- * take.
+ * A bool that, unlike the kernel's own, does not go by the first letter of a word, and logs what it
+ * refuses.
  */
 static int set_switch(const char *text, const struct kernel_param *parameter)
 {
@@ -44,7 +44,7 @@ static int set_switch(const char *text, const struct kernel_param *parameter)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(on); i++) {
-		/* The name alone switches on. */
+		/* The name without a value switches on. */
 		if (!text || sysfs_streq(text, on[i])) {
 			*value = true;
 			return 0;
@@ -115,7 +115,7 @@ static int __init rpcordma_init(void)
 {
 	int rc;
 
-	/* Reconnecting may be what frees memory: dirty pages, or a swap file, may be behind it. */
+	/* Memory reclaim may depend on a reconnect, to write dirty pages or to a swap file. */
 	rpcordma_workqueue = alloc_workqueue("rpcordma", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	if (!rpcordma_workqueue)
 		return -ENOMEM;

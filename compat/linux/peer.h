@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who is at the other end of a connection. Embedded in client transports and server connections, and
- * as long-lived as they are.
+ * The peer of a connection. Embedded in client transports and server connections, with their
+ * lifetime.
  */
 #ifndef RPCORDMA_LINUX_PEER_H
 #define RPCORDMA_LINUX_PEER_H
@@ -21,7 +21,7 @@ struct rpcordma_peer {
 	};
 };
 
-/** @address is of IPv4 or IPv6. */
+/** @address is an IPv4 or IPv6 address. */
 static inline void rpcordma_peer_set(struct rpcordma_peer *peer, const struct sockaddr *address)
 {
 	if (address->sa_family == AF_INET6)

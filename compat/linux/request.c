@@ -3,7 +3,7 @@
  * What the core asks of a request: its buffers, its xid, its end. Credits are in credits.c, the
  * slots of a transport in xprt.c, backward requests in backchannel.c.
  *
- * Lock: the transport's queue_lock guards who waits for which reply.
+ * Lock: the transport's queue_lock guards which request waits for which reply.
  */
 
 #include <linux/errno.h>
@@ -60,20 +60,19 @@ void rpcordma_rqst_get(struct rpc_rqst *rqst, struct rpcordma_request *request)
 	request->xid = be32_to_cpu(rqst->rq_xid);
 	request->connected = xprt_connected(xprt);
 	/*
-	 * sunrpc copies the cookie into the request when it is sent, and bumps its own with each
-	 * connection.
+	 * sunrpc copies the transport's cookie into the request when it sends it, and increments
+	 * the transport's with each connection.
 	 */
 	request->sent_before = rqst->rq_connect_cookie == READ_ONCE(xprt->connect_cookie);
-	/* A task that has the send lock sends the requests of others as well. */
+	/* A task that holds the send lock also sends the requests of other tasks. */
 	request->own = READ_ONCE(xprt->snd_task) == rqst->rq_task;
 	/*
-	 * Without a procedure's decoder nobody waits for the reply; a backward reply has no
+	 * If the procedure has no decoder, nobody waits for the reply. A backward reply has no
 	 * procedure.
 	 */
 	request->reply_expected = rqst->rq_task && rpc_reply_expected(rqst->rq_task);
 	/*
-	 * Integrity and privacy are computed over the whole message; a backward reply has no
-	 * credential.
+	 * Integrity and privacy cover the whole message. A backward reply has no credential.
 	 */
 	request->ddp_allowed = cred && !test_bit(RPCAUTH_AUTH_DATATOUCH, &cred->cr_auth->au_flags);
 }
@@ -98,7 +97,7 @@ int rpcordma_fill_sparse_pages(struct rpcordma_xdr_buf *buf)
 	while (left) {
 		const u32 take = min_t(u32, left, PAGE_SIZE - in_page);
 
-		/* Whoever owns the array frees what is in it, however the call ends. */
+		/* The owner of the array frees its pages, however the call ends. */
 		if (!*page)
 			*page = alloc_page(GFP_NOWAIT | __GFP_NOWARN);
 		if (!*page)
@@ -120,8 +119,8 @@ struct rpc_rqst *rpcordma_rqst_find_pin(struct rpc_xprt *xprt, rpcordma_u32 xid)
 		xprt_pin_rqst(rqst);
 	else
 		/*
-		 * It counts this as an error. Whether it is one the core knows: see
-		 * count_bad_xid().
+		 * xprt_lookup_rqst() has counted a bad xid. The core decides whether it is one:
+		 * see count_bad_xid().
 		 */
 		xprt->stat.bad_xids--;
 	spin_unlock(&xprt->queue_lock);
@@ -159,7 +158,7 @@ void rpcordma_rqst_set_reply(struct rpc_rqst *rqst, rpcordma_u32 head, rpcordma_
 	buf->head[0].iov_len = head;
 	buf->page_len = pages;
 	buf->buflen -= buflen_reduction;
-	/* sunrpc compares the two when it decodes; the core may also have moved a part. */
+	/* sunrpc expects both to agree when it decodes. The core may also have moved a part. */
 	memcpy(&rqst->rq_private_buf, buf, sizeof(*buf));
 }
 

@@ -65,9 +65,9 @@ int rpcordma_connections_init(void);
 void rpcordma_connections_exit(void);
 
 /* svc_sinks.c */
-/** From here on the pool is filled by @workqueue, and shrunk when memory is short. Errors: ENOMEM. */
+/** From here on @workqueue fills the pool, and a shrinker frees idle pages. Errors: ENOMEM. */
 int rpcordma_svc_sinks_register(struct workqueue_struct *workqueue);
-/** It is shrunk no more; what is queued on the workqueue is the caller's to flush. */
+/** The shrinker stops. The caller flushes the workqueue. */
 void rpcordma_svc_sinks_unregister(void);
 
 /* svc_backchannel.c */

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The server's backchannel (RFC 8167): NFSv4.1 callbacks go to the client over the connection that
- * the client made. To sunrpc that is a client transport of a class of its own, which is connected
- * from the start and cannot be connected anew: it ends with its connection, and nfsd waits for the
- * client to come back with another.
+ * the client made. To sunrpc this is a client transport of a class of its own, which is connected
+ * from the start and cannot reconnect: it ends with its connection, and nfsd waits until the client
+ * makes another.
  *
- * References. The svc_xprt has two to its backchannel: one is sunrpc's, which sunrpc drops when it
- * has done with the svc_xprt; replies may come as long as there is a queue pair, so the second one
- * is dropped when that is gone (free_worker() in svc_connection.c). nfsd holds the svc_xprt for as
- * long as it uses the backchannel.
+ * References. The svc_xprt has two to its backchannel. One is sunrpc's, which sunrpc drops when it
+ * frees the svc_xprt. Replies may arrive as long as the queue pair exists, so the second is dropped
+ * after that is destroyed (free_worker() in svc_connection.c). nfsd holds the svc_xprt for as long
+ * as it uses the backchannel.
  *
- * The window of calls is sunrpc's congestion window, as on the client's side (credits.c).
+ * sunrpc's congestion window limits the calls outstanding, as on the client's side (credits.c).
  */
 
 #include <linux/err.h>
@@ -36,7 +36,7 @@ static const struct rpc_timeout callback_timeout = {
 
 static struct xprt_class callback_class;
 
-/* One piece for both buffers; the core copies what it sends. */
+/* One allocation for both buffers. The core copies what it sends. */
 static int callback_buf_alloc(struct rpc_task *task)
 {
 	struct rpc_rqst *rqst = task->tk_rqstp;
@@ -72,11 +72,11 @@ static int callback_send_request(struct rpc_rqst *rqst)
 	switch (rc) {
 	case -ENOTCONN:
 		svc_xprt_close(connection);
-		/* Whoever closes it says so too, but until then nobody need try again. */
+		/* The close does this too; until then nobody need try again. */
 		xprt_disconnect_done(xprt);
 		return rc;
 	case -EMSGSIZE:
-		/* Who sends the calls of others must not fail for them: their owner finds out. */
+		/* A task that sends the call of another must not fail for it: its owner shall. */
 		return READ_ONCE(xprt->snd_task) == rqst->rq_task ? rc : -ENOBUFS;
 	default:
 		return rc;
@@ -93,13 +93,13 @@ static void callback_destroy(struct rpc_xprt *xprt)
 {
 	rpcordma_free_addresses(xprt);
 	xprt_free(xprt);
-	/* Last, and as near to the return as can be: the module may go now. */
+	/* Last, and directly before the return: the module may be unloaded from here on. */
 	module_put(THIS_MODULE);
 }
 
 static void callback_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
 {
-	/* No chunk ever goes this way. */
+	/* Backward calls have no chunks. */
 	static const struct rpcordma_client_stats none;
 
 	rpcordma_print_stats(xprt, &none, seq);
@@ -143,7 +143,7 @@ static struct rpc_xprt *callback_setup(struct xprt_create *args)
 	xprt->timeout = &callback_timeout;
 	xprt->connect_timeout = callback_timeout.to_initval;
 	xprt->max_reconnect_timeout = callback_timeout.to_maxval;
-	/* Nothing to bind, to connect anew, or to close for being idle. */
+	/* It is never bound, reconnected, or closed for being idle. */
 	xprt->bind_timeout = 0;
 	xprt->reestablish_timeout = 0;
 	xprt->idle_timeout = 0;
@@ -161,7 +161,7 @@ static struct rpc_xprt *callback_setup(struct xprt_create *args)
 	xprt->bc_xprt = connection;
 	xprt_get(xprt);
 	xprt_get(xprt);
-	/* Completions find it from here on: find_pin(). */
+	/* From here on completions find it: find_pin(). */
 	smp_store_release(&connection->xpt_bc_xprt, xprt);
 	return xprt;
 
@@ -186,7 +186,7 @@ static struct xprt_class callback_class = {
 
 static struct rpc_rqst *find_pin(struct svc_xprt *connection, u32 xid)
 {
-	/* Pairs with callback_setup(), whose transport is whole when it is found here. */
+	/* Pairs with callback_setup(): a transport that is found here is complete. */
 	struct rpc_xprt *xprt = smp_load_acquire(&connection->xpt_bc_xprt);
 
 	return xprt ? rpcordma_rqst_find_pin(xprt, xid) : NULL;
@@ -208,7 +208,7 @@ rpcordma_bool rpcordma_svc_backward_reply(struct svc_xprt *connection, rpcordma_
 	}
 	memcpy(&rqst->rq_private_buf, &rqst->rq_rcv_buf, sizeof(rqst->rq_private_buf));
 	memcpy(rqst->rq_private_buf.head[0].iov_base, reply, length);
-	/* Who waits for a larger window is woken when the task gives up its credit. */
+	/* Senders that wait for a larger window are woken when the task returns its credit. */
 	spin_lock(&xprt->transport_lock);
 	xprt->cwnd = (unsigned long)credits << RPC_CWNDSHIFT;
 	spin_unlock(&xprt->transport_lock);

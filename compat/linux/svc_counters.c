@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The server's tunables and counters, and /proc/sys/sunrpc/svc_rdma/, with the names, ranges and
- * defaults of the in-tree transport. Five of its counters are 0 there too: they are kept for who
- * reads them. A value out of range is refused with EINVAL. Whatever is written to one of the others
- * sets it to 0.
+ * defaults of the in-tree transport. Five of its counters are always 0, there too: they are kept
+ * for programs that read them. A value out of range is refused with EINVAL. Writing anything to one
+ * of the other counters sets it to 0.
  */
 
 #include <linux/compiler.h>
@@ -28,7 +28,7 @@ struct counters {
 };
 
 static DEFINE_PER_CPU(struct counters, counters);
-/* What to count from: setting the counters themselves to 0 would race with their CPUs. */
+/* Subtracted from the counters: to zero the counters themselves would race with their CPUs. */
 static u64 zero_at[RPCORDMA_SERVER_COUNTERS];
 
 void rpcordma_server_count(enum rpcordma_server_counter which, rpcordma_u32 add)

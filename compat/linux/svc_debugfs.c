@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /sys/kernel/debug/rpcordma/server, for tests and for looking at a live system:
+ * /sys/kernel/debug/rpcordma/server, for tests and for inspecting a live system:
  *
  *   connections  every connection, a line each: its number, and the client's address
  *   counters     of all connections since the module was loaded, one "name value" a line
  *   disconnect   writing a connection's number to it breaks that connection, as a network failure
  *                would; writing "all" breaks all of them
  *
- * As with all of debugfs, what is here is no interface, and that it could not be made is no error.
+ * As all of debugfs these files are no stable interface, and a failure to create them is no error.
  */
 
 #include <linux/debugfs.h>

@@ -2,11 +2,11 @@
 /*
  * A service thread's call: its arguments, its reply, its pages.
  *
- * A thread has an array of pages, rq_pages, that sunrpc fills up before each call: what is absent is
- * allocated, what is there is used again. So pages can be taken out of it, and others put in, as
- * long as the call that is being processed does not use them. From rq_respages on they are the
- * reply's, up to rq_next_page; READs that are spliced have pages of the page cache there. A kernel with
- * other rules is not built for: compat/probe/svc_rqst_reply_pages.c.
+ * A thread has an array of pages, rq_pages. Before each call sunrpc allocates the absent ones and
+ * uses the others again. So pages can be taken out of it, and others put in, as long as the call
+ * that is being processed does not use them. The pages from rq_respages up to rq_next_page belong
+ * to the reply; a spliced READ has pages of the page cache there. The module does not build for
+ * kernels with other rules: compat/probe/svc_rqst_reply_pages.c.
  */
 
 #include <linux/bitops.h>
@@ -24,15 +24,15 @@
 #include "compat/linux/svc.h"
 #include "compat/port/port.h"
 
-/* The port's struct page ** is these, as they stand. */
+/* The port hands these over as struct page **. */
 #define MEMBER(member) (((struct svc_rqst *)NULL)->member)
 static_assert(__same_type(MEMBER(rq_pages)[0], struct page *));
 static_assert(__same_type(MEMBER(rq_respages), struct page **));
 static_assert(__same_type(MEMBER(rq_next_page), struct page **));
 #ifndef HAVE_SVC_RQST_MAXPAGES
 /*
- * What rpcordma_svc_get_limits() lets a call take, a payload and a page, and two more pages. Where the
- * size of the array is not fixed, sunrpc allocates as many.
+ * What rpcordma_svc_get_limits() lets a call take, a payload and a page, and two more pages. Where
+ * the size of the array is not fixed, sunrpc allocates as many.
  */
 static_assert(ARRAY_SIZE(MEMBER(rq_pages)) >= DIV_ROUND_UP(RPCSVC_MAXPAYLOAD, PAGE_SIZE) + 1 + 2);
 #endif
@@ -45,12 +45,12 @@ void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,
 	rqst->rq_xprt_ctxt = call;
 	rqst->rq_prot = IPPROTO_MAX;
 	svc_xprt_copy_addrs(rqst, xprt);
-	/* No port number is seen, and none would prove anything. */
+	/* The client's port is unknown, and would prove nothing. */
 	set_bit(RQ_SECURE, &rqst->rq_flags);
 
 	/*
-	 * A call without page data is all head, which is what sunrpc needs to put it off and to take
-	 * it up again: it copies the head then, and comes back with that, without us.
+	 * A call without page data lies wholly in the head. sunrpc can defer such a call: it copies
+	 * the head, and processes the copy later without calling the transport.
 	 */
 	buf->head[0].iov_base = arg->head ? arg->head : page_address(rqst->rq_pages[0]);
 	buf->head[0].iov_len = arg->head_length;
@@ -62,7 +62,7 @@ void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,
 	buf->len = arg->head_length + arg->page_length + arg->tail_length;
 	buf->buflen = buf->len;
 
-	/* The reply's head has the first page behind the call's. */
+	/* The reply's head is the first page after the call's. */
 	rqst->rq_respages = rqst->rq_pages + arg->pages_used;
 	rqst->rq_next_page = rqst->rq_respages + 1;
 }
@@ -90,7 +90,7 @@ rpcordma_bool rpcordma_svc_ddp_allowed(const struct svc_rqst *rqst)
 {
 	const rpc_authflavor_t flavor = rqst->rq_cred.cr_flavor;
 
-	/* The pseudoflavors name mechanism and service; of them only this one just authenticates. */
+	/* A pseudoflavor names mechanism and service. Only this one merely authenticates. */
 	return flavor <= RPC_AUTH_MAXFLAVOR || flavor == RPC_AUTH_GSS_KRB5;
 }
 
@@ -103,7 +103,7 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **
 		return 0;
 	memcpy(pages, rqst->rq_respages, count * sizeof(*pages));
 	memset(rqst->rq_respages, 0, count * sizeof(*pages));
-	/* Beyond them are the thread's own. */
+	/* The pages after them remain the thread's. */
 	rqst->rq_respages += count;
 	return count;
 }

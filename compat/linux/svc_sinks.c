@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The kernel's side of the server's pool of sink pages: a worker that fills it, and a shrinker that
- * takes back what lies idle in it when memory is short.
+ * frees its idle pages when memory is short.
  */
 
 #include <linux/errno.h>

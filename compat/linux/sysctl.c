@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The tunables, and /proc/sys/sunrpc/rdma_*, with the names, ranges and defaults of the in-tree
- * transport, so that existing configurations keep working. Three of them change nothing there
- * either: they are kept because somebody's sysctl.conf may set them. A value out of range is
- * refused with EINVAL.
+ * transport, so that existing configurations keep working. Three of them have no effect, there
+ * neither: they are kept because a sysctl.conf may set them. A value out of range is refused with
+ * EINVAL.
  */
 
 #include <linux/errno.h>

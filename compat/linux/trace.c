@@ -4,7 +4,7 @@
  * are in log.c.
  */
 
-/* GNU C predefines it, which would turn the path compat/linux below into compat/1. */
+/* GNU C defines linux as 1, which would turn the path compat/linux below into compat/1. */
 #undef linux
 
 #include <linux/compiler.h>
@@ -18,7 +18,7 @@ unsigned int rpcordma_trace_enabled;
 #define CREATE_TRACE_POINTS
 #include "compat/linux/tracepoints.h"
 
-/* The kernel calls these under one mutex of its own. */
+/* The kernel calls both under a mutex of its own. */
 #define DEFINE_HOOKS(name, bit)                                                                    \
 	int rpcordma_trace_##name##_on(void)                                                       \
 	{                                                                                          \

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The trace events of system rpcordma, one for each function of compat/port/trace.h. Kernel code
- * reads this several times over, with its macros meaning something else each time; only trace.c
- * includes it.
+ * The trace events of system rpcordma, one for each function of compat/port/trace.h. The kernel's
+ * headers include this file several times, with different definitions of its macros; only trace.c
+ * includes it directly.
  *
- * While somebody listens to an event its bit is set in rpcordma_trace_enabled, by the hooks that
- * the kernel calls before the first listener comes and after the last one has gone.
+ * While an event is enabled its bit is set in rpcordma_trace_enabled, by the hooks that the kernel
+ * calls before the first user enables the event and after the last one has disabled it.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rpcordma
@@ -36,7 +36,7 @@ RPCORDMA_TRACE_HOOKS(credits);
 RPCORDMA_TRACE_HOOKS(reply);
 RPCORDMA_TRACE_HOOKS(error);
 
-/* The peer, by value: the event outlives the transport. */
+/* The peer by value, since the event outlives the transport. */
 #define RPCORDMA_TRACE_PEER __array(unsigned char, peer, sizeof(struct sockaddr_in6))
 #define RPCORDMA_TRACE_SET_PEER(who)                                                               \
 	do {                                                                                       \
@@ -244,7 +244,7 @@ TRACE_EVENT_FN(rpcordma_error,
 
 #endif
 
-/* Found from the top of the mirrored tree, which is on the include path. */
+/* Relative to the top of the mirrored tree, which is on the include path. */
 #undef TRACE_INCLUDE_PATH
 #undef TRACE_INCLUDE_FILE
 #define TRACE_INCLUDE_PATH compat/linux

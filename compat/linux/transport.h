@@ -15,7 +15,7 @@
 #include "compat/linux/peer.h"
 #include "compat/port/sunrpc.h"
 
-/* The core's halves begin on a cache line of their own. */
+/* The core's part of a struct begins on a cache line of its own. */
 #define RPCORDMA_CORE_ALIGN 64
 
 /** A client transport; the core's half follows. sunrpc frees it, by the pointer to xprt. */
@@ -46,14 +46,14 @@ static inline struct rpcordma_call *to_call(struct rpc_rqst *rqst)
 	return (struct rpcordma_call *)PTR_ALIGN((char *)(rqst + 1), RPCORDMA_CORE_ALIGN);
 }
 
-/** Connects, refills, checks, and what came in interrupt context; module.c. */
+/** For connects, refills and checks, and for events from interrupt context; module.c. */
 extern struct workqueue_struct *rpcordma_workqueue;
 
-/** Where peers may write what nobody reads; module.c. */
+/** A page into which peers may write, and which nobody reads; module.c. */
 extern struct page *rpcordma_scratch_page;
 
 /* xprt.c */
-/** The addresses as the side protocols and the user see them. */
+/** Make the address strings that side protocols and users see. */
 int rpcordma_format_addresses(struct rpc_xprt *xprt);
 void rpcordma_free_addresses(struct rpc_xprt *xprt);
 /** The line of /proc/self/mountstats. */
@@ -73,7 +73,7 @@ void rpcordma_bc_destroy(struct rpc_xprt *xprt, unsigned int requests);
 void rpcordma_debugfs_register(void);
 void rpcordma_debugfs_unregister(void);
 void rpcordma_debugfs_join(struct rpcordma_transport *transport);
-/** On return nobody uses the transport by way of debugfs. */
+/** On return debugfs does not use the transport any more. */
 void rpcordma_debugfs_leave(struct rpcordma_transport *transport);
 
 /* sysctl.c */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Queue pairs, work requests, completions, DMA and memory regions. How an endpoint gets connected
- * is in cm.c, scattered memory in bulk.c. What is posted when, and what a completion means, is the core's business.
+ * Queue pairs, work requests, completions, DMA and memory regions. cm.c connects endpoints, bulk.c
+ * has scattered memory. The core decides what is posted when, and what a completion means.
  */
 
 #include <linux/dma-mapping.h>
@@ -20,7 +20,7 @@
 #include "compat/linux/transport.h"
 #include "compat/port/port.h"
 
-/* Each queue, and its completion queue, has room for the marker that ib_drain_*() posts. */
+/* Room in each queue and its completion queue for the marker that ib_drain_*() posts. */
 #define DRAIN_WRS 1
 
 /* --- completions --- */
@@ -29,7 +29,7 @@ static struct rpcordma_completion translate(const struct ib_wc *wc)
 {
 	struct rpcordma_completion completion = { .status = wc->status };
 
-	/* The device fills in the rest only if all went well. */
+	/* The device fills in the rest only on success. */
 	if (likely(wc->status == IB_WC_SUCCESS)) {
 		completion.byte_len = wc->byte_len;
 		completion.flags = wc->wc_flags & IB_WC_WITH_INVALIDATE;
@@ -161,7 +161,7 @@ void rpcordma_endpoint_device(const struct rpcordma_endpoint *ep, struct rpcordm
 	device->mr_page_size = region_page_size(ib);
 }
 
-/* The device's driver calls this in any context, also in interrupts. */
+/* The device's driver may call this in any context, interrupts included. */
 static void handle_qp_event(struct ib_event *event, void *context)
 {
 	struct rpcordma_endpoint *ep = context;
@@ -173,7 +173,7 @@ static void handle_qp_event(struct ib_event *event, void *context)
 		queue_work(rpcordma_workqueue, &ep->fatal);
 		break;
 	case IB_EVENT_COMM_EST:
-		/* A message came before the peer's last word in the handshake: it is established. */
+		/* A message came before the end of the handshake: it is established. */
 		rdma_notify(ep->id, event->event);
 		break;
 	default:
@@ -252,15 +252,15 @@ void rpcordma_endpoint_drain(struct rpcordma_endpoint *ep)
 	if (!qp)
 		return;
 	/*
-	 * Both bring the queue pair into the error state, which rdma_create_qp() left in INIT and
-	 * from which, as from every later state, that is a legal step. Receives first: the handling
-	 * of replies may post LOCAL_INVs, and these must be ahead of the send queue's marker.
+	 * Both move the queue pair to the error state. That is legal from INIT, in which
+	 * rdma_create_qp() left it, and from every later state. Receives first: the handling of
+	 * replies may post LOCAL_INVs, which must precede the send queue's marker.
 	 */
 	ib_drain_rq(qp);
 	ib_drain_sq(qp);
 	/*
-	 * A LOCAL_INV that had succeeded, but whose completion came to be handled only now, gave a reply's
-	 * buffer back to the receive queue.
+	 * Again: a LOCAL_INV may have succeeded before, with its completion handled only now, which
+	 * returned a reply's buffer to the receive queue.
 	 */
 	ib_drain_rq(qp);
 }
@@ -268,7 +268,7 @@ void rpcordma_endpoint_drain(struct rpcordma_endpoint *ep)
 int rpcordma_post_send(struct rpcordma_endpoint *ep, const struct rpcordma_send_wr *first,
 		       const struct rpcordma_send_wr **bad)
 {
-	/* Drivers need not set it where nothing was posted. */
+	/* Drivers need not set it if nothing was posted. */
 	*bad = first;
 	return ib_post_send(ep->id->qp, (const struct ib_send_wr *)first,
 			    (const struct ib_send_wr **)bad);
@@ -361,7 +361,7 @@ void rpcordma_region_destroy(struct rpcordma_region *region)
 	rpcordma_free(region);
 }
 
-/* DMA-map the entries that are filled in, and make them the region's page list. */
+/* DMA-map the used entries, and make them the region's page list. */
 static int map_entries(struct rpcordma_region *region, u32 length,
 		       enum dma_data_direction direction)
 {
@@ -371,7 +371,7 @@ static int map_entries(struct rpcordma_region *region, u32 length,
 	if (entries < 0)
 		return entries;
 
-	/* It takes as much as fits; less than all breaks the rules of segment layout. */
+	/* It takes what fits. If that is not all, the segment was laid out wrongly. */
 	taken = ib_map_mr_sg(region->mr, region->scatter.entries, entries, NULL, region->page_size);
 	if (taken != entries || region->mr->length != length) {
 		rpcordma_region_unmap(region);
@@ -401,7 +401,7 @@ int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xd
 	if (rc)
 		return rc;
 
-	/* Only the position within a page matters to the device: the upper half is ours to mark. */
+	/* The device uses only the offset within a page, so the upper half is free for a mark. */
 	mr->iova = lower_32_bits(mr->iova) | (u64)tag << 32;
 	ib_update_fast_reg_key(mr, (u8)mr->rkey + 1);
 
@@ -428,7 +428,7 @@ int rpcordma_region_map_scratch(struct rpcordma_region *region, struct rpcordma_
 		rpcordma_warn("a region is unmapped before it is mapped again");
 		return -EIO;
 	}
-	/* One page serves for all: whatever is written there is lost. */
+	/* One page serves for all, since nobody reads what is written there. */
 	rpcordma_scatter_reset(&region->scatter);
 	while (left) {
 		const u32 take = min_t(u32, left, PAGE_SIZE - in_page);

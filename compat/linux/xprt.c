@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The client's transport class: what sunrpc calls. Each operation translates, and hands on to the
- * core; what the core calls in the other direction is in credits.c (the transport) and request.c
- * (requests), the backchannel's operations are in backchannel.c.
+ * The client's transport class: the operations that sunrpc calls. Each translates its arguments and
+ * calls the core. The functions that the core calls are in credits.c (the transport) and request.c
+ * (requests), the backchannel's operations in backchannel.c.
  *
- * Life of a transport: setup() makes it whole or not at all. It is then on debugfs.c's list until
- * destroy(), which comes when nobody can call the other operations any more; work of its own may
- * still be queued, and goes first. Each transport holds a reference to the module.
+ * Life of a transport: setup() makes it completely or not at all. It is then on debugfs.c's list
+ * until destroy(), which is called when nobody can call the other operations any more; work of its
+ * own that is still queued is cancelled first. Each transport holds a reference to the module.
  *
- * Memory: whatever runs here on behalf of a connection may be needed to clean dirty pages, or to
- * swap. Nothing may start I/O to get memory then, hence the NOIO scopes; and when a swap file is
- * behind the transport, the reserves may be used, hence PF_MEMALLOC. sunrpc does the same for the
+ * Memory: writeback of dirty pages or swapping may depend on any code here that works for a
+ * connection. Then allocations must not start I/O, hence the NOIO scopes; and if a swap file uses
+ * the transport, they may use the memory reserves, hence PF_MEMALLOC. sunrpc does the same for the
  * tasks themselves.
  */
 
@@ -37,8 +37,7 @@
 #include "compat/port/port.h"
 
 /*
- * The in-tree transport's times, so that a change of transport changes nothing in how a mount
- * behaves.
+ * The in-tree transport's times, so that a mount behaves the same over either transport.
  */
 #define CALL_TIMEOUT (60 * HZ)
 #define BIND_TIMEOUT (60 * HZ)
@@ -74,14 +73,14 @@ static void connect_worker(struct work_struct *work)
 		xprt_set_connected(xprt);
 	}
 	xprt_unlock_connect(xprt, transport);
-	/* The core leaves only errors that sunrpc tries again after: others fail hard mounts as well. */
+	/* The core returns only errors after which sunrpc retries: others fail even hard mounts. */
 	xprt_wake_pending_tasks(xprt, rc ? rc : -EAGAIN);
 
 	memalloc_noio_restore(noio);
 	current_restore_flags(flags, PF_MEMALLOC);
 }
 
-/* The task holds the send lock, which passes to the worker. */
+/* The task holds the send lock, and hands it to the worker. */
 static void client_connect(struct rpc_xprt *xprt, struct rpc_task *task)
 {
 	struct rpcordma_transport *transport = to_transport(xprt);
@@ -131,8 +130,8 @@ static void client_inject_disconnect(struct rpc_xprt *xprt)
 }
 
 /*
- * A call ran into its retransmit timeout. There is no keep-alive that would tell a slow server from
- * a dead path, so the connection is given up: the next one shows.
+ * A call ran into its retransmit timeout. No keep-alive tells a slow server from a dead path, so
+ * the connection is closed: the attempt to make another shows which it is.
  */
 static void client_timer(struct rpc_xprt *xprt, struct rpc_task *task)
 {
@@ -152,13 +151,13 @@ static void client_alloc_slot(struct rpc_xprt *xprt, struct rpc_task *task)
 		return;
 	}
 	task->tk_status = -EAGAIN;
-	/* With the lock, so that who looks for somebody to wake sees all of this or nothing. */
+	/* Under the lock, so that a waker sees both the bit and the queued task, or neither. */
 	spin_lock(&xprt->reserve_lock);
 	xprt_add_backlog(xprt, task);
 	spin_unlock(&xprt->reserve_lock);
 	/*
-	 * A slot that was freed before the task was on the queue found nobody to wake. Freeing this
-	 * one wakes the first in the queue, who may or may not be this task.
+	 * If a slot was freed before the task was on the queue, nobody was woken. Taking a slot and
+	 * freeing it wakes the first task on the queue, be it this one or another.
 	 */
 	rqst = rpcordma_core_alloc_slot(client);
 	if (rqst)
@@ -190,7 +189,7 @@ static void client_release_request(struct rpc_task *task)
 {
 	struct rpc_rqst *rqst = task->tk_rqstp;
 
-	/* Backward requests take none of the forward direction's credits. */
+	/* Backward requests use no credit of the forward direction. */
 	if (bc_prealloc(rqst))
 		return;
 	if (rpcordma_core_release_credit(to_client(rqst->rq_xprt), to_call(rqst)))
@@ -201,11 +200,11 @@ static void client_release_request(struct rpc_task *task)
 static int client_send_request(struct rpc_rqst *rqst)
 {
 	struct rpcordma_client *client = to_client(rqst->rq_xprt);
-	/* A connection that breaks here is closed here. */
+	/* If the connection breaks while sending, the sender closes it. */
 	const unsigned int noio = memalloc_noio_save();
 	int rc;
 
-	/* Only calls have had their buffers allocated: this is the reply to a backward call. */
+	/* Buffers are allocated for calls only, so this is the reply to a backward call. */
 	if (unlikely(!rqst->rq_buffer))
 		rc = rpcordma_core_bc_send_reply(client, to_call(rqst));
 	else
@@ -236,11 +235,11 @@ static void client_set_connect_timeout(struct rpc_xprt *xprt, unsigned long conn
 	spin_unlock(&xprt->transport_lock);
 }
 
-/* A line of /proc/self/mountstats: tools take it apart by position, so the in-tree order is law. */
+/* A line of /proc/self/mountstats. Tools parse it by position, so it has the in-tree order. */
 void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_stats *counters,
 			  struct seq_file *seq)
 {
-	/* Each is a word: what is being added to it is in or not. */
+	/* Not atomic as a whole; each counter is one word, read before or after an addition. */
 	const struct rpcordma_client_stats stats = data_race(*counters);
 	long idle_time = 0;
 
@@ -268,9 +267,9 @@ static void client_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
 }
 
 /*
- * A swap file depends on this transport from now on. sunrpc and the workers above look at the
- * count. It is not changed under the send lock, since who releases that in the usual way wakes
- * nobody who waits for the bit: a connection attempt under way may be the last one without
+ * From now on a swap file depends on this transport. sunrpc and the workers above test the count.
+ * It is not changed under the send lock, since releasing that in the usual way wakes nobody who
+ * waits for the bit; so one connection attempt that is already under way may still run without the
  * reserves.
  */
 static int client_enable_swap(struct rpc_xprt *xprt)
@@ -288,7 +287,7 @@ static void client_disable_swap(struct rpc_xprt *xprt)
 
 void rpcordma_free_addresses(struct rpc_xprt *xprt)
 {
-	/* The others are literals. */
+	/* The other strings are literals. */
 	kfree(xprt->address_strings[RPC_DISPLAY_ADDR]);
 	kfree(xprt->address_strings[RPC_DISPLAY_PORT]);
 	kfree(xprt->address_strings[RPC_DISPLAY_HEX_ADDR]);
@@ -345,7 +344,7 @@ static void client_set_port(struct rpc_xprt *xprt, unsigned short port)
 {
 	rpc_set_port((struct sockaddr *)&xprt->addr, port);
 	rpc_set_port(&to_transport(xprt)->peer.address, port);
-	/* Without memory there is nothing to show; the address itself is what counts. */
+	/* If there is no memory, only the text to display is missing; the address is set. */
 	format_port(xprt, port);
 }
 
@@ -371,7 +370,7 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 		return ERR_PTR(-EIO);
 
 	slots = READ_ONCE(rpcordma_tunables.slot_table_entries);
-	/* Slots are the core's. */
+	/* The core has the slots. */
 	xprt = xprt_alloc(args->net, size, 0, slots);
 	if (!xprt) {
 		rc = -ENOMEM;
@@ -397,9 +396,9 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 	xprt->reestablish_timeout = REESTABLISH_TIMEOUT;
 	xprt->idle_timeout = IDLE_TIMEOUT;
 	xprt->max_payload = rpcordma_core_max_payload();
-	/* No port number of ours is seen by the server, so none has to be a privileged one. */
+	/* The server sees no port number of ours, so no privileged port is needed. */
 	xprt->resvport = 0;
-	/* Side protocols (mount, lock manager) look here, and they go over TCP. */
+	/* Read by the side protocols (mount, lock manager), which use TCP. */
 	xprt->prot = IPPROTO_TCP;
 
 	xprt->addrlen = args->addrlen;
@@ -440,12 +439,12 @@ static void client_destroy(struct rpc_xprt *xprt)
 	cancel_delayed_work_sync(&transport->refill);
 	cancel_delayed_work_sync(&transport->check);
 	rpcordma_core_client_destroy(to_client(xprt));
-	/* What the connection's end asked for. */
+	/* Work that the end of the connection queued. */
 	cancel_delayed_work_sync(&transport->refill);
 	cancel_delayed_work_sync(&transport->check);
 	rpcordma_free_addresses(xprt);
 	xprt_free(xprt);
-	/* Last, and as near to the return as can be: the module may go now. */
+	/* Last, and directly before the return: the module may be unloaded from here on. */
 	module_put(THIS_MODULE);
 }
 
@@ -495,7 +494,7 @@ int rpcordma_xprt_register(void)
 	if (rc != -EEXIST)
 		return rc;
 	pr_err("another module serves the transport \"rdma\", most likely the in-tree rpcrdma; unload it first (rmmod rpcrdma)\n");
-	/* modprobe takes EEXIST for "is loaded already", and says nothing. */
+	/* modprobe takes EEXIST to mean that the module is already loaded, and says nothing. */
 	return -EBUSY;
 }
 

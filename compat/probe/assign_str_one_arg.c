@@ -8,7 +8,7 @@
 
 #include "trace/stages/stage6_event_callback.h"
 
-/* What the macro expands to refers to the event; here only its number of arguments matters. */
+/* The macro expands to code about an event. Only its number of arguments matters here. */
 #undef __get_str
 #define __get_str(field) field
 #undef __get_dynamic_array_len

@@ -9,7 +9,7 @@
 #include <linux/sunrpc/svc.h>
 #include <linux/sunrpc/xprt.h>
 
-/* The lock is older; the function that queues callbacks under it, for all transports, is not. */
+/* The lock is older than the rule. The function that queues callbacks under it came with it. */
 #ifdef PROBE
 void probe(struct rpc_rqst *rqst);
 void probe(struct rpc_rqst *rqst)
@@ -17,6 +17,6 @@ void probe(struct rpc_rqst *rqst)
 	xprt_enqueue_bc_request(rqst);
 }
 #else
-/* Clashes with a declaration of the function. */
+/* Conflicts with the declaration of the function, if there is one. */
 extern struct rpc_rqst *xprt_enqueue_bc_request;
 #endif

@@ -7,7 +7,7 @@
 unsigned int probe(const struct rpc_xprt *xprt);
 unsigned int probe(const struct rpc_xprt *xprt)
 {
-	/* The kind of mistake that a probe must notice: a field that is not there. */
+	/* A field that does not exist: probes must notice this kind of mistake. */
 	return xprt->field_that_no_kernel_has;
 }
 #endif

@@ -10,7 +10,7 @@ struct ctl_table_header *probe(struct ctl_table *table)
 	return register_sysctl_sz("sunrpc", table, 1);
 }
 #else
-/* Clashes with a declaration of the function. */
+/* Conflicts with the declaration of the function, if there is one. */
 extern struct ctl_table *register_sysctl_sz;
 
 struct ctl_table_header *probe(struct ctl_table *table);

@@ -13,7 +13,7 @@ unsigned long probe(const struct svc_rqst *rqstp, const struct svc_serv *serv)
 
 	return pages ? rqstp->rq_maxpages : svc_serv_maxpages(serv);
 #else
-	/* A member of struct svc_rqst, of that many pages. */
+	/* rq_pages is an array in struct svc_rqst, of that many pages. */
 	return ARRAY_SIZE(rqstp->rq_pages) + RPCSVC_MAXPAGES;
 #endif
 }

@@ -7,7 +7,7 @@
 
 #include <linux/sunrpc/svc.h>
 
-/* That there are two arrays no declaration tells; the counter came together with them. */
+/* No declaration shows that there are two arrays, but rq_pages_nfree came with them. */
 #ifdef PROBE
 unsigned long probe(const struct svc_rqst *rqstp);
 unsigned long probe(const struct svc_rqst *rqstp)

@@ -47,6 +47,10 @@ check: ## every check; STEPS="host install" runs only these
 module: ## rpcordma.ko for KVER (or KDIR), compiled by KCXX
 	@scripts/setup build
 	@$(build)
+	@scripts/compile-commands $(out)
+
+.PHONY: compile-commands
+compile-commands: module ## build/compile_commands.json for clangd, of this kernel's C and all C++; module does it, too
 
 .PHONY: check-objects
 check-objects: ## builds from nothing for KVER and KCXX, and proves what the kernel demands of objects

@@ -43,3 +43,8 @@ $(objects)/xdr/%.o: xdr/%.cc kunit/objects.mk
 
 $(objects)/module/%.o: module/%.cc kunit/objects.mk
 	$(call compile,$(ours))
+
+# For scripts/compile-commands: of our own code, and of other C++.
+.PHONY: our-flags other-flags
+our-flags other-flags:
+	@echo $(filter-out $(sanitize) -Werror,$(common) $(if $(filter our-%,$@),$(ours)))

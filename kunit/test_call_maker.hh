@@ -3,16 +3,17 @@
 #pragma once
 
 #include "kunit/test_rdma_port.hh"
+#include "kunit/test_xdr_reference.hh"
 #include "xdr/v1.hh"
 
 namespace rpcordma {
 
 /** A transport header as the tests see it, and @message's; that must be one. */
-using DecodedHeader = v1::Header;
+using DecodedHeader = xdr::Message;
 
 [[nodiscard]] inline DecodedHeader decoded(Bytes message)
 {
-	const Result<DecodedHeader> header = v1::decode(message);
+	const Result<DecodedHeader> header = xdr_reference::decode(message);
 
 	EXPECT_OK(header);
 	return header.ok() ? header.value() : DecodedHeader();
@@ -42,7 +43,7 @@ struct CallMaker {
 	u32 xid;
 	v1::Encoder encoder;
 
-	explicit CallMaker(u32 number, u32 credits = 64, v1::Proc proc = v1::Proc::msg)
+	explicit CallMaker(u32 number, u32 credits = 64, xdr::Kind proc = xdr::Kind::msg)
 		: bytes(static_cast<u8 *>(rpcordma_test_alloc(kRoom))),
 		  xid(number),
 		  encoder({bytes, kRoom}, Xid(number), Credits(credits), proc)

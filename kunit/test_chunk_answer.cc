@@ -17,6 +17,17 @@ constexpr u32 kInline = 1024;
 /* Headers with this Write list: a chunk is its one, its count and its segments (RFC 8166 4.3). */
 constexpr u32 kHeader = 28, kChunk = 8, kSegment = 16;
 
+/** plan_answer() for a client that takes @most bytes of version 1 inline. */
+Result<Answer> plan(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
+		    u32 most)
+{
+	Thresholds thresholds;
+
+	thresholds.send = most;
+	thresholds.bare_header = kHeader;
+	return plan_answer(lists, results, length, thresholds);
+}
+
 xdr::Segment segment(u32 length, u32 handle = 7)
 {
 	return {Rkey(handle), length, 0x10000};
@@ -39,13 +50,13 @@ RPCORDMA_TEST(chunk_answer, all_inline)
 	for (u32 length = 1; length <= kInline; length++) {
 		TEST_NOTE("length", length);
 		/* Nothing was offered: results stay where they are. */
-		const auto answer = plan_answer(lists, results, length, kInline);
+		const auto answer = plan(lists, results, length, kInline);
 		if (kHeader + length > kInline) {
 			EXPECT_ERROR(answer, Error::no_space);
 			continue;
 		}
 		ASSERT_OK(answer);
-		EXPECT_EQ(answer.value().proc, v1::Proc::msg);
+		EXPECT_EQ(answer.value().kind, xdr::Kind::msg);
 		EXPECT_EQ(answer.value().header_length, kHeader);
 		EXPECT_EQ(answer.value().inline_length, length);
 		EXPECT_EQ(answer.value().reply_length, 0);
@@ -75,10 +86,10 @@ RPCORDMA_TEST(chunk_answer, placed)
 				const ReplyRange results[] = {{40, size}};
 				const u32 end = 40 + size + (padded ? xdr_pad(size) : 0);
 				const auto answer =
-					plan_answer(lists, results, end + behind, kInline);
+					plan(lists, results, end + behind, kInline);
 				ASSERT_OK(answer);
 				const Answer &a = answer.value();
-				EXPECT_EQ(a.proc, v1::Proc::msg);
+				EXPECT_EQ(a.kind, xdr::Kind::msg);
 				EXPECT_EQ(a.header_length, kHeader + kChunk + 2 * kSegment);
 				EXPECT_EQ(a.inline_length, 40 + behind);
 				EXPECT_EQ(a.write_length, size);
@@ -101,7 +112,7 @@ RPCORDMA_TEST(chunk_answer, nothing_between)
 	made.write_chunk(segments);
 	const xdr::ChunkLists lists = made.decode();
 	static constexpr ReplyRange results[] = {{0, 13}, {16, 8}};
-	const auto answer = plan_answer(lists, results, 24, kInline);
+	const auto answer = plan(lists, results, 24, kInline);
 	ASSERT_OK(answer);
 	EXPECT_EQ(answer.value().rest_count, 0);
 	EXPECT_EQ(answer.value().inline_length, 0);
@@ -120,7 +131,7 @@ RPCORDMA_TEST(chunk_answer, write_chunk_size)
 		const xdr::Segment segments[] = {segment(room / 2), segment(room - room / 2)};
 		made.end_reads();
 		made.write_chunk(segments);
-		const auto answer = plan_answer(made.decode(), results, 140, kInline);
+		const auto answer = plan(made.decode(), results, 140, kInline);
 		if (room < 100)
 			EXPECT_ERROR(answer, Error::no_space);
 		else
@@ -131,12 +142,12 @@ RPCORDMA_TEST(chunk_answer, write_chunk_size)
 	const xdr::Segment halves[] = {segment(1u << 31), segment(1u << 31)};
 	vast.end_reads();
 	vast.write_chunk(halves);
-	EXPECT_OK(plan_answer(vast.decode(), results, 140, kInline));
+	EXPECT_OK(plan(vast.decode(), results, 140, kInline));
 
 	ListMaker empty;
 	empty.end_reads();
 	empty.write_chunk({});
-	const auto answer = plan_answer(empty.decode(), results, 140, kInline);
+	const auto answer = plan(empty.decode(), results, 140, kInline);
 	ASSERT_OK(answer);
 	EXPECT_EQ(answer.value().inline_length, 140);
 	EXPECT_EQ(answer.value().write_length, 0);
@@ -158,7 +169,7 @@ RPCORDMA_TEST(chunk_answer, pairs)
 
 	/* placed; inline as asked for; empty; and one chunk more than results. */
 	static constexpr ReplyRange three[] = {{20, 10}, {40, 10}, {60, 0}};
-	auto answer = plan_answer(lists, three, 100, kInline);
+	auto answer = plan(lists, three, 100, kInline);
 	ASSERT_OK(answer);
 	ASSERT_EQ(answer.value().placed_count, 3);
 	expect_range(answer.value().placed[0], 20, 10);
@@ -170,13 +181,13 @@ RPCORDMA_TEST(chunk_answer, pairs)
 
 	/* One result more than chunks: it is inline. */
 	static constexpr ReplyRange five[] = {{0, 4}, {4, 4}, {8, 4}, {12, 4}, {16, 4}};
-	answer = plan_answer(lists, five, 100, kInline);
+	answer = plan(lists, five, 100, kInline);
 	ASSERT_OK(answer);
 	EXPECT_EQ(answer.value().placed_count, 4);
 	EXPECT_EQ(answer.value().write_length, 12);
 	EXPECT_EQ(answer.value().inline_length, 88);
 	/* Without results, all chunks are unused. */
-	answer = plan_answer(lists, {}, 100, kInline);
+	answer = plan(lists, {}, 100, kInline);
 	ASSERT_OK(answer);
 	EXPECT_EQ(answer.value().placed_count, 0);
 	EXPECT_EQ(answer.value().inline_length, 100);
@@ -206,7 +217,7 @@ RPCORDMA_TEST(chunk_answer, not_in_the_reply)
 		made.write_chunk(segments);
 		/* The first ends with its pad at 36. */
 		const ReplyRange two[] = {{20, 13}, r.result};
-		const auto answer = plan_answer(made.decode(), two, 100, kInline);
+		const auto answer = plan(made.decode(), two, 100, kInline);
 		ASSERT_OK(answer);
 		EXPECT_EQ(answer.value().placed_count, 2);
 		EXPECT_EQ(answer.value().placed[1].length, r.placed ? r.result.length : 0);
@@ -227,7 +238,7 @@ RPCORDMA_TEST(chunk_answer, many)
 		results[i] = {8 * i + 4, 4};
 		made.write_chunk(segments);
 	}
-	const auto answer = plan_answer(made.decode(), results, 8 * n + 4, kInline);
+	const auto answer = plan(made.decode(), results, 8 * n + 4, kInline);
 	ASSERT_OK(answer);
 	EXPECT_EQ(answer.value().placed_count, Answer::kResults);
 	EXPECT_EQ(answer.value().write_length, 4 * Answer::kResults);
@@ -244,14 +255,14 @@ RPCORDMA_TEST(chunk_answer, reply_chunk)
 		TEST_NOTE("length", length);
 		ListMaker made;
 		made.reply_chunk(segments);
-		const auto answer = plan_answer(made.decode(), {}, length, kInline);
+		const auto answer = plan(made.decode(), {}, length, kInline);
 		if (length > 2000) {
 			EXPECT_ERROR(answer, Error::no_space);
 			continue;
 		}
 		ASSERT_OK(answer);
 		const bool fits = header + length <= kInline;
-		EXPECT_EQ(answer.value().proc, fits ? v1::Proc::msg : v1::Proc::nomsg);
+		EXPECT_EQ(answer.value().kind, fits ? xdr::Kind::msg : xdr::Kind::nomsg);
 		EXPECT_EQ(answer.value().header_length, header);
 		EXPECT_EQ(answer.value().inline_length, fits ? length : 0);
 		EXPECT_EQ(answer.value().reply_length, fits ? 0 : length);
@@ -262,8 +273,8 @@ RPCORDMA_TEST(chunk_answer, reply_chunk)
 	ListMaker made;
 	made.reply_chunk({});
 	const xdr::ChunkLists lists = made.decode();
-	EXPECT_OK(plan_answer(lists, {}, kInline - kHeader - 4, kInline));
-	EXPECT_ERROR(plan_answer(lists, {}, kInline - kHeader - 3, kInline), Error::no_space);
+	EXPECT_OK(plan(lists, {}, kInline - kHeader - 4, kInline));
+	EXPECT_ERROR(plan(lists, {}, kInline - kHeader - 3, kInline), Error::no_space);
 }
 
 /* A header that must come back does not fit by itself. */
@@ -278,9 +289,9 @@ RPCORDMA_TEST(chunk_answer, header_too_long)
 		const xdr::ChunkLists lists = made.decode();
 		const u32 header = kHeader + 4 + n * kSegment;
 
-		EXPECT_OK(plan_answer(lists, {}, 0, header));
-		EXPECT_ERROR(plan_answer(lists, {}, 0, header - 1), Error::no_space);
-		EXPECT_ERROR(plan_answer(lists, {}, 1, header), Error::no_space);
+		EXPECT_OK(plan(lists, {}, 0, header));
+		EXPECT_ERROR(plan(lists, {}, 0, header - 1), Error::no_space);
+		EXPECT_ERROR(plan(lists, {}, 1, header), Error::no_space);
 	}
 }
 
@@ -405,7 +416,7 @@ void send_and_receive(const Reply &reply, const Answer &answer)
 			rest[rest_length++] = reply.bytes[r.offset + n];
 	}
 	EXPECT_EQ(rest_length,
-		  answer.proc == v1::Proc::msg ? answer.inline_length : answer.reply_length);
+		  answer.kind == xdr::Kind::msg ? answer.inline_length : answer.reply_length);
 	auto rest_until = [&](u32 offset) {
 		while (length < offset && taken < rest_length)
 			whole[length++] = rest[taken++];
@@ -447,7 +458,7 @@ RPCORDMA_TEST(chunk_answer, any_reply)
 		Random random(seed);
 		ListMaker made;
 		const xdr::ChunkLists lists = reply.make(random, made);
-		const auto answer = plan_answer(lists, {reply.results, reply.result_count},
+		const auto answer = plan(lists, {reply.results, reply.result_count},
 						reply.length, reply.max_inline);
 		u32 kept;
 
@@ -460,7 +471,7 @@ RPCORDMA_TEST(chunk_answer, any_reply)
 		const Answer &a = answer.value();
 		/* Inline if it can be. */
 		const bool fits = reply.header + kept <= reply.max_inline;
-		EXPECT_EQ(a.proc, fits ? v1::Proc::msg : v1::Proc::nomsg);
+		EXPECT_EQ(a.kind, fits ? xdr::Kind::msg : xdr::Kind::nomsg);
 		EXPECT_EQ(a.inline_length, fits ? kept : 0);
 		EXPECT_EQ(a.reply_length, fits ? 0 : kept);
 		EXPECT_EQ(a.header_length, reply.header);

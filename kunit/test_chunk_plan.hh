@@ -25,12 +25,15 @@ inline BufferShape shape(u32 head, u32 pages, u32 tail)
 	return s;
 }
 
+/** Of version 1 (RFC 8166 4.1.2). */
+static constexpr u32 kBareHeader = 28;
+
 /** The length of a plan's header by the codec's own count. */
 inline u64 wire_header(const Plan &plan)
 {
 	const u32 writes = plan.write_chunk.size(), replies = plan.reply_chunk.size();
 
-	return v1::encoded_length(plan.read_chunk.size() + plan.position_zero.size(), writes != 0,
+	return xdr::encoded_length(kBareHeader, plan.read_chunk.size() + plan.position_zero.size(), writes != 0,
 				  writes, replies != 0, replies);
 }
 
@@ -38,7 +41,7 @@ inline u64 wire_header(const Plan &plan)
 inline u64 largest_inline_reply(const CallShape &call, const Plan &plan)
 {
 	const u32 writes = plan.write_chunk.size(), replies = plan.reply_chunk.size();
-	u64 length = v1::encoded_length(0, writes != 0, writes, replies != 0, replies);
+	u64 length = xdr::encoded_length(kBareHeader, 0, writes != 0, writes, replies != 0, replies);
 
 	if (plan.receive_mode == ReceiveMode::inline_only)
 		length += call.receive.length();

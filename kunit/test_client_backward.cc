@@ -76,10 +76,10 @@ RPCORDMA_TEST(client_backward, call)
 	const auto header = r.sent();
 	EXPECT_EQ(header.xid, Xid(9));
 	EXPECT_EQ(version_of(r.peer.last()), version_of(call.message()));
-	EXPECT_EQ(header.proc, v1::Proc::msg);
+	EXPECT_EQ(header.kind, xdr::Kind::msg);
 	EXPECT_EQ(header.credits, Credits(kBackwardCredits));
 	EXPECT_FALSE(header.has_chunks());
-	const Bytes payload = header.payload(r.peer.last());
+	const Bytes payload = header.payload;
 	EXPECT_EQ(payload.size(), 32);
 	EXPECT_EQ(xdr::load_be32(payload.data()), 9);
 	EXPECT_EQ(xdr::load_be32(payload.data() + 4), 1);
@@ -96,7 +96,7 @@ RPCORDMA_TEST(client_backward, chunks)
 	r.connect({.backchannel = true});
 	for (u32 kind = 0; kind < 4; kind++) {
 		TEST_NOTE("kind", kind);
-		CallMaker call(9, 16, kind == 3 ? v1::Proc::nomsg : v1::Proc::msg);
+		CallMaker call(9, 16, kind == 3 ? xdr::Kind::nomsg : xdr::Kind::msg);
 
 		if (kind == 0)
 			call.read(40, 100);
@@ -111,8 +111,8 @@ RPCORDMA_TEST(client_backward, chunks)
 		EXPECT_EQ(r.sunrpc.backward_calls, 0);
 		EXPECT_EQ(r.peer.messages, kind + 1);
 		const auto header = r.sent();
-		EXPECT_EQ(header.proc, v1::Proc::error);
-		EXPECT_EQ(header.error.code, v1::ErrorCode::chunk);
+		EXPECT_EQ(header.kind, xdr::Kind::error);
+		EXPECT_EQ(header.error.code, xdr::ErrorCode::chunk);
 		EXPECT_EQ(header.xid, Xid(9));
 		EXPECT_EQ(version_of(r.peer.last()), version_of(call.message()));
 		EXPECT_GT(header.credits.get(), 0);
@@ -176,7 +176,7 @@ RPCORDMA_TEST(client_backward, orphan)
 	ASSERT_EQ(r.sunrpc.backward_calls, 1);
 	rpcordma_core_client_close(r.core);
 	EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
-	EXPECT_EQ(answer_backward(r, 32), status::kNotConnected);
+	EXPECT_EQ(answer_backward(r, 32), to_errno(Error::not_connected));
 	EXPECT_EQ(r.peer.messages, 0);
 	/* A call of the new one is answered. */
 	EXPECT_TRUE(r.deliver(call.message()));
@@ -205,7 +205,7 @@ RPCORDMA_TEST(client_backward, undeliverable)
 				EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
 			}
 			r.sunrpc.backward->foreign = foreign;
-			const int own = reason == orphaned ? status::kNotConnected : status::kIo;
+			const int own = reason == orphaned ? to_errno(Error::not_connected) : to_errno(Error::io);
 			EXPECT_EQ(answer_backward(r, reason == orphaned ? 32 : 1024 - 27),
 				  foreign ? 0 : own);
 			EXPECT_EQ(r.peer.messages, 0);
@@ -225,10 +225,10 @@ RPCORDMA_TEST(client_backward, shortage)
 
 	/* sunrpc knows of the loss of a connection that we have not closed yet. */
 	r.sunrpc.connected = false;
-	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kNotConnected);
+	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), to_errno(Error::not_connected));
 	r.sunrpc.connected = true;
 	r.dma.mappings_left = 0;
-	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kNoBuffers);
+	EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), to_errno(Error::no_buffers));
 	r.dma.mappings_left = kNoLimit;
 	SendQueue &queue = r.send_queue();
 	SendQueue::Marker *markers[SendQueue::kMarkers];
@@ -236,7 +236,7 @@ RPCORDMA_TEST(client_backward, shortage)
 		marker = queue.signal(nullptr);
 	/* As often as the queue has room: trying takes none of it. */
 	for (u32 i = 0; i <= queue.size(); i++)
-		EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), status::kAgain);
+		EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call), to_errno(Error::again));
 	EXPECT_EQ(r.sunrpc.space_waits, queue.size() + 1);
 	for (SendQueue::Marker *marker : markers)
 		SendQueue::release(*marker);
@@ -310,7 +310,7 @@ RPCORDMA_TEST(client_backward, reply_not_posted)
 	more_than_there_are(r, [&](u32 xid) {
 		EXPECT_TRUE(r.deliver(SmallCall(xid).message()));
 		r.verbs.sends_left = 0;
-		EXPECT_EQ(answer_backward(r, 32), status::kNotConnected);
+		EXPECT_EQ(answer_backward(r, 32), to_errno(Error::not_connected));
 		r.verbs.sends_left = kNoLimit;
 		EXPECT_EQ(r.sunrpc.closes, xid);
 	});
@@ -356,7 +356,7 @@ RPCORDMA_TEST(client_backward, longer_than_its_buffer)
 	more_than_there_are(r, [&](u32 xid) {
 		const Bytes room = test_alloc(5028);
 		u8 *bytes = const_cast<u8 *>(room.data());
-		(void)v1::encode_short({bytes, 28}, Xid(xid), Credits(16));
+		(void)v1::encode_bare({bytes, 28}, Xid(xid), Credits(16));
 		xdr::store_be32(bytes + 28, xid);
 		xdr::store_be32(bytes + 32, 0);
 		EXPECT_TRUE(r.deliver(room));

@@ -42,7 +42,7 @@ RPCORDMA_TEST(client_fence, mapping_fails)
 		for (u32 i = 0; i < tries; i++) {
 			TEST_NOTE("mapped", mapped);
 			r.dma.region_maps_left = mapped;
-			ASSERT_EQ(r.transmit(call), status::kNoBuffers);
+			ASSERT_EQ(r.transmit(call), to_errno(Error::no_buffers));
 			ASSERT_EQ(r.send_queue().reserved(), 0);
 			ASSERT_EQ(r.peer.messages, 0);
 		}
@@ -201,7 +201,7 @@ RPCORDMA_TEST(client_fence, space)
 		next = chunked(r, 7, 2);
 		/* As if the credit had come. */
 		r.sunrpc.window = 2;
-		EXPECT_EQ(r.transmit(next), status::kAgain);
+		EXPECT_EQ(r.transmit(next), to_errno(Error::again));
 		EXPECT_TRUE(r.wants_space());
 		const u32 spaces = r.sunrpc.spaces;
 

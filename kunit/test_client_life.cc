@@ -61,7 +61,7 @@ RPCORDMA_TEST(client_life, back_off)
 			break;
 		case not_posted:
 			r.verbs.sends_left = 0;
-			EXPECT_EQ(r.transmit(call), status::kNotConnected);
+			EXPECT_EQ(r.transmit(call), to_errno(Error::not_connected));
 			r.verbs.sends_left = kNoLimit;
 			break;
 		}
@@ -97,7 +97,7 @@ RPCORDMA_TEST(client_life, back_off_unconnected)
 				     &r.verbs.receives_left, &r.dma.regions_left};
 
 		*left[missing] = 0;
-		EXPECT_EQ(rpcordma_core_client_connect(r.core), status::kNotConnected);
+		EXPECT_EQ(rpcordma_core_client_connect(r.core), to_errno(Error::not_connected));
 		EXPECT_TRUE(backs_off(r));
 		EXPECT_EQ(r.connection(), nullptr);
 		*left[missing] = kNoLimit;
@@ -119,7 +119,7 @@ RPCORDMA_TEST(client_life, refill)
 	r.connect();
 	/* A long call with a long reply needs two regions, and there is one. */
 	rpc_rqst *call = r.prepare(7, 4090, 4096);
-	EXPECT_EQ(r.transmit(call), status::kAgain);
+	EXPECT_EQ(r.transmit(call), to_errno(Error::again));
 	EXPECT_EQ(r.sunrpc.space_waits, 1);
 	ASSERT_EQ(r.sunrpc.refills, 1);
 	EXPECT_EQ(r.sunrpc.refill_delay, 0);

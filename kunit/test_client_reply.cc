@@ -11,7 +11,7 @@ namespace {
 /* A reply that returns @offered, of which @written bytes and @replied bytes are used; @inline_size bytes inline. */
 struct Returning : CallMaker {
 	Returning(u32 number, const DecodedHeader &offered, u64 written, u64 replied,
-		  u32 inline_size, v1::Proc proc = v1::Proc::msg)
+		  u32 inline_size, xdr::Kind proc = xdr::Kind::msg)
 		: CallMaker(number, 32, proc)
 	{
 		for (const xdr::WriteChunk chunk : offered.writes) {
@@ -107,7 +107,7 @@ RPCORDMA_TEST(client_reply, chunks)
 	const ExactCopy message(r.peer.last());
 	const auto offered = decoded(message.bytes());
 	fill(offered.reply, 3000);
-	EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, v1::Proc::nomsg).message()));
+	EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, xdr::Kind::nomsg).message()));
 	EXPECT_EQ(call->result, 3000);
 	for (u32 i = 0; i < 3000; i++)
 		ASSERT_EQ(static_cast<u8 *>(call->receive.head.base)[i], pattern(i));
@@ -215,10 +215,10 @@ RPCORDMA_TEST(client_reply, errors)
 
 		EXPECT_TRUE(r.words({e.words, e.count}));
 		EXPECT_EQ(call->completed, 1);
-		EXPECT_EQ(call->result, status::kIo);
+		EXPECT_EQ(call->result, to_errno(Error::io));
 		EXPECT_FALSE(reachable(*offered.writes.begin()));
 		/* Should sunrpc ask for it once more, it hears the same. */
-		EXPECT_EQ(r.transmit(call), status::kIo);
+		EXPECT_EQ(r.transmit(call), to_errno(Error::io));
 		EXPECT_EQ(r.peer.messages, messages + 1);
 		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 		r.done(call);
@@ -248,7 +248,7 @@ RPCORDMA_TEST(client_reply, contradictions)
 		EXPECT_EQ(r.transmit(call), 0);
 		const ExactCopy copy(r.peer.last());
 		const auto offered = decoded(copy.bytes());
-		CallMaker reply(7, 32, lie == unused_nomsg ? v1::Proc::nomsg : v1::Proc::msg);
+		CallMaker reply(7, 32, lie == unused_nomsg ? xdr::Kind::nomsg : xdr::Kind::msg);
 		xdr::Segment segments[2] = {CallMaker::segment(100), CallMaker::segment(100)};
 
 		if (!offered.writes.empty())
@@ -284,7 +284,7 @@ RPCORDMA_TEST(client_reply, contradictions)
 		const u32 error[] = {7, 1, 32, 4, 2};
 		if (lie == read_list)
 			EXPECT_TRUE(r.words(error));
-		EXPECT_EQ(call->result, status::kIo);
+		EXPECT_EQ(call->result, to_errno(Error::io));
 		r.done(call);
 	}
 }
@@ -428,7 +428,7 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 		r.verbs.in_post = reply_at_once;
 		if (!posted)
 			r.verbs.sends_left = 0;
-		EXPECT_EQ(r.transmit(call), posted ? 0 : status::kNotConnected);
+		EXPECT_EQ(r.transmit(call), posted ? 0 : to_errno(Error::not_connected));
 		r.verbs.sends_left = kNoLimit;
 		EXPECT_FALSE(call->pinned);
 		EXPECT_EQ(call->completed, posted ? 1 : 0);

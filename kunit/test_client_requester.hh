@@ -85,7 +85,7 @@ struct Requester : PortFixture {
 	}
 	[[nodiscard]] chunk::Thresholds thresholds() const
 	{
-		return core->connection->thresholds;
+		return core->connection->session.thresholds();
 	}
 	[[nodiscard]] const auto &stats() const
 	{

@@ -141,6 +141,22 @@ const rpcordma_peer *rpcordma_xprt_peer(const rpc_xprt *)
 	return nullptr;
 }
 
+rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *, rpcordma_u32 credits)
+{
+	PortSunrpc &sunrpc = the_port->sunrpc;
+
+	if (sunrpc.in_flight + credits > sunrpc.window)
+		return false;
+	sunrpc.in_flight += credits;
+	return true;
+}
+
+void rpcordma_xprt_return_credits(rpc_xprt *, rpcordma_u32 credits)
+{
+	EXPECT_GE(the_port->sunrpc.in_flight, credits);
+	the_port->sunrpc.in_flight -= credits;
+}
+
 void rpcordma_xprt_set_credits(rpc_xprt *, rpcordma_u32 credits)
 {
 	the_port->sunrpc.window = credits;

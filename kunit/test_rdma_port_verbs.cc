@@ -258,7 +258,7 @@ int PortVerbs::post(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
 
 		for (const rpcordma_send_wr *wr = first; wr; wr = wr->next)
 			needed++;
-		EXPECT_LE(to->room.load() + needed, sizes.send_wrs);
+		EXPECT_LE(to->room.free() + needed, sizes.send_wrs);
 	}
 	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next) {
 		if (!take_one(sends_left)) {

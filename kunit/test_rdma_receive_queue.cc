@@ -125,15 +125,15 @@ RPCORDMA_TEST(rdma_receive_queue, buffers)
 			rpcordma_cqe expected;
 			rpcordma_cqe_init(&expected, RPCORDMA_CQE_RECEIVE);
 			EXPECT_EQ(receive->cqe.cqe.done, expected.done);
-			EXPECT_EQ(receive->message().size(), 60 + count);
-			EXPECT_EQ(receive->message().data(), receive->data);
+			EXPECT_EQ(receive->bytes().size(), 60 + count);
+			EXPECT_EQ(receive->bytes().data(), receive->buffer.data());
 			/* What the device has mapped is this buffer, to its end. */
-			EXPECT_NE(receive->data[size - 1], 0x5a);
+			EXPECT_NE(receive->buffer.data()[size - 1], 0x5a);
 			rpcordma_dma_sync_for_cpu(c.verbs.endpoint(), &receive->sge, size);
-			EXPECT_EQ(receive->data[size - 1], 0x5a);
+			EXPECT_EQ(receive->buffer.data()[size - 1], 0x5a);
 			for (u32 i = 0; i < count; i++)
-				EXPECT_NE(seen[i], receive->data);
-			seen[count++] = receive->data;
+				EXPECT_NE(seen[i], receive->buffer.data());
+			seen[count++] = receive->buffer.data();
 		}
 		EXPECT_EQ(count, 3 + kBatch);
 	}

@@ -215,13 +215,13 @@ RPCORDMA_TEST(server_accept, failures)
 		const int rc = c.accept();
 		c.memory.allocations_left = kNoLimit;
 		if (!rc) {
-			EXPECT_GE(n, 2 * kFirst);
+			EXPECT_GE(n, 3 * kFirst);
 			break;
 		}
 		EXPECT_EQ(rc, to_errno(Error::no_memory));
 	}
 	/* Each allocation alone, so that what comes behind it has to be given back. */
-	for (u32 n = 0; n < 2 * kFirst; n++) {
+	for (u32 n = 0; n < 3 * kFirst; n++) {
 		TEST_NOTE("the allocation that fails", n);
 		Accepted c;
 		c.memory.allocation_refused_at = n;

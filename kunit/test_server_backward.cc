@@ -100,7 +100,7 @@ RPCORDMA_TEST(server_backward, replies)
 	EXPECT_EQ(c.svc.backward_replies, 1);
 
 	u8 error[v1::error_chunk_length];
-	ASSERT_OK(v1::encode_error_chunk(error, Xid(5), 1, Credits(1)));
+	ASSERT_OK(v1::encode_error(error, {Xid(5), 1, {}, 0}, Credits(1), {}));
 	ASSERT_TRUE(c.verbs.send(c.server, error));
 	EXPECT_EQ(c.svc.backward_errors, 1);
 	EXPECT_EQ(c.svc.backward_xid, 5);

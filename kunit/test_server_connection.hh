@@ -17,6 +17,8 @@
 #include "kunit/test_call_maker.hh"
 #include "kunit/test_rdma_port.hh"
 #include "module/server/audit.hh"
+#include "module/server/failures.hh"
+#include "module/server/send.hh"
 #include "xdr/private_data.hh"
 
 namespace rpcordma {
@@ -105,7 +107,7 @@ struct Accepted : PortFixture {
 		for (;;) {
 			const bool sent = work() > 0;
 
-			if (server->ready.empty() && server->held.empty()) {
+			if (!has_ready() && !has_held()) {
 				if (!sent)
 					return;
 				continue;
@@ -133,13 +135,16 @@ struct Accepted : PortFixture {
 		const ServerAudit a = audit(*server);
 
 		EXPECT_EQ(a.at_rest(), !kept);
-		EXPECT_EQ(a.listed, a.calls);
-		EXPECT_EQ(a.posted + a.spare + (kept ? 1 : 0), a.calls);
+		EXPECT_EQ(a.with_calls, kept ? 1 : 0);
+		EXPECT_EQ(a.posted + a.spare + a.with_calls, a.receives);
+		EXPECT_EQ(a.spare_calls + (kept ? 1 : 0), a.calls);
+		/* One with each Receive, and those of backward calls. */
+		EXPECT_GE(a.calls, a.receives);
 		EXPECT_EQ(a.queued, 0);
 		/* Reads have none: sunrpc does not know of the call yet. */
 		EXPECT_EQ(a.owners, kept && chain.writes ? 1 : 0);
 		EXPECT_EQ(a.transfers, kept ? 1 : 0);
-		EXPECT_EQ(a.tracked, kept ? 1 : 0);
+		EXPECT_EQ(a.with_receives, kept ? 1 : 0);
 		EXPECT_EQ(a.in_service, kept ? 1 : 0);
 		EXPECT_EQ(a.room_taken, chain.requests);
 		EXPECT_EQ(a.waiters, 0);
@@ -148,160 +153,173 @@ struct Accepted : PortFixture {
 		if (kept) {
 			EXPECT_EQ(kept->owners.load(), chain.writes ? 1 : 0);
 			EXPECT_NE(kept->transfer, nullptr);
-			EXPECT_TRUE(kept->tracked);
+			EXPECT_NE(kept->receive, nullptr);
 		}
 		u32 number = 0;
-		for (const ServerCall *call = server->all; call; call = call->all_next) {
+		for (const ServerCall *call = ServerInside::all(server->calls); call;
+		     call = call->all_next) {
 			TEST_NOTE("call", number++);
 			EXPECT_EQ(call->eager, call == kept ? eager : 0);
-			EXPECT_EQ(call->answer, ServerCall::Answer::none);
+			EXPECT_FALSE(call->refused);
+			EXPECT_FALSE(call->results_lost);
 			/* A reply's were told by the service, and nobody looks at them again. */
 			if (!(call == kept && chain.writes))
-				EXPECT_EQ(call->result_count, 0);
+				EXPECT_EQ(results_of(call), 0);
 		}
-		EXPECT_EQ(server->grant.load(), server->credits.granted());
-		EXPECT_EQ(server->backward_outstanding, svc.backward_outstanding);
-		EXPECT_LE(server->backward_outstanding, server->backward_backed);
+		EXPECT_EQ(grant(), granted());
+		EXPECT_EQ(backward_outstanding(), svc.backward_outstanding);
+		EXPECT_LE(backward_outstanding(), backward_backed());
 		EXPECT_EQ(a.posted, verbs.posted + verbs.receives_refused);
 		/* As far as there was memory to make them. */
 		if (!server->closing.load())
-			EXPECT_GE(a.posted, min(server->promised_locked(), a.calls));
+			EXPECT_GE(a.posted, min(promised(), a.receives));
 		EXPECT_EQ(eager_bytes(), eager);
 		EXPECT_EQ(eager_users(), eager ? 1 : 0);
 		EXPECT_EQ(dma.bulk_maps, kept && !chain.regions ? 1 : 0);
 		EXPECT_EQ(dma.region_maps, chain.regions);
-		while (Region *region = server->regions.pop_front()) {
-			rpcordma_region_destroy(region->device);
-			rpcordma_free(region);
-		}
+		while (Region *region = server->regions.pop_front())
+			destroy_region(region);
 		/* All others were on the list. */
 		EXPECT_EQ(dma.regions, chain.regions);
 	}
 
 	/* --- what the module counts: its fields are named here, and not in the cases --- */
 
+	/** Receives that there are; and calls, one with each of them, and those that backward calls took. */
+	[[nodiscard]] u32 receives() const
+	{
+		return ServerInside::made(server->receives);
+	}
 	[[nodiscard]] u32 calls() const
 	{
-		return server->calls;
+		return audit(*server).calls;
 	}
 	[[nodiscard]] u32 in_service() const
 	{
-		return server->in_service;
+		return server->calls.in_service();
 	}
 	/** Of the send queue. */
 	[[nodiscard]] u32 room() const
 	{
-		return server->room.load();
+		return server->room.free();
 	}
 	[[nodiscard]] u32 room_taken() const
 	{
-		return server->queue_size - server->room.load();
+		return server->room.size() - server->room.free();
 	}
 	/** Credits: as counted, and as replies say. */
 	[[nodiscard]] u32 granted() const
 	{
-		return server->credits.granted();
+		return server->receives.credits().granted();
 	}
 	[[nodiscard]] u32 grant() const
 	{
-		return server->grant.load();
+		return server->grant.credits().get();
 	}
 	/** Receives that are to be there, and those that the server counts. */
 	[[nodiscard]] u32 promised() const
 	{
-		return server->promised_locked();
+		return promised_locked(*server);
 	}
 	[[nodiscard]] u32 posted() const
 	{
-		return server->posted;
+		return server->receives.posted();
 	}
 	[[nodiscard]] bool short_of_receives() const
 	{
-		return server->short_of_receives.load();
+		return ServerInside::in_debt(server->grant);
 	}
 	[[nodiscard]] u32 backward_outstanding() const
 	{
-		return server->backward_outstanding;
+		return server->backward.outstanding();
 	}
 	[[nodiscard]] u32 backward_backed() const
 	{
-		return server->backward_backed;
+		return server->receives.backed();
 	}
 	/** Something was replied to: the client is no stranger. */
 	[[nodiscard]] bool replied() const
 	{
-		return server->replied.load();
+		return server->eager.replied();
 	}
 	void set_replied(bool replied)
 	{
-		server->replied.store(replied);
+		ServerInside::replied(server->eager).store(replied);
 	}
 	/** Threads that wait for room. */
 	[[nodiscard]] u32 waiters() const
 	{
-		return server->waiters.load();
+		return ServerInside::waiters(server->room).load();
 	}
 	void pretend_waiters(u32 waiters)
 	{
-		server->waiters.store(waiters);
+		ServerInside::waiters(server->room).store(waiters);
 	}
 	/** Bytes that a Receive holds, and that the peer's does. */
 	[[nodiscard]] u32 receive_size() const
 	{
-		return server->receive_size;
+		return server->receive_maker.buffer_size();
 	}
 	[[nodiscard]] u32 send_size() const
 	{
-		return server->send_size;
+		return server->session.thresholds().send;
 	}
 	/** SGEs of a Send or Write, and of a Read. */
 	[[nodiscard]] u32 send_sges() const
 	{
-		return server->send_sges;
+		return server->limits.send_sges;
 	}
 	[[nodiscard]] u32 read_sges() const
 	{
-		return server->read_sges;
+		return server->limits.read_sges;
 	}
 	[[nodiscard]] bool remote_invalidation() const
 	{
-		return server->remote_invalidation;
+		return server->limits.remote_invalidation;
 	}
 	[[nodiscard]] bool has_ready() const
 	{
-		return !server->ready.empty();
+		return !ServerInside::none_ready(server->queue);
 	}
 	[[nodiscard]] bool has_held() const
 	{
-		return !server->held.empty();
+		return !server->queue.none_held();
 	}
 	/** Pages of the regions that are made from here on. */
 	void set_region_pages(u32 pages)
 	{
-		server->region_pages = pages;
+		server->limits.region_pages = pages;
 	}
 	/** The call that the thread has. */
 	[[nodiscard]] Xid call_xid() const
 	{
-		return rqst->call->header.xid;
+		return rqst->call->message().xid;
 	}
 	[[nodiscard]] u32 call_results() const
 	{
-		return rqst->call->result_count;
+		return results_of(rqst->call);
 	}
-	/** @call is on a list: nobody has it. */
-	[[nodiscard]] static bool idle(const rpcordma_server_call *call)
+	[[nodiscard]] static u32 results_of(const ServerCall *call)
 	{
-		return call->linked();
+		return call->results ? call->results->count : 0;
+	}
+	/** @call is spare: nobody has it. */
+	[[nodiscard]] bool idle(const rpcordma_server_call *call) const
+	{
+		const ServerCall *at = ServerInside::spare(server->calls);
+
+		while (at && at != call)
+			at = at->next;
+		return at;
 	}
 	/** Of eager Reads, of all connections. */
 	[[nodiscard]] static u64 eager_bytes()
 	{
-		return server_pool.eager_bytes.load();
+		return eager_total.bytes.load();
 	}
 	[[nodiscard]] static u32 eager_users()
 	{
-		return server_pool.eager_users.load();
+		return eager_total.users.load();
 	}
 };
 
@@ -420,19 +438,19 @@ struct Served : Accepted {
 	/** What the client got last. */
 	[[nodiscard]] Result<DecodedHeader> got() const
 	{
-		return v1::decode(peer.last());
+		return xdr_reference::decode(peer.last());
 	}
 	/** What it was granted with that. */
 	[[nodiscard]] u32 got_credits() const
 	{
 		return decoded(peer.last()).credits.get();
 	}
-	void expect_error(u32 xid, v1::ErrorCode code)
+	void expect_error(u32 xid, xdr::ErrorCode code)
 	{
 		const auto header = got();
 
 		ASSERT_OK(header);
-		EXPECT_EQ(header.value().proc, v1::Proc::error);
+		EXPECT_EQ(header.value().kind, xdr::Kind::error);
 		EXPECT_EQ(header.value().xid, Xid(xid));
 		EXPECT_EQ(header.value().error.code, code);
 		EXPECT_GT(header.value().credits.get(), 0);
@@ -444,9 +462,9 @@ struct Served : Accepted {
 		const auto header = got();
 
 		ASSERT_OK(header);
-		EXPECT_EQ(header.value().proc, v1::Proc::msg);
+		EXPECT_EQ(header.value().kind, xdr::Kind::msg);
 		EXPECT_EQ(header.value().xid, Xid(xid));
-		EXPECT_BYTES(header.value().payload(peer.last()), Bytes(reply_bytes, size));
+		EXPECT_BYTES(header.value().payload, Bytes(reply_bytes, size));
 	}
 };
 
@@ -493,12 +511,12 @@ struct NoRoom {
 	/** @left: what is left of it. */
 	explicit NoRoom(Served &c, u32 left = 0)
 		: server(c.server),
-		  taken(server->room.exchange(left) - left)
+		  taken(ServerInside::free(server->room).exchange(left) - left)
 	{
 	}
 	~NoRoom()
 	{
-		server->room.fetch_add(taken);
+		ServerInside::free(server->room).fetch_add(taken);
 	}
 };
 
@@ -508,30 +526,35 @@ struct OthersEager {
 
 	OthersEager(u32 others_bytes, u32 others) : bytes(others_bytes), users(others)
 	{
-		server_pool.eager_bytes.fetch_add(bytes);
-		server_pool.eager_users.fetch_add(users);
+		eager_total.bytes.fetch_add(bytes);
+		eager_total.users.fetch_add(users);
 	}
 	~OthersEager()
 	{
-		server_pool.eager_bytes.fetch_sub(bytes);
-		server_pool.eager_users.fetch_sub(users);
+		eager_total.bytes.fetch_sub(bytes);
+		eager_total.users.fetch_sub(users);
 	}
 };
 
-/** No call is spare, while this lives. */
-struct NoSpareCalls {
+/** No Receive is spare, while this lives. */
+struct NoSpareReceives {
 	Server *server;
-	ServerCallList taken;
+	Receive *taken = nullptr; /* chained by `next` */
 
-	explicit NoSpareCalls(Served &c) : server(c.server)
+	explicit NoSpareReceives(Served &c) : server(c.server)
 	{
-		while (ServerCall *call = server->spare.pop_front())
-			taken.push_front(call);
+		while (Receive *receive = server->receives.take_spare()) {
+			server->receives.completed();
+			receive->next = taken;
+			taken = receive;
+		}
 	}
-	~NoSpareCalls()
+	~NoSpareReceives()
 	{
-		while (ServerCall *call = taken.pop_front())
-			server->spare.push_front(call);
+		while (Receive *receive = taken) {
+			taken = receive->next;
+			server->receives.put_spare(receive);
+		}
 	}
 };
 
@@ -540,13 +563,13 @@ struct SmallQueue {
 	Server *server;
 	const u32 before;
 
-	SmallQueue(Served &c, u32 size) : server(c.server), before(server->queue_size)
+	SmallQueue(Served &c, u32 size) : server(c.server), before(server->room.size())
 	{
-		server->queue_size = size;
+		ServerInside::size(server->room) = size;
 	}
 	~SmallQueue()
 	{
-		server->queue_size = before;
+		ServerInside::size(server->room) = before;
 	}
 };
 

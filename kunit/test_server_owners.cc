@@ -107,7 +107,7 @@ RPCORDMA_TEST(server_owners, no_receives_in_drain)
 		if (c.verbs.posted)
 			continue;
 		c.memory.allocations_left = kNoLimit;
-		ASSERT_TRUE(c.server->ensure_wire(c.rqst->call, RPCORDMA_ALLOC_SERVICE));
+		ASSERT_TRUE(ensure_sends(*c.server, c.rqst->call, 1, RPCORDMA_ALLOC_SERVICE));
 		c.memory.allocations_left = 0;
 		ASSERT_EQ(c.reply(20), 0);
 	}
@@ -158,7 +158,7 @@ RPCORDMA_TEST(server_owners, too_many_reply_pages)
 		EXPECT_EQ(c.peer.writes > 0, fits);
 		EXPECT_EQ(c.svc.closed, 0);
 		if (!fits)
-			c.expect_error(1, v1::ErrorCode::chunk);
+			c.expect_error(1, xdr::ErrorCode::chunk);
 	}
 }
 
@@ -245,7 +245,7 @@ RPCORDMA_TEST(server_owners, first_refusal)
 		ASSERT_TRUE(c.send(*call));
 		c.work();
 		ASSERT_GT(c.receive(), 0);
-		c.server->chain_failed(c.rqst->call, refused);
+		chain_failed(*c.server, c.rqst->call, refused);
 		c.server->closing.store(false);
 		c.release();
 	}

@@ -153,7 +153,7 @@ RPCORDMA_TEST(server_read, linear)
 			TEST_NOTE("eager", eager);
 			TEST_NOTE("form", form);
 			Connected c;
-			CallMaker call(1, 64, form ? v1::Proc::nomsg : v1::Proc::msg);
+			CallMaker call(1, 64, form ? xdr::Kind::nomsg : xdr::Kind::msg);
 			u32 length = 0;
 
 			if (form == 0) {
@@ -220,7 +220,7 @@ RPCORDMA_TEST(server_read, linear)
 RPCORDMA_TEST(server_read, short_position_zero)
 {
 	Connected c;
-	CallMaker call(1, 64, v1::Proc::nomsg);
+	CallMaker call(1, 64, xdr::Kind::nomsg);
 
 	call.read(0, 100, 7);
 	call.finish(0);
@@ -242,7 +242,7 @@ RPCORDMA_TEST(server_read, largest_payload)
 	for (const bool linear : {false, true}) {
 		TEST_NOTE("linear", linear);
 		Connected c;
-		CallMaker call(1, 64, linear ? v1::Proc::nomsg : v1::Proc::msg);
+		CallMaker call(1, 64, linear ? xdr::Kind::nomsg : xdr::Kind::msg);
 
 		/* As rpcordma_svc_get_limits() says when the service is made for that payload. */
 		c.svc.limits.max_message = payload + kPage;
@@ -277,7 +277,7 @@ RPCORDMA_TEST(server_read, stranger)
 	ASSERT_TRUE(c.send(bad));
 	EXPECT_EQ(c.receive(), 0);
 	c.work();
-	c.expect_error(9, v1::ErrorCode::chunk);
+	c.expect_error(9, xdr::ErrorCode::chunk);
 	EXPECT_FALSE(c.replied());
 	for (u32 i = 0; i < 2; i++) {
 		CallMaker call(i);

@@ -167,7 +167,7 @@ RPCORDMA_TEST(server_read_failures, remote_access)
 		EXPECT_EQ(c.verbs.sends, 0);
 		EXPECT_EQ(c.receive(), 0);
 		c.work();
-		c.expect_error(1, v1::ErrorCode::chunk);
+		c.expect_error(1, xdr::ErrorCode::chunk);
 		/* The other one was flushed. */
 		ASSERT_TRUE(c.send(other));
 		c.work();

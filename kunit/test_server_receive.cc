@@ -178,7 +178,7 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		EXPECT_EQ(c.receive(), 0);
 		c.work();
 		EXPECT_EQ(c.peer.messages, ++answered);
-		c.expect_error(call.xid, v1::ErrorCode::chunk);
+		c.expect_error(call.xid, xdr::ErrorCode::chunk);
 		EXPECT_EQ(c.peer.reads, reads);
 	};
 	{
@@ -210,7 +210,7 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 	}
 	{
 		/* Neither a call, which it has no chunk for, nor a reply, which it has one too many for. */
-		CallMaker nothing(5, 64, v1::Proc::nomsg);
+		CallMaker nothing(5, 64, xdr::Kind::nomsg);
 		nothing.reply(1000);
 		nothing.finish(0);
 		expect_refused(nothing, 1);
@@ -293,7 +293,7 @@ RPCORDMA_TEST(server_receive, chunk_in_header)
 			continue;
 		}
 		c.work();
-		c.expect_error(1, v1::ErrorCode::chunk);
+		c.expect_error(1, xdr::ErrorCode::chunk);
 		EXPECT_EQ(c.in_service(), 0);
 		EXPECT_EQ(c.svc.closed, 0);
 	}
@@ -305,7 +305,7 @@ RPCORDMA_TEST(server_receive, short_linear_call)
 	for (const u32 length : {4u, 36u, 39u, 40u}) {
 		TEST_NOTE("length", length);
 		Connected c;
-		CallMaker call(1, 64, v1::Proc::nomsg);
+		CallMaker call(1, 64, xdr::Kind::nomsg);
 
 		call.read(0, length);
 		call.finish(0);
@@ -318,7 +318,7 @@ RPCORDMA_TEST(server_receive, short_linear_call)
 			continue;
 		}
 		c.work();
-		c.expect_error(1, v1::ErrorCode::chunk);
+		c.expect_error(1, xdr::ErrorCode::chunk);
 	}
 }
 
@@ -334,7 +334,7 @@ template <typename Lists> void send_long(Accepted &c, Lists &&lists)
 	ASSERT_EQ(c.accept(), 0);
 	rpcordma_core_server_refill();
 	rpcordma_core_server_event(c.server, RPCORDMA_EVENT_ESTABLISHED);
-	v1::Encoder encoder(room, Xid(9), Credits(1), v1::Proc::msg);
+	v1::Encoder encoder(room, Xid(9), Credits(1), xdr::Kind::msg);
 	lists(encoder);
 	const auto end = encoder.finish();
 	ASSERT_OK(end);
@@ -438,13 +438,13 @@ RPCORDMA_TEST(server_receive, two_owners)
 		else
 			EXPECT_EQ(c.work(), 1);
 		EXPECT_EQ(c.in_service(), 1);
-		EXPECT_FALSE(Connected::idle(call));
+		EXPECT_FALSE(c.idle(call));
 		if (release_first)
 			EXPECT_EQ(c.work(), 1);
 		else
 			c.release();
 		EXPECT_EQ(c.in_service(), 0);
-		EXPECT_TRUE(Connected::idle(call));
+		EXPECT_TRUE(c.idle(call));
 		c.expect_reply(1, 20);
 	}
 }

@@ -118,7 +118,7 @@ RPCORDMA_TEST(server_receives, reposted_alone)
 		(void)serve_one(c, xid);
 	}
 	/* All come at once, and there are none in their place: each is missing when it is done with. */
-	const NoSpareCalls none(c);
+	const NoSpareReceives none(c);
 	c.memory.allocations_left = 0;
 	u32 n = 0;
 	for (; c.verbs.posted && n < kInitial + kServerBatch; n++) {
@@ -148,7 +148,7 @@ RPCORDMA_TEST(server_receives, closing)
 	ASSERT_EQ(c.receive(), 40);
 	const u32 posted = c.verbs.posted;
 	rpcordma_core_server_detach(c.server);
-	EXPECT_FALSE(c.server->provide(posted + 3, RPCORDMA_ALLOC_ATOMIC));
+	EXPECT_FALSE(provide_receives(*c.server, posted + 3, RPCORDMA_ALLOC_ATOMIC));
 	EXPECT_EQ(c.verbs.posted, posted);
 	/* Nor has the call that is done with. */
 	while (c.verbs.posted)
@@ -267,7 +267,7 @@ RPCORDMA_TEST(server_receives, used_again)
 			ASSERT_TRUE(c.send(bad));
 			EXPECT_EQ(c.receive(), 0);
 			c.work();
-			c.expect_error(xid, v1::ErrorCode::chunk);
+			c.expect_error(xid, xdr::ErrorCode::chunk);
 		} else if (kind == 1) {
 			/* Dropped. */
 			const u8 short_one[12] = {};

@@ -34,7 +34,7 @@ RPCORDMA_TEST(server_reply, write_chunk)
 		ASSERT_OK(header);
 		EXPECT_EQ(header.value().writes.count(), 1);
 		EXPECT_EQ(header.value().writes.total_length(), size);
-		EXPECT_EQ(header.value().payload(c.peer.last()).size(), 68);
+		EXPECT_EQ(header.value().payload.size(), 68);
 		EXPECT_EQ(c.peer.invalidated, PortPeer::kKey);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 1);
 		EXPECT_EQ(c.room_taken(), 0);
@@ -116,7 +116,7 @@ RPCORDMA_TEST(server_reply, reply_chunk)
 		c.work();
 		const auto header = c.got();
 		ASSERT_OK(header);
-		EXPECT_EQ(header.value().proc, v1::Proc::nomsg);
+		EXPECT_EQ(header.value().kind, xdr::Kind::nomsg);
 		EXPECT_EQ(header.value().reply.length(), ddp ? 2060 : 2760);
 		EXPECT_EQ(header.value().writes.count(), 1);
 		EXPECT_EQ(header.value().writes.total_length(), ddp ? 700 : 0);
@@ -253,7 +253,7 @@ RPCORDMA_TEST(server_reply, fits_nowhere)
 			  0);
 		c.release();
 		c.work();
-		c.expect_error(1, v1::ErrorCode::chunk);
+		c.expect_error(1, xdr::ErrorCode::chunk);
 		EXPECT_EQ(c.peer.writes, 0);
 		EXPECT_EQ(c.svc.closed, 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), 1);
@@ -311,7 +311,7 @@ RPCORDMA_TEST(server_reply, largest_payload)
 		c.work();
 		const auto header = c.got();
 		ASSERT_OK(header);
-		ASSERT_EQ(header.value().proc, ddp ? v1::Proc::msg : v1::Proc::nomsg);
+		ASSERT_EQ(header.value().kind, ddp ? xdr::Kind::msg : xdr::Kind::nomsg);
 		if (ddp)
 			expect_written(kWrite, 60, payload);
 		else
@@ -335,7 +335,7 @@ RPCORDMA_TEST(server_reply, too_many_pieces)
 		EXPECT_EQ(c.send_reply_pages(20, pages * kPage, 8), 0);
 		c.release();
 		c.work();
-		c.expect_error(1, v1::ErrorCode::chunk);
+		c.expect_error(1, xdr::ErrorCode::chunk);
 		EXPECT_EQ(c.peer.writes, 0);
 		EXPECT_EQ(c.dma.bulk_maps, 0);
 	}
@@ -347,7 +347,7 @@ RPCORDMA_TEST(server_reply, too_many_pieces)
 		EXPECT_EQ(c.send_reply_pages(20, 33 * kPage, 8), 0);
 		c.release();
 		c.work();
-		c.expect_error(1, v1::ErrorCode::chunk);
+		c.expect_error(1, xdr::ErrorCode::chunk);
 	}
 }
 
@@ -359,7 +359,7 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 {
 	constexpr u32 n = 16;
 	Connected c;
-	CallMaker call(1, 64, v1::Proc::nomsg);
+	CallMaker call(1, 64, xdr::Kind::nomsg);
 	xdr::Segment write[n], reply[n];
 
 	/* The inline part: 160 bytes, the chunk's 320 at its Position 80. */
@@ -406,7 +406,7 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 	c.work();
 	const auto header = c.got();
 	ASSERT_OK(header);
-	EXPECT_EQ(header.value().proc, v1::Proc::nomsg);
+	EXPECT_EQ(header.value().kind, xdr::Kind::nomsg);
 	EXPECT_EQ(header.value().writes.segments(), n);
 	EXPECT_EQ(header.value().writes.total_length(), 700);
 	EXPECT_EQ(header.value().reply.count(), n);

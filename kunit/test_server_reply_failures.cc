@@ -101,7 +101,7 @@ RPCORDMA_TEST(server_reply_failures, remote_access)
 	ASSERT_TRUE(c.send(again));
 	EXPECT_EQ(c.receive(), 0);
 	c.work();
-	c.expect_error(1, v1::ErrorCode::chunk);
+	c.expect_error(1, xdr::ErrorCode::chunk);
 	/* A call without chunks is not looked up. */
 	ASSERT_TRUE(c.send_inline(1));
 	EXPECT_EQ(c.receive(), 40);
@@ -138,7 +138,8 @@ RPCORDMA_TEST(server_reply_failures, room)
 	EXPECT_EQ(c.in_service(), 0);
 
 	/* And with that no reply is built any more. */
-	EXPECT_EQ(c.server->send_backward(1, &c.rqst->reply), to_errno(Error::not_connected));
+	EXPECT_EQ(rpcordma_core_server_send_backward(c.server, 1, &c.rqst->reply),
+		  to_errno(Error::not_connected));
 }
 
 /*
@@ -169,7 +170,7 @@ RPCORDMA_TEST(server_reply_failures, stalled)
 	c.release();
 	EXPECT_EQ(c.in_service(), 0);
 	/* The next one does not wait at all. */
-	EXPECT_FALSE(c.server->wait_for_room(1));
+	EXPECT_FALSE(wait_for_room(*c.server, 1));
 	EXPECT_EQ(c.sync.waits, 2);
 }
 

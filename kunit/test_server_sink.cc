@@ -90,7 +90,7 @@ u8 expected(const Form &form, u32 at)
 /* Have @form sent and delivered. @held: there is no sink when it comes. */
 void expect_delivered(Served &c, const Form &form, bool held)
 {
-	CallMaker call(1, 64, form.inline_bytes ? v1::Proc::msg : v1::Proc::nomsg);
+	CallMaker call(1, 64, form.inline_bytes ? xdr::Kind::msg : xdr::Kind::nomsg);
 
 	for (const ReadChunk &chunk : form.chunks)
 		if (chunk.bytes)

@@ -19,6 +19,16 @@ constexpr u32 max_reads = max_message / 24 + 1;
 constexpr u32 max_chunks = max_message / 8 + 1;
 constexpr u32 max_segments = max_message / 16 + 1;
 
+/** As the decoder under test, with a Result. */
+[[nodiscard]] inline Result<xdr::Message> decode(Bytes bytes)
+{
+	Result<xdr::Message> result{xdr::Message{}};
+
+	if (Error error = v1::decode(bytes, result.value()); error != Error::none)
+		result = error;
+	return result;
+}
+
 struct Model {
 	u32 xid, vers, credits, proc;
 	u32 error_code, low, high;
@@ -275,12 +285,14 @@ private:
 /** Build @m with the encoder under test. */
 [[nodiscard]] inline Result<u32> encode(const Model &m, MutableBytes room)
 {
-	if (m.proc == 4 && m.error_code == 1)
-		return v1::encode_error_vers(room, Xid(m.xid), m.vers, Credits(m.credits), m.low,
-					     m.high);
-	if (m.proc == 4)
-		return v1::encode_error_chunk(room, Xid(m.xid), m.vers, Credits(m.credits));
-	v1::Encoder e(room, Xid(m.xid), Credits(m.credits), static_cast<v1::Proc>(m.proc));
+	if (m.proc == 4) {
+		const xdr::ErrorBody error = {
+			m.error_code == 1 ? xdr::ErrorCode::version : xdr::ErrorCode::chunk, m.low,
+			m.high};
+
+		return v1::encode_error(room, {Xid(m.xid), m.vers, {}, 0}, Credits(m.credits), error);
+	}
+	v1::Encoder e(room, Xid(m.xid), Credits(m.credits), static_cast<xdr::Kind>(m.proc));
 	for (u32 i = 0; i < m.read_count; i++)
 		e.read_segment(m.reads[i].position, m.reads[i].target);
 	for (u32 c = 0, s = 0; c < m.chunk_count; c++) {
@@ -294,14 +306,11 @@ private:
 }
 
 /** Build what was decoded with the encoder under test, reading all that the views show. */
-[[nodiscard]] inline Result<u32> encode(const v1::Header &h, MutableBytes room)
+[[nodiscard]] inline Result<u32> encode(const xdr::Message &h, MutableBytes room)
 {
-	if (h.proc == v1::Proc::error && h.error.code == v1::ErrorCode::vers)
-		return v1::encode_error_vers(room, h.xid, h.vers, h.credits, h.error.vers_low,
-					     h.error.vers_high);
-	if (h.proc == v1::Proc::error)
-		return v1::encode_error_chunk(room, h.xid, h.vers, h.credits);
-	v1::Encoder e(room, h.xid, h.credits, h.proc);
+	if (h.kind == xdr::Kind::error)
+		return v1::encode_error(room, {h.xid, h.version, {}, 0}, h.credits, h.error);
+	v1::Encoder e(room, h.xid, h.credits, h.kind);
 	for (xdr::ReadSegment r : h.reads)
 		e.read_segment(r.position, r.target);
 	for (xdr::WriteChunk c : h.writes) {
@@ -315,21 +324,22 @@ private:
 }
 
 /** Everything that @h says is what @m says, counts and sums included. */
-inline void expect_same(const v1::Header &h, const Model &m)
+inline void expect_same(const xdr::Message &h, const Model &m)
 {
 	u32 i, c, runs = 0;
 	u64 total = 0, zero = 0;
 	bool ordered = true, position_zero = false;
 
 	EXPECT_EQ(h.xid.get(), m.xid);
-	EXPECT_EQ(h.vers, m.vers);
+	EXPECT_EQ(h.version, m.vers);
 	EXPECT_EQ(h.credits.get(), m.credits);
-	EXPECT_EQ(static_cast<u32>(h.proc), m.proc);
+	EXPECT_EQ(static_cast<u32>(h.kind), m.proc);
 	EXPECT_EQ(h.header_length, m.length);
 	if (m.proc == 4)
-		EXPECT_EQ(static_cast<u32>(h.error.code), m.error_code);
-	EXPECT_EQ(h.error.vers_low, m.low);
-	EXPECT_EQ(h.error.vers_high, m.high);
+		EXPECT_EQ(h.error.code, m.error_code == 1 ? xdr::ErrorCode::version :
+							    xdr::ErrorCode::chunk);
+	EXPECT_EQ(h.error.low, m.low);
+	EXPECT_EQ(h.error.high, m.high);
 	EXPECT_EQ(h.has_chunks(), m.read_count || m.chunk_count || m.reply);
 
 	ASSERT_EQ(h.reads.count(), m.read_count);
@@ -397,6 +407,25 @@ inline void expect_same(const v1::Header &h, const Model &m)
 	EXPECT_EQ(h.reply.length(), total);
 }
 
+/** The payload of @message, and the direction by RFC 8167 4.1, from @m and the words behind the header. */
+inline void expect_payload(const xdr::Message &h, const Model &m, Bytes message)
+{
+	const Bytes payload = m.proc == 0 ? message.from(m.length) : Bytes();
+
+	EXPECT_EQ(h.payload.size(), payload.size());
+	if (payload.size())
+		EXPECT_TRUE(h.payload.data() == payload.data());
+	if (m.read_count)
+		EXPECT_EQ(h.direction, xdr::Direction::call);
+	else if (m.proc)
+		EXPECT_EQ(h.direction, xdr::Direction::reply);
+	else if (payload.size() < 8 || word_at(payload, 0) != m.xid || word_at(payload, 1) > 1)
+		EXPECT_EQ(h.direction, xdr::Direction::unknown);
+	else
+		EXPECT_EQ(h.direction, word_at(payload, 1) ? xdr::Direction::reply :
+							     xdr::Direction::call);
+}
+
 /**
  * Decode @message, and hold the outcome against read(): the error, or all that the header says. What
  * decodes is encoded again, into exactly the room it needs, and must come out as the same bytes.
@@ -411,12 +440,13 @@ inline Error check(Bytes message, Model &scratch, MutableBytes room)
 {
 	constexpr u8 untouched = 0xa5;
 	const Error expected = read(message, scratch);
-	auto header = v1::decode(message);
+	auto header = decode(message);
 
 	EXPECT_ERROR(header, expected);
 	if (!header || expected != Error::none)
 		return expected;
 	expect_same(header.value(), scratch);
+	expect_payload(header.value(), scratch, message);
 
 	__builtin_memset(room.data(), untouched, room.size());
 	auto length = encode(header.value(), room.first(scratch.length));

@@ -47,11 +47,12 @@ RPCORDMA_TEST(xdr_v1_encode, error_bodies)
 {
 	static const u32 vers_words[] = {0x12345678, 7, 32, 4, 1, 1, 2};
 	static const u32 chunk_words[] = {0x12345678, 7, 32, 4, 2};
+	const FixedHeader request = {xid, 7, {}, 0};
 
 	for (usize n = 0; n <= 32; n++) {
 		TEST_NOTE("room", n);
 		MutableBytes room = test_alloc(n);
-		auto length = encode_error_vers(room, xid, 7, credits, 1, 2);
+		auto length = encode_error(room, request, credits, {ErrorCode::version, 1, 2});
 		if (n < 28) {
 			EXPECT_ERROR(length, Error::no_space);
 		} else {
@@ -59,7 +60,7 @@ RPCORDMA_TEST(xdr_v1_encode, error_bodies)
 			EXPECT_BYTES(Bytes(room.first(length.value())), Bytes(wire(vers_words)));
 		}
 		room = test_alloc(n);
-		length = encode_error_chunk(room, xid, 7, credits);
+		length = encode_error(room, request, credits, {});
 		if (n < 20) {
 			EXPECT_ERROR(length, Error::no_space);
 		} else {
@@ -76,26 +77,26 @@ RPCORDMA_TEST(xdr_v1_encode, returned_chunks)
 {
 	const Segment offered[] = {s1, s3, s2};
 	static const u32 lengths[] = {0x1000, 7, 0x2000};
-	MutableBytes call = test_alloc(encoded_length(0, 2, 3, true, 3));
-	Encoder requester(call, xid, credits, Proc::msg);
+	MutableBytes call = test_alloc(encoded_length(min_header_length, 0, 2, 3, true, 3));
+	Encoder requester(call, xid, credits, Kind::msg);
 	requester.write_chunk(Span<const Segment>(offered));
 	requester.write_chunk(0);
 	requester.reply_chunk(Span<const Segment>(offered));
 	ASSERT_OK(requester.finish());
-	auto header = decode(call);
+	auto header = xdr_reference::decode(call);
 	ASSERT_OK(header);
-	const Header &h = header.value();
+	const Message &h = header.value();
 	const WriteChunk chunk = *h.writes.begin();
 
 	for (u64 written : {0, 1, 0xfff, 0x1000, 0x1001, 0x1007, 0x1008, 0x3006, 0x3007}) {
 		TEST_NOTE("written", written);
 		MutableBytes room = test_alloc(call.size());
-		Encoder responder(room, xid, credits, Proc::nomsg);
+		Encoder responder(room, xid, credits, Kind::nomsg);
 		responder.write_chunk(chunk, written);
 		responder.write_chunk(*++h.writes.begin(), 0);
 		responder.reply_chunk(h.reply, 0x3007 - written);
 		ASSERT_OK(responder.finish());
-		auto reply = decode(room);
+		auto reply = xdr_reference::decode(room);
 		ASSERT_OK(reply);
 		ASSERT_EQ(reply.value().writes.count(), 2);
 		const WriteChunk returned = *reply.value().writes.begin();
@@ -116,10 +117,10 @@ RPCORDMA_TEST(xdr_v1_encode, returned_chunks)
 	for (u64 written : {u64(0x3008), u64(1) << 32, ~u64(0)}) {
 		TEST_NOTE("written", written);
 		MutableBytes room = test_alloc(call.size());
-		Encoder in_list(room, xid, credits, Proc::msg);
+		Encoder in_list(room, xid, credits, Kind::msg);
 		in_list.write_chunk(chunk, written);
 		EXPECT_ERROR(in_list.finish(), Error::invalid);
-		Encoder in_reply(room, xid, credits, Proc::msg);
+		Encoder in_reply(room, xid, credits, Kind::msg);
 		in_reply.reply_chunk(chunk, written);
 		EXPECT_ERROR(in_reply.finish(), Error::invalid);
 	}
@@ -130,53 +131,53 @@ RPCORDMA_TEST(xdr_v1_encode, misuse)
 {
 	MutableBytes room = test_alloc(512);
 	const struct {
-		Proc proc;
+		Kind kind;
 		const char *calls; /* see play() */
 	} cases[] = {
 		/* A segment of no chunk, or of one that is complete. */
-		{.proc = Proc::msg, .calls = "s"},
-		{.proc = Proc::msg, .calls = "w0s"},
-		{.proc = Proc::msg, .calls = "w1ss"},
-		{.proc = Proc::msg, .calls = "p1ss"},
+		{.kind = Kind::msg, .calls = "s"},
+		{.kind = Kind::msg, .calls = "w0s"},
+		{.kind = Kind::msg, .calls = "w1ss"},
+		{.kind = Kind::msg, .calls = "p1ss"},
 		/* A chunk that lacks segments, and what comes after it. */
-		{.proc = Proc::msg, .calls = "w1"},
-		{.proc = Proc::msg, .calls = "w2s"},
-		{.proc = Proc::msg, .calls = "p1"},
-		{.proc = Proc::msg, .calls = "w1w1s"},
-		{.proc = Proc::msg, .calls = "w1p1s"},
-		{.proc = Proc::msg, .calls = "w1r"},
+		{.kind = Kind::msg, .calls = "w1"},
+		{.kind = Kind::msg, .calls = "w2s"},
+		{.kind = Kind::msg, .calls = "p1"},
+		{.kind = Kind::msg, .calls = "w1w1s"},
+		{.kind = Kind::msg, .calls = "w1p1s"},
+		{.kind = Kind::msg, .calls = "w1r"},
 		/* Lists out of order, and two Reply chunks. */
-		{.proc = Proc::msg, .calls = "w0r"},
-		{.proc = Proc::msg, .calls = "p0r"},
-		{.proc = Proc::msg, .calls = "p0w0"},
-		{.proc = Proc::msg, .calls = "p0p0"},
+		{.kind = Kind::msg, .calls = "w0r"},
+		{.kind = Kind::msg, .calls = "p0r"},
+		{.kind = Kind::msg, .calls = "p0w0"},
+		{.kind = Kind::msg, .calls = "p0p0"},
 		/* The Payload stream in two places, or in none. */
-		{.proc = Proc::msg, .calls = "z"},
-		{.proc = Proc::msg, .calls = "zrp0"},
-		{.proc = Proc::nomsg, .calls = ""},
-		{.proc = Proc::nomsg, .calls = "r"},
-		{.proc = Proc::nomsg, .calls = "w1s"},
+		{.kind = Kind::msg, .calls = "z"},
+		{.kind = Kind::msg, .calls = "zrp0"},
+		{.kind = Kind::nomsg, .calls = ""},
+		{.kind = Kind::nomsg, .calls = "r"},
+		{.kind = Kind::nomsg, .calls = "w1s"},
 		/* No lists follow these procs. */
-		{.proc = Proc::msgp, .calls = ""},
-		{.proc = Proc::done, .calls = ""},
-		{.proc = Proc::error, .calls = ""},
-		{.proc = static_cast<Proc>(77), .calls = "p0"},
+		{.kind = static_cast<Kind>(Proc::msgp), .calls = ""},
+		{.kind = static_cast<Kind>(Proc::done), .calls = ""},
+		{.kind = Kind::error, .calls = ""},
+		{.kind = static_cast<Kind>(77), .calls = "p0"},
 	};
 
 	for (const auto &c : cases) {
 		TEST_NOTE("case", u32(&c - cases));
-		Encoder encoder(room, xid, credits, c.proc);
+		Encoder encoder(room, xid, credits, c.kind);
 		play(encoder, c.calls);
 		EXPECT_ERROR(encoder.finish(), Error::invalid);
 	}
 	/* The first failure is the one reported. */
-	Encoder encoder(room.first(28), xid, credits, Proc::msg);
+	Encoder encoder(room.first(28), xid, credits, Kind::msg);
 	encoder.read_segment(Position(4), s1);
 	EXPECT_EQ(encoder.error(), Error::no_space);
 	encoder.segment(s1);
 	EXPECT_EQ(encoder.error(), Error::no_space);
 	EXPECT_ERROR(encoder.finish(), Error::no_space);
-	Encoder other(room.first(28), xid, credits, Proc::msg);
+	Encoder other(room.first(28), xid, credits, Kind::msg);
 	other.segment(s1);
 	other.read_segment(Position(4), s1);
 	EXPECT_ERROR(other.finish(), Error::invalid);
@@ -188,10 +189,10 @@ RPCORDMA_TEST(xdr_v1_encode, huge_span)
 	if constexpr (sizeof(usize) > sizeof(u32)) {
 		MutableBytes room = test_alloc(28 + 8 + 16);
 		const Span<const Segment> huge(&s1, (usize(1) << 32) + 1);
-		Encoder in_list(room, xid, credits, Proc::msg);
+		Encoder in_list(room, xid, credits, Kind::msg);
 		in_list.write_chunk(huge);
 		EXPECT_ERROR(in_list.finish(), Error::no_space);
-		Encoder in_reply(room, xid, credits, Proc::msg);
+		Encoder in_reply(room, xid, credits, Kind::msg);
 		in_reply.reply_chunk(huge);
 		EXPECT_ERROR(in_reply.finish(), Error::no_space);
 	} else {
@@ -206,13 +207,13 @@ RPCORDMA_TEST(xdr_v1_encode, without_chunks)
 
 	__builtin_memset(slow.data(), 0xa5, slow.size());
 	__builtin_memset(fast.data(), 0xa5, fast.size());
-	Encoder encoder(slow, xid, credits, Proc::msg);
+	Encoder encoder(slow, xid, credits, Kind::msg);
 	EXPECT_EQ(encoder.finish().value(), min_header_length);
-	auto length = encode_short(fast, xid, credits);
+	auto length = encode_bare(fast, xid, credits);
 	ASSERT_OK(length);
 	EXPECT_EQ(length.value(), min_header_length);
 	EXPECT_BYTES(Bytes(fast), Bytes(slow));
-	EXPECT_ERROR(encode_short(fast.first(min_header_length - 1), xid, credits), Error::no_space);
+	EXPECT_ERROR(encode_bare(fast.first(min_header_length - 1), xid, credits), Error::no_space);
 }
 
 RPCORDMA_SUITE(xdr_v1_encode, without_chunks, error_bodies, returned_chunks, misuse, huge_span);

@@ -291,12 +291,12 @@ private:
 	friend class ListDecoder;
 	ReplyChunk(WriteChunk chunk, u64 length)
 		: WriteChunk(chunk),
-		  length_(length),
-		  present_(true)
+		  present_(true),
+		  length_(length)
 	{
 	}
+	bool present_ = false; /* in what WriteChunk leaves of a word */
 	u64 length_ = 0;
-	bool present_ = false;
 };
 
 /** The three lists of a header. */
@@ -342,6 +342,18 @@ constexpr u32 absent_lists_size = 3 * word_size;
 	return 3 * word_size + u64(read_segments) * read_item_size +
 	       u64(write_chunks) * write_item_size + u64(write_segments) * segment_size +
 	       (reply_chunk ? word_size + u64(reply_segments) * segment_size : 0);
+}
+
+/**
+ * Bytes of a header with these counts, where one without chunks has @bare: what chunks add is the same in every
+ * version.
+ */
+[[nodiscard]] constexpr u64 encoded_length(u32 bare, u32 read_segments, u32 write_chunks,
+					   u32 write_segments, bool reply_chunk, u32 reply_segments)
+{
+	return bare - absent_lists_size + encoded_lists_length(read_segments, write_chunks,
+							       write_segments, reply_chunk,
+							       reply_segments);
 }
 
 /**

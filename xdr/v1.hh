@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "xdr/lists.hh"
+#include "xdr/message.hh"
 
 namespace rpcordma::v1 {
 
@@ -18,17 +18,11 @@ constexpr u32 version = 1;
 
 /** rdma_proc (RFC 8166 4.2.4). */
 enum class Proc : u32 {
-	msg = 0,
-	nomsg = 1,
+	msg = static_cast<u32>(xdr::Kind::msg),
+	nomsg = static_cast<u32>(xdr::Kind::nomsg),
 	msgp = 2, /* never sent, 4.6.1 */
 	done = 3, /* never sent, 4.6.2 */
-	error = 4,
-};
-
-/** rdma_err (RFC 8166 4.5). */
-enum class ErrorCode : u32 {
-	vers = 1,  /* ERR_VERS */
-	chunk = 2, /* ERR_CHUNK */
+	error = static_cast<u32>(xdr::Kind::error),
 };
 
 /** The header of a message without chunks, and the least that RDMA_MSG and RDMA_NOMSG take. */
@@ -38,40 +32,14 @@ constexpr u32 error_chunk_length = 20;
 /** An RDMA_ERROR with ERR_VERS. */
 constexpr u32 error_vers_length = 28;
 
-/** The body of an RDMA_ERROR (RFC 8166 4.5). */
-struct ErrorBody {
-	ErrorCode code = ErrorCode::chunk;
-	/* The versions that the peer supports, inclusive; ERR_VERS only, else zero. Not checked. */
-	u32 vers_low = 0;
-	u32 vers_high = 0;
-};
-
-/** A decoded header. The lists point into the message and live no longer. */
-struct Header : xdr::ChunkLists {
-	Xid xid;
-	u32 vers = version; /* always version: another is an error */
-	Credits credits; /* requested in a Call, granted in a Reply (4.2.3); zero is not refused here */
-	Proc proc = Proc::msg; /* msg, nomsg or error: the others are errors */
-	u32 header_length = 0; /* bytes; the offset of the Payload stream in an RDMA_MSG */
-	ErrorBody error;       /* for Proc::error, whose lists are empty */
-
-	/**
-	 * The inline part of the Payload stream of @message, which this header was decoded from:
-	 * for RDMA_MSG all that follows the header, maybe nothing; else empty. Bytes behind the
-	 * header of an RDMA_NOMSG or RDMA_ERROR mean nothing and are ignored.
-	 */
-	[[nodiscard]] Bytes payload(Bytes message) const
-	{
-		return proc == Proc::msg ? message.from(header_length) : Bytes{};
-	}
-};
-
 /**
  * Decode a version 1 transport header, in one pass.
  *
- * @message  the received message, from the first byte of rdma_xid to its end; any alignment, any length
+ * @bytes    the received message, from the first byte of rdma_xid to its end; any alignment, any length
+ * @message  filled; its lists and payload point into @bytes. Means nothing after an error
  *
- * Returns the header. Beside the layout these are established: Positions are multiples of four; an
+ * Beside the layout these are established: the direction, unknown where the payload is no RPC message or
+ * one with another xid; Positions are multiples of four; an
  * RDMA_MSG has no Position Zero Read chunk (its Payload stream would be in two places); an RDMA_NOMSG
  * has a Position Zero Read chunk or a Reply chunk (else its Payload stream is nowhere, 4.2.4, 4.5.2).
  *
@@ -85,43 +53,12 @@ struct Header : xdr::ChunkLists {
  *                    (4.5.2), a requester drops it.
  * With all but EMSGSIZE, peek() gives the xid and vers for an answer to echo.
  */
-[[nodiscard]] Result<Header> decode(Bytes message);
-/** The same into @header, which means nothing after an error. */
-[[nodiscard]] Error decode(Bytes message, Header &header);
-
-/** Which way the RPC message goes that a transport message carries (RFC 8167 2). */
-enum class Direction : u8 { call, reply };
-
-/**
- * Tell a Call from a Reply, so that a client knows a backward Call from a forward Reply, a server a
- * forward Call from a backward Reply, and both whether the credit value is a request or a grant
- * (RFC 8167 4.1).
- *
- * @header   of @message, as decode() returned it
- * @message  the whole message
- *
- * A Read list marks a Call, whatever the payload says: a responder must leave it empty (RFC 8166 4.3.1).
- * Without one, the payload's msg_type decides for an RDMA_MSG; an RDMA_NOMSG then has only a Reply
- * chunk, and is a Reply. An RDMA_ERROR answers a call of its receiver: a Reply, although it carries none.
- *
- * Errors: EPROTO, the payload is under 8 bytes, is neither Call nor Reply, or has another xid than the
- * header (4.5.2): not decodable, as above; nothing in the message is to be acted on, its credits included.
- */
-[[nodiscard]] Result<Direction> direction(const Header &header, Bytes message);
-
-/** Bytes of a header with these counts; to see whether a header fits before it is built. */
-[[nodiscard]] constexpr u64 encoded_length(u32 read_segments, u32 write_chunks, u32 write_segments,
-					   bool reply_chunk, u32 reply_segments)
-{
-	return xdr::fixed_header_size + xdr::encoded_lists_length(read_segments, write_chunks,
-								  write_segments, reply_chunk,
-								  reply_segments);
-}
+[[nodiscard]] Error decode(Bytes bytes, xdr::Message &message);
 
 /**
  * Builds the header of an RDMA_MSG or RDMA_NOMSG in place:
  *
- *	Encoder encoder(room, xid, credits, Proc::msg);
+ *	Encoder encoder(room, xid, credits, Kind::msg);
  *	encoder.read_segment(position, segment);        // the lists, in wire order, see ListEncoder
  *	u32 length = TRY(encoder.finish());             // the one check
  *
@@ -133,9 +70,9 @@ public:
 	 * @room     where the header goes, from its first byte; outlives the encoder. Nothing outside
 	 *           it is touched; after an error its content is unspecified
 	 * @credits  requested in a Call, granted in a Reply; not zero (RFC 8166 3.3.1), not checked here
-	 * @proc     Proc::msg or Proc::nomsg; else EINVAL
+	 * @kind     Kind::msg or Kind::nomsg; else EINVAL
 	 */
-	Encoder(MutableBytes room, Xid xid, Credits credits, Proc proc);
+	Encoder(MutableBytes room, Xid xid, Credits credits, xdr::Kind kind);
 
 	/**
 	 * End the header; call it once, last. Returns the header's length, which is the offset of
@@ -147,7 +84,7 @@ public:
 	[[nodiscard]] Result<u32> finish();
 
 private:
-	Proc proc_;
+	xdr::Kind kind_;
 };
 
 /**
@@ -158,7 +95,7 @@ private:
  *
  * Returns its length, min_header_length. Errors: ENOSPC.
  */
-[[nodiscard]] inline Result<u32> encode_short(MutableBytes room, Xid xid, Credits credits)
+[[nodiscard]] inline Result<u32> encode_bare(MutableBytes room, Xid xid, Credits credits)
 {
 	if (room.size() < min_header_length)
 		return Error::no_space;
@@ -169,19 +106,16 @@ private:
 }
 
 /**
- * Build an RDMA_ERROR with ERR_VERS (RFC 8166 4.5.1).
+ * Build an RDMA_ERROR (RFC 8166 4.5).
  *
- * @room           at least error_vers_length bytes
- * @xid, @vers     those of the failing request (peek()), its foreign version included
- * @credits        the grant
- * @low, @high     the versions supported here, inclusive
+ * @room      at least error_vers_length bytes
+ * @request   the fixed words of the failing request, its foreign version included: xid and vers are echoed
+ * @credits   the grant
+ * @error     what to say; with ErrorCode::version, the versions supported here
  *
  * Returns the message's length. Errors: ENOSPC.
  */
-[[nodiscard]] Result<u32> encode_error_vers(MutableBytes room, Xid xid, u32 vers, Credits credits,
-					    u32 low, u32 high);
-
-/** Build an RDMA_ERROR with ERR_CHUNK (4.5.2); as encode_error_vers(), error_chunk_length bytes. */
-[[nodiscard]] Result<u32> encode_error_chunk(MutableBytes room, Xid xid, u32 vers, Credits credits);
+[[nodiscard]] Result<u32> encode_error(MutableBytes room, const xdr::FixedHeader &request,
+				       Credits credits, const xdr::ErrorBody &error);
 
 } // namespace rpcordma::v1

@@ -39,8 +39,8 @@ static void put_credit_locked(struct rpc_rqst *rqst)
 }
 
 /*
- * sunrpc looks for a sender to wake when a credit is returned, not when the window grows. So count
- * one more credit as taken, by no call, and return it.
+ * sunrpc looks for a sender to wake when a request returns its credit, not when the window grows, nor when
+ * other credits are returned. So count one more credit as taken, by no call, and return it.
  */
 static void nudge_sender(struct rpcordma_transport *transport)
 {
@@ -70,6 +70,27 @@ void rpcordma_xprt_reset_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
 	spin_lock(&xprt->transport_lock);
 	xprt->cong = 0;
 	xprt->cwnd = (unsigned long)credits << RPC_CWNDSHIFT;
+	spin_unlock(&xprt->transport_lock);
+}
+
+rpcordma_bool rpcordma_xprt_take_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
+{
+	const unsigned long more = (unsigned long)credits << RPC_CWNDSHIFT;
+	bool taken;
+
+	spin_lock(&xprt->transport_lock);
+	taken = xprt->cong + more <= xprt->cwnd;
+	if (taken)
+		xprt->cong += more;
+	spin_unlock(&xprt->transport_lock);
+	return taken;
+}
+
+void rpcordma_xprt_return_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
+{
+	spin_lock(&xprt->transport_lock);
+	xprt->cong -= (unsigned long)credits << RPC_CWNDSHIFT;
+	nudge_sender(to_transport(xprt));
 	spin_unlock(&xprt->transport_lock);
 }
 

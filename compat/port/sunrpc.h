@@ -185,6 +185,13 @@ void rpcordma_rqst_get(struct rpc_rqst *rqst, struct rpcordma_request *request);
  */
 rpcordma_bool rpcordma_rqst_take_credit(struct rpc_rqst *rqst);
 /**
+ * Take @credits more of the congestion window, for the other transmissions of a message: all, or none and
+ * false. Nobody is woken for them.
+ */
+rpcordma_bool rpcordma_xprt_take_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
+/** Give back what rpcordma_xprt_take_credits() took; the next sender is woken. Any context. */
+void rpcordma_xprt_return_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
+/**
  * The moment of transmission, and the bytes, for sunrpc's statistics. To be called right before the
  * post: afterwards the reply may be there, and with it the round-trip time.
  */

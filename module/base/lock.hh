@@ -1,59 +1,169 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Locks and mutexes of the port, held for a scope. A guard may let go early, and take the lock again:
- * where the order of two locks or a long call asks for it.
+ * Locks and mutexes of the port as owners, guards that hold them for a scope, and the annotations by which
+ * clang's -Wthread-safety checks who holds what (scripts/check-locks). A guard may let go early, and take
+ * the lock again, where the order of two locks or a long call asks for it.
  */
 #pragma once
 
 #include "compat/port/port.h"
 
+#ifdef __clang__
+#define RPCORDMA_ANNOTATE(attribute) __attribute__((attribute))
+#else
+#define RPCORDMA_ANNOTATE(attribute)
+#endif
+
+/** A type that can be held. */
+#define CAPABILITY(name) RPCORDMA_ANNOTATE(capability(name))
+/** Data that is read and written only with @lock held. */
+#define GUARDED_BY(lock) RPCORDMA_ANNOTATE(guarded_by(lock))
+/** The function is called with these locks held, and leaves them so. */
+#define REQUIRES(...) RPCORDMA_ANNOTATE(requires_capability(__VA_ARGS__))
+/** The function takes these locks itself, or waits for somebody who does: not to be called with them held. */
+#define EXCLUDES(...) RPCORDMA_ANNOTATE(locks_excluded(__VA_ARGS__))
+/** Nobody else can reach the object: it is being made, or its end has come. */
+#define NO_THREAD_SAFETY_ANALYSIS RPCORDMA_ANNOTATE(no_thread_safety_analysis)
+
 namespace rpcordma {
 
-template <typename Lock, void (*Acquire)(Lock *), void (*Release)(Lock *)>
-class [[nodiscard]] BasicGuard {
+/** A spin lock: process and completion context; its holder does not sleep. */
+class CAPABILITY("spin lock") SpinLock {
+public:
+	SpinLock() = default;
+	SpinLock(const SpinLock &) = delete;
+	SpinLock &operator=(const SpinLock &) = delete;
+	~SpinLock()
+	{
+		if (lock_)
+			rpcordma_lock_destroy(lock_);
+	}
+	/** Make it; false without memory. Process context; once, before all else. */
+	[[nodiscard]] bool create(rpcordma_lock_class which)
+	{
+		lock_ = rpcordma_lock_create(which);
+		return lock_ != nullptr;
+	}
+	/** It was made. */
+	[[nodiscard]] bool exists() const
+	{
+		return lock_ != nullptr;
+	}
+	void acquire() RPCORDMA_ANNOTATE(acquire_capability())
+		RPCORDMA_ANNOTATE(no_thread_safety_analysis)
+	{
+		rpcordma_lock_acquire(lock_);
+	}
+	void release() RPCORDMA_ANNOTATE(release_capability())
+		RPCORDMA_ANNOTATE(no_thread_safety_analysis)
+	{
+		rpcordma_lock_release(lock_);
+	}
+
+private:
+	rpcordma_lock *lock_ = nullptr;
+};
+
+/** A mutex: process context; its holder may sleep. */
+class CAPABILITY("mutex") Mutex {
+public:
+	Mutex() = default;
+	Mutex(const Mutex &) = delete;
+	Mutex &operator=(const Mutex &) = delete;
+	~Mutex()
+	{
+		if (mutex_)
+			rpcordma_mutex_destroy(mutex_);
+	}
+	/** As SpinLock::create(). */
+	[[nodiscard]] bool create(rpcordma_mutex_class which)
+	{
+		mutex_ = rpcordma_mutex_create(which);
+		return mutex_ != nullptr;
+	}
+	void acquire() RPCORDMA_ANNOTATE(acquire_capability())
+		RPCORDMA_ANNOTATE(no_thread_safety_analysis)
+	{
+		rpcordma_mutex_lock(mutex_);
+	}
+	void release() RPCORDMA_ANNOTATE(release_capability())
+		RPCORDMA_ANNOTATE(no_thread_safety_analysis)
+	{
+		rpcordma_mutex_unlock(mutex_);
+	}
+
+private:
+	rpcordma_mutex *mutex_ = nullptr;
+};
+
+/** An event of the port: see there for who may call what when. */
+class Event {
+public:
+	Event() = default;
+	Event(const Event &) = delete;
+	Event &operator=(const Event &) = delete;
+	~Event()
+	{
+		if (event_)
+			rpcordma_event_destroy(event_);
+	}
+	/** As SpinLock::create(). */
+	[[nodiscard]] bool create()
+	{
+		event_ = rpcordma_event_create();
+		return event_ != nullptr;
+	}
+	void reset()
+	{
+		rpcordma_event_reset(event_);
+	}
+	void raise()
+	{
+		rpcordma_event_raise(event_);
+	}
+	void wait()
+	{
+		rpcordma_event_wait(event_);
+	}
+
+private:
+	rpcordma_event *event_ = nullptr;
+};
+
+template <typename Lock> class [[nodiscard]] RPCORDMA_ANNOTATE(scoped_lockable) BasicGuard {
 public:
 	/** Take @lock, whose context rules are the caller's. */
-	explicit BasicGuard(Lock *lock) : lock_(lock)
+	explicit BasicGuard(Lock &lock) RPCORDMA_ANNOTATE(acquire_capability(lock)) : lock_(lock)
 	{
-		acquire();
+		lock_.acquire();
 	}
-	~BasicGuard()
+	~BasicGuard() RPCORDMA_ANNOTATE(release_capability())
 	{
 		if (held_)
-			release();
+			lock_.release();
 	}
 	BasicGuard(const BasicGuard &) = delete;
 	BasicGuard &operator=(const BasicGuard &) = delete;
 
 	/** Let go before the scope ends. Held. */
-	void release()
+	void release() RPCORDMA_ANNOTATE(release_capability())
 	{
 		held_ = false;
-		Release(lock_);
+		lock_.release();
 	}
 	/** Take it again. Not held. */
-	void acquire()
+	void acquire() RPCORDMA_ANNOTATE(acquire_capability())
 	{
-		Acquire(lock_);
+		lock_.acquire();
 		held_ = true;
 	}
 
 private:
-	Lock *lock_;
-	bool held_ = false;
+	Lock &lock_;
+	bool held_ = true;
 };
 
-/** Holds a spin lock: process and completion context, no sleep. */
-using LockGuard = BasicGuard<rpcordma_lock, rpcordma_lock_acquire, rpcordma_lock_release>;
-/** Holds a mutex: process context. */
-using MutexGuard = BasicGuard<rpcordma_mutex, rpcordma_mutex_lock, rpcordma_mutex_unlock>;
-
-/** What @body() returns, called with @lock held. */
-template <typename Body> inline auto locked(rpcordma_lock *lock, Body body)
-{
-	LockGuard guard(lock);
-
-	return body();
-}
+using SpinGuard = BasicGuard<SpinLock>;
+using MutexGuard = BasicGuard<Mutex>;
 
 } // namespace rpcordma

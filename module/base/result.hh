@@ -21,6 +21,7 @@ enum class Error : int {
 	no_device = 19,
 	invalid = 22,
 	no_space = 28,
+	no_slot = 57,		   /* EBADSLT */
 	protocol = 71,		   /* EPROTO */
 	bad_message = 74,	   /* EBADMSG */
 	message_size = 90,	   /* EMSGSIZE */

@@ -9,7 +9,7 @@ namespace rpcordma::chunk {
 static constexpr u32 kLeastInvalidated = 4;
 
 Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
-			   u32 max_inline)
+			   const Thresholds &thresholds)
 {
 	Answer answer;
 	u32 at = 0; /* of the reply; what precedes is placed or on the list of rest */
@@ -44,23 +44,24 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 	}
 	keep(length);
 
-	const u64 header = v1::encoded_length(0, lists.writes.count(), lists.writes.segments(),
+	const u64 header = xdr::encoded_length(thresholds.bare_header, 0, lists.writes.count(), lists.writes.segments(),
 					      lists.reply.present(), lists.reply.count());
-	if (header > max_inline)
+	if (header > thresholds.send)
 		return Error::no_space;
 	answer.header_length = u32(header);
-	if (kept <= max_inline - header) {
+	if (const u32 n = thresholds.transmissions_for(thresholds.send, header, kept)) {
+		answer.transmissions = n;
 		answer.inline_length = kept;
 		return answer;
 	}
 	if (!lists.reply.present() || lists.reply.length() < kept)
 		return Error::no_space;
-	answer.proc = v1::Proc::nomsg;
+	answer.kind = xdr::Kind::nomsg;
 	answer.reply_length = kept;
 	return answer;
 }
 
-void encode_answer(v1::Encoder &encoder, const xdr::ChunkLists &lists, const Answer &answer)
+void encode_answer(xdr::ListEncoder &encoder, const xdr::ChunkLists &lists, const Answer &answer)
 {
 	u32 i = 0;
 

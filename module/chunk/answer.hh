@@ -8,7 +8,8 @@
 #include "module/base/result.hh"
 #include "module/base/span.hh"
 #include "module/base/types.hh"
-#include "xdr/v1.hh"
+#include "module/chunk/thresholds.hh"
+#include "xdr/message.hh"
 
 namespace rpcordma::chunk {
 
@@ -23,10 +24,11 @@ struct Answer {
 	/** More DDP-eligible results than this go inline. */
 	static constexpr u32 kResults = 16;
 
-	v1::Proc proc = v1::Proc::msg;
+	xdr::Kind kind = xdr::Kind::msg;
 	u32 header_length = 0;
-	u32 inline_length = 0; /* of the reduced reply; 0 with Proc::nomsg */
-	u32 reply_length = 0;  /* of the reduced reply, in the Reply chunk; 0 with Proc::msg */
+	u32 transmissions = 1; /* Sends of the message; the second and later ones have more of what is inline */
+	u32 inline_length = 0; /* of the reduced reply; 0 with Kind::nomsg */
+	u32 reply_length = 0;  /* of the reduced reply, in the Reply chunk; 0 with Kind::msg */
 	u32 write_length = 0;  /* of the results in Write chunks */
 	/* What the client gets back of Write chunk i: the payload written there, maybe nothing. */
 	u32 placed_count = 0;
@@ -41,19 +43,20 @@ struct Answer {
  * Write chunks of @lists, the first in the first: an empty Write chunk has its result stay inline, as
  * one without a Write chunk does (RFC 8267 6.4.1). A result that is not in the reply is passed over.
  *
- * @max_inline  bytes of a message, header included, that the client takes inline
+ * @thresholds  the connection's: what the client takes inline, and what a header costs
  *
  * Errors: ENOSPC, a result is larger than its Write chunk, or the reply fits neither inline nor in a
  * Reply chunk: the client gets ERR_CHUNK (RFC 8166 4.5.3).
  */
 [[nodiscard]] Result<Answer> plan_answer(const xdr::ChunkLists &lists,
-					 Span<const ReplyRange> results, u32 length, u32 max_inline);
+					 Span<const ReplyRange> results, u32 length,
+					 const Thresholds &thresholds);
 
 /**
  * Put the Write list and the Reply chunk of @answer, which was planned for @lists, into a header: the
  * segments as they came, with the lengths that were written (RFC 8166 4.3.1, 4.3.2).
  */
-void encode_answer(v1::Encoder &encoder, const xdr::ChunkLists &lists, const Answer &answer);
+void encode_answer(xdr::ListEncoder &encoder, const xdr::ChunkLists &lists, const Answer &answer);
 
 /**
  * The R_key that is best invalidated with the reply: that of most bytes among all chunks of the call;

@@ -30,16 +30,17 @@ namespace {
  * Offer the chunks that the largest reply needs. A reply repeats the Write list and the Reply
  * chunk, so what it can hold inline depends on how many segments are offered.
  */
-[[nodiscard]] Status plan_reply(const CallShape &call, const Limits &limits, u32 threshold,
-				Plan &plan)
+[[nodiscard]] Status plan_reply(const CallShape &call, const Limits &limits,
+				const Thresholds &thresholds, Plan &plan)
 {
 	const BufferShape &buffer = call.receive;
 	const BufferShape rest = without_pages(buffer);
+	const u32 threshold = thresholds.receive, bare = thresholds.bare_header;
 
 	plan.write_chunk.clear();
 	plan.reply_chunk.clear();
 
-	if (header_length(0, 0, 0) + buffer.length() <= threshold) {
+	if (bare + buffer.length() <= threshold) {
 		plan.receive_mode = ReceiveMode::inline_only;
 		return {};
 	}
@@ -47,21 +48,25 @@ namespace {
 		TRY_STATUS(layout_pages(buffer, limits, plan.write_chunk));
 		const u32 segments = plan.write_chunk.size();
 
-		if (header_length(0, segments, 0) + rest.length() <= threshold) {
+		if (header_length(bare, 0, segments, 0) + rest.length() <= threshold) {
 			plan.receive_mode = ReceiveMode::write_chunk;
 			return {};
 		}
 		if (limits.combine_chunks && rest.length()) {
 			TRY_STATUS(layout_whole(rest, limits, plan.reply_chunk));
-			if (header_length(0, segments, plan.reply_chunk.size()) > threshold)
+			if (header_length(bare, 0, segments, plan.reply_chunk.size()) > threshold)
 				return Error::message_size;
 			plan.receive_mode = ReceiveMode::write_and_reply;
 			return {};
 		}
 		plan.write_chunk.clear();
 	}
+	if (thresholds.transmissions_for(threshold, bare, buffer.length())) {
+		plan.receive_mode = ReceiveMode::inline_only;
+		return {};
+	}
 	TRY_STATUS(layout_whole(buffer, limits, plan.reply_chunk));
-	if (header_length(0, 0, plan.reply_chunk.size()) > threshold)
+	if (header_length(bare, 0, 0, plan.reply_chunk.size()) > threshold)
 		return Error::message_size;
 	plan.receive_mode = ReceiveMode::reply_chunk;
 	return {};
@@ -77,18 +82,20 @@ namespace {
 }
 
 /** Choose the mode of the call, lay out its Read list, and fix the header's length. */
-[[nodiscard]] Status plan_call(const CallShape &call, const Limits &limits, u32 threshold,
+[[nodiscard]] Status plan_call(const CallShape &call, const Limits &limits, const Thresholds &thresholds,
 			       Plan &plan)
 {
 	const BufferShape &buffer = call.send;
+	const u32 threshold = thresholds.send, bare = thresholds.bare_header;
 	const u32 writes = plan.write_chunk.size(), replies = plan.reply_chunk.size();
 
 	plan.read_chunk.clear();
 	plan.position_zero.clear();
 	plan.read_position = 0;
 	plan.inline_length = 0;
+	plan.transmissions = 1;
 
-	plan.header_length = header_length(0, writes, replies);
+	plan.header_length = header_length(bare, 0, writes, replies);
 	if (plan.header_length + buffer.length() <= threshold) {
 		plan.send_mode = SendMode::inline_only;
 		plan.inline_length = static_cast<u32>(buffer.length());
@@ -99,7 +106,7 @@ namespace {
 
 		TRY_STATUS(layout_pages(buffer, limits, plan.read_chunk));
 		plan.read_position = buffer.head_length;
-		plan.header_length = header_length(plan.read_chunk.size(), writes, replies);
+		plan.header_length = header_length(bare, plan.read_chunk.size(), writes, replies);
 		if (plan.header_length + rest.length() <= threshold) {
 			plan.send_mode = SendMode::read_chunk;
 			plan.inline_length = static_cast<u32>(rest.length());
@@ -108,17 +115,26 @@ namespace {
 		if (limits.combine_chunks && layout_whole(rest, limits, plan.position_zero).ok()) {
 			const u32 reads = plan.position_zero.size() + plan.read_chunk.size();
 
-			plan.header_length = header_length(reads, writes, replies);
+			plan.header_length = header_length(bare, reads, writes, replies);
 			if (reads <= limits.max_segments && plan.header_length <= threshold) {
 				plan.send_mode = SendMode::position_zero_read;
 				return {};
 			}
 		}
 		plan.read_chunk.clear();
+		plan.position_zero.clear();
 		plan.read_position = 0;
+		plan.header_length = header_length(bare, 0, writes, replies);
+	}
+	if (const u32 transmissions = thresholds.transmissions_for(threshold, plan.header_length,
+								   buffer.length())) {
+		plan.send_mode = SendMode::inline_only;
+		plan.inline_length = static_cast<u32>(buffer.length());
+		plan.transmissions = transmissions;
+		return {};
 	}
 	TRY_STATUS(layout_whole(buffer, limits, plan.position_zero));
-	plan.header_length = header_length(plan.position_zero.size(), writes, replies);
+	plan.header_length = header_length(bare, plan.position_zero.size(), writes, replies);
 	if (plan.header_length > threshold)
 		return Error::message_size;
 	plan.send_mode = SendMode::position_zero;
@@ -187,7 +203,7 @@ void plan_inline(const CallShape &call, const Limits &limits, Plan &plan)
 
 Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thresholds, Plan &plan)
 {
-	constexpr u32 header = header_length(0, 0, 0);
+	const u32 header = thresholds.bare_header;
 	const u64 length = call.send.length();
 
 	/* Most calls and their replies are short, and nothing else has to be looked at. */
@@ -200,8 +216,8 @@ Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thr
 		return Error::invalid;
 	if (call.send.length() > kMaxMessage || call.receive.length() > kMaxMessage)
 		return Error::message_size;
-	TRY_STATUS(plan_reply(call, limits, thresholds.receive, plan));
-	TRY_STATUS(plan_call(call, limits, thresholds.send, plan));
+	TRY_STATUS(plan_reply(call, limits, thresholds, plan));
+	TRY_STATUS(plan_call(call, limits, thresholds, plan));
 	plan_inline(call, limits, plan);
 	return {};
 }

@@ -12,9 +12,11 @@
  *
  *  Reply   fits inline at its largest           no chunk
  *          page data eligible, rest fits        Write chunk for the page data
+ *          fits several transmissions           no chunk
  *          else                                 Reply chunk for head, page data and tail
  *  Call    fits inline                          RDMA_MSG
  *          page data eligible, rest fits        RDMA_MSG with a Read chunk for the page data
+ *          fits several transmissions           RDMA_MSG and what continues it
  *          else                                 RDMA_NOMSG with a Position Zero Read chunk
  *
  * Inline comes first, even for an eligible item: it costs no registration and no round trip.
@@ -38,6 +40,8 @@
 #pragma once
 
 #include "module/chunk/segments.hh"
+#include "module/chunk/thresholds.hh"
+#include "xdr/lists.hh"
 
 namespace rpcordma::chunk {
 
@@ -53,12 +57,6 @@ struct CallShape {
 	bool receive_ddp = false;
 	/** False where the security flavour covers the payload (RPCAUTH_AUTH_DATATOUCH). */
 	bool ddp_allowed = true;
-};
-
-/** Inline thresholds in bytes; each counts transport header and payload (RFC 8166 3.3.2). */
-struct Thresholds {
-	u32 send = 1024;
-	u32 receive = 1024;
 };
 
 /** The longest message in bytes; sunrpc counts a reply's bytes in an int. */
@@ -99,6 +97,8 @@ struct Plan {
 	u32 header_length;
 	/** Bytes of the Payload stream behind the header; 0 with RDMA_NOMSG. */
 	u32 inline_length;
+	/** Sends of the message; the second and later ones have no chunks, and more of the inline bytes. */
+	u32 transmissions;
 	/** The Position of read_chunk; where send_mode has one, never 0 and a multiple of four. */
 	u32 read_position;
 
@@ -132,6 +132,7 @@ struct Plan {
 		receive_mode = ReceiveMode::inline_only;
 		header_length = header;
 		inline_length = length;
+		transmissions = 1;
 		read_position = 0;
 		inline_ranges.clear();
 		(void)inline_ranges.push({0, length});
@@ -171,20 +172,16 @@ struct Plan {
 };
 
 /**
- * The length in bytes of a version 1 header in RDMA_MSG or RDMA_NOMSG (RFC 8166 4.1.2): four fixed
- * words, the Read list with @read_segments entries, a Write list of at most one Write chunk with
- * @write_segments, and a Reply chunk with @reply_segments; no chunk where the number is 0.
+ * The length in bytes of a header that has @bare without chunks: a Read list with @read_segments entries, a Write
+ * list of at most one Write chunk with @write_segments, and a Reply chunk with @reply_segments; no chunk
+ * where the number is 0.
  */
-[[nodiscard]] constexpr u32 header_length(u32 read_segments, u32 write_segments, u32 reply_segments)
+[[nodiscard]] constexpr u32 header_length(u32 bare, u32 read_segments, u32 write_segments,
+					  u32 reply_segments)
 {
-	u32 words = 4 + 3; /* the fixed words, and the end of each list */
-
-	words += read_segments * 6; /* item follows, Position, handle, length, offset */
-	if (write_segments)
-		words += 2 + write_segments * 4; /* item follows, segment count */
-	if (reply_segments)
-		words += 1 + reply_segments * 4; /* segment count */
-	return words * 4;
+	return static_cast<u32>(xdr::encoded_length(bare, read_segments, write_segments != 0,
+						    write_segments, reply_segments != 0,
+						    reply_segments));
 }
 
 /**
@@ -195,8 +192,8 @@ struct Plan {
  * @thresholds  the connection's inline thresholds
  * @plan        overwritten; only meaningful on success
  *
- * On success header_length + inline_length <= thresholds.send, and the largest reply that the
- * chunks leave inline fits thresholds.receive. Callable from any context.
+ * On success header_length + inline_length <= thresholds.send, or fits plan.transmissions of them, and the largest
+ * reply that the chunks leave inline fits thresholds.receive. Callable from any context.
  *
  * Errors: EINVAL, @limits matter and are not valid() (a fault of the caller);
  *         EMSGSIZE, the message cannot be sent over this connection: a buffer over kMaxMessage,

@@ -37,13 +37,31 @@ struct ClientAudit {
 	}
 };
 
+/** Somebody waits for LOCAL_INVs, or scratch memory is behind the call's keys. */
+[[nodiscard]] constexpr bool is_fencing(CallState state)
+{
+	switch (state) {
+	case CallState::fencing:
+	case CallState::fencing_answered:
+	case CallState::fencing_lost:
+	case CallState::parked:
+	case CallState::parked_answered:
+	case CallState::parked_zombie:
+	case CallState::unparking:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /** Nobody changes the client meanwhile. */
-[[nodiscard]] inline ClientAudit audit(const rpcordma_client &client)
+[[nodiscard]] inline ClientAudit audit(const rpcordma_client &client) NO_THREAD_SAFETY_ANALYSIS
 {
 	ClientAudit a;
 
 	for (Call *call = client.all.front(); call; call = client.all.next(call)) {
-		const bool idle = call->state.load(std::memory_order_acquire) == CallState::idle;
+		const CallState state = call->get_state();
+		const bool idle = state == CallState::idle;
 		const bool listed = static_cast<ListLink<CallListTag> *>(call)->linked();
 		u32 mapped = 0;
 
@@ -54,8 +72,7 @@ struct ClientAudit {
 		a.listed += mapped;
 		/* The count beside the list, which room is given back by. */
 		a.mapped += call->mapped_count;
-		a.unfenced += mapped || call->mapped_count || call->held || call->parked ||
-			      call->unparking || call->waiting;
+		a.unfenced += mapped || call->mapped_count || call->held || is_fencing(state);
 		if (call->backward) {
 			a.backward++;
 			a.backward_free += listed;
@@ -63,9 +80,8 @@ struct ClientAudit {
 			continue;
 		}
 		a.calls++;
-		a.zombies += call->zombie;
-		a.free += listed && idle && call->spare.empty() && !call->zombie &&
-			  !call->late_reply;
+		a.zombies += state == CallState::zombie || state == CallState::parked_zombie;
+		a.free += listed && idle && call->spare.empty();
 	}
 	for (Region *r = client.pool.front(); r; r = client.pool.next(r))
 		a.listed++;

@@ -12,199 +12,112 @@
 
 using namespace rpcordma;
 
-void rpcordma_client::grant(Connection &c, Credits granted)
+/* Where a reply goes on: a Receive is given back with the next batch in the receive completion, else at once. */
+enum class Context { receive_completion, elsewhere };
+
+/* The peer granted @granted credits. Receive completion. */
+static void accept_grant(Client &client, Connection &c, Credits granted)
 {
+	const protocol::Rules rules = c.session.rules();
 	const u32 before = c.credits.in_force();
-	const u32 backward = backchannel ? 2 * kBackwardCredits : 0;
+	const u32 others = (client.backchannel ? 2 * kBackwardCredits : 0) + rules.extra_receives;
 	u32 wanted = c.credits.accept(granted);
 
 	if (!granted.get()) {
-		tally(stats.bad_reply_count, 1);
-		trace::error(peer, "the peer granted no credit", 0, 0);
+		tally(client.stats.bad_reply_count, 1);
+		trace::error(client.peer, "the peer granted no credit", 0, 0);
 	}
 	/* C4: first the Receives, then the credits; as many credits as there are Receives for. */
-	if (wanted + backward > c.receive_queue.provided()) {
-		const u32 provided = c.receive_queue.provide(wanted + backward);
-		const u32 backed = provided > backward ? provided - backward : 0;
+	if (wanted * rules.transmissions + others > c.receive_queue.provided()) {
+		const u32 provided = c.receive_queue.provide(wanted * rules.transmissions + others);
+		const u32 backed = provided > others ? (provided - others) / rules.transmissions : 0;
 		wanted = max(min(wanted, backed), min(wanted, before));
 	}
 	if (wanted == before)
 		return;
 	c.credits.put_in_force(wanted);
-	trace::credits(peer, before, wanted);
-	rpcordma_xprt_set_credits(xprt, wanted);
+	trace::credits(client.peer, before, wanted);
+	rpcordma_xprt_set_credits(client.xprt, wanted);
 }
 
-void rpcordma_client::handle_message(Connection &c, Receive *receive)
-{
-	const Bytes message = receive->message();
-	Result<v1::Header> decoded = v1::decode(message);
+/* Takes the Payload stream's bytes in order, from the Receives of one message. */
+class PayloadReader {
+public:
+	explicit PayloadReader(const Receive &first) : at_(&first)
+	{
+	}
+	/** Hand the next @length bytes, which are there, to @take(bytes, offset) in pieces. */
+	template <typename Take> void read(u32 length, Take take)
+	{
+		for (u32 done = 0; done < length;) {
+			const Bytes left = at_->message.payload.from(used_);
+			const Bytes piece = left.first(length - done);
 
-	if (!decoded.ok()) {
-		tally(stats.bad_reply_count, 1);
-		trace::error(peer, "message not decodable", 0, to_errno(decoded.error()));
-		c.receive_queue.recycle(receive);
-		return;
-	}
-	const v1::Header &header = decoded.value();
-	Result<v1::Direction> direction = v1::direction(header, message);
-	if (!direction.ok()) {
-		tally(stats.bad_reply_count, 1);
-		trace::error(peer, "message neither call nor reply", header.xid.get(),
-			     to_errno(direction.error()));
-		c.receive_queue.recycle(receive);
-		return;
-	}
-	if (direction.value() == v1::Direction::call) {
-		handle_backward_call(c, receive, header);
-		return;
-	}
-
-	const u32 xid = header.xid.get();
-	rpcordma_xprt_conversed(xprt);
-	if (back_off.load(std::memory_order_relaxed))
-		back_off.store(false, std::memory_order_relaxed);
-	grant(c, header.credits);
-	rpc_rqst *rqst = rpcordma_rqst_find_pin(xprt, xid);
-	if (!rqst) {
-		if (!reply_to_cancelled(c, xid, *receive)) {
-			rpcordma_xprt_count_bad_xid(xprt);
-			trace::error(peer, "reply to nobody", xid, 0);
-		}
-		c.receive_queue.recycle(receive);
-		return;
-	}
-	Call *call = rpcordma_rqst_call(rqst);
-	trace::reply(peer, "reply", xid, header.credits.get(), static_cast<u32>(header.proc), 0);
-
-	CallState expected = CallState::sent;
-	if (call->state.compare_exchange_strong(expected, CallState::replied,
-						std::memory_order_acq_rel)) {
-		process_reply(c, call, receive, &header);
-		return;
-	}
-	if (expected == CallState::posting) {
-		/* It overtook the post that it answers. Whoever posts will find it. */
-		call->held = receive;
-		if (call->state.compare_exchange_strong(expected, CallState::early,
-							std::memory_order_acq_rel))
-			return;
-		call->held = nullptr;
-		expected = CallState::sent;
-		if (call->state.compare_exchange_strong(expected, CallState::replied,
-							std::memory_order_acq_rel)) {
-			process_reply(c, call, receive, &header);
-			return;
+			if (piece.empty()) {
+				at_ = at_->next;
+				used_ = 0;
+				continue;
+			}
+			take(piece, done);
+			used_ += piece.size();
+			done += static_cast<u32>(piece.size());
 		}
 	}
-	/* A second reply, or one to a call that was not sent on this connection. */
-	tally(stats.bad_reply_count, 1);
-	trace::error(peer, "reply to a call that owes none", xid, static_cast<int>(expected));
-	rpcordma_rqst_unpin(rqst);
-	c.receive_queue.recycle(receive);
-}
 
-/* Send With Invalidate: one of the call's regions is out of the peer's reach already. */
-void rpcordma_client::believe_invalidation(Connection &c, Call *call, const Receive &receive)
-{
-	/* Whatever the peer's R bit said (RFC 8797 4.1): the device has done it. */
-	if (!(receive.flags & RPCORDMA_WC_WITH_INVALIDATE))
-		return;
-	Region *region = call->mapped.front();
-	while (region && region->mapping.rkey != receive.invalidated_rkey)
-		region = call->mapped.next(region);
-	if (!region) {
-		trace::error(peer, "the peer invalidated an R_key that is not the call's",
-			     call->xid, static_cast<int>(receive.invalidated_rkey));
-		return;
-	}
-	decltype(call->mapped)::remove(region);
-	call->mapped_count--;
-	rpcordma_region_unmap(region->device);
-	trace::region(peer, "remote-inv", call->xid, region->mapping);
-	call->spare.push_front(region);
-	c.send_queue.return_invalidations(1);
-	space_came();
-}
-
-/*
- * @call's reply is in @receive. Take the memory back from the peer, then complete the call.
- * @header  in the receive completion: the decoded header; elsewhere null
- */
-void rpcordma_client::process_reply(Connection &c, Call *call, Receive *receive,
-				    const v1::Header *header)
-{
-	believe_invalidation(c, call, *receive);
-	if (call->mapped.empty()) {
-		finish(c, call, receive, header);
-		return;
-	}
-	call->held = receive;
-	if (post_invalidations(c, call)) {
-		/* The drain will fence the memory, and the call be sent again. */
-		call->held = nullptr;
-		rpcordma_rqst_unpin(call->rqst);
-	}
-}
+private:
+	const Receive *at_;
+	usize used_ = 0; /* of at_'s payload */
+};
 
 /* The lengths that the peer claims to have written to a chunk's segments. */
 struct Lengths {
 	u32 value[chunk::kMaxSegments];
+
+	[[nodiscard]] Result<Span<const u32>> copy(const xdr::WriteChunk &from)
+	{
+		u32 n = 0;
+
+		if (from.count() > chunk::kMaxSegments)
+			return Error::bad_message;
+		for (xdr::Segment segment : from)
+			value[n++] = segment.length;
+		return Span<const u32>(value, n);
+	}
 };
 
-[[nodiscard]] static Status returned(const xdr::WriteChunk &from, Lengths &lengths,
-				     Span<const u32> &to)
+/* Judge a reply with chunks, or one longer than the head, against what was offered, and put its bytes in their place. */
+[[nodiscard]] static Result<u32> place_reply(Client &client, Call *call, const Receive &receive)
 {
-	if (from.count() > chunk::kMaxSegments)
-		return Error::bad_message;
-	u32 n = 0;
-	for (xdr::Segment segment : from)
-		lengths.value[n++] = segment.length;
-	to = {lengths.value, n};
-	return {};
-}
-
-/* Judge the reply's header against what was offered, and put the bytes in their place. */
-[[nodiscard]] static Result<u32> deliver(Client &client, Call *call, const v1::Header &header,
-					 Bytes message)
-{
-	const Bytes payload = header.payload(message);
+	const xdr::Message &message = receive.message;
 	rpcordma_xdr_buf *buf = call->reply;
-
-	/* Most replies: no chunk, and the head has room for all. What land_reply() would say of it. */
-	if (header.proc == v1::Proc::msg && !header.has_chunks() && payload.size() &&
-	    payload.size() <= call->shape.receive.head_length) {
-		__builtin_memcpy(buf->head.base, payload.data(), payload.size());
-		rpcordma_rqst_set_reply(call->rqst, call->shape.receive.head_length,
-					call->shape.receive.page_length, 0);
-		return u32(payload.size());
-	}
-
 	chunk::ReplyFacts facts;
 	Lengths written, replied;
 
-	facts.nomsg = header.proc == v1::Proc::nomsg;
-	facts.read_list = !header.reads.empty();
-	facts.write_chunks = header.writes.count();
+	facts.nomsg = message.kind == xdr::Kind::nomsg;
+	facts.read_list = !message.reads.empty();
+	facts.write_chunks = message.writes.count();
 	if (facts.write_chunks)
-		TRY_STATUS(returned(*header.writes.begin(), written, facts.write_lengths));
-	facts.reply_chunk = header.reply.present();
+		facts.write_lengths = TRY(written.copy(*message.writes.begin()));
+	facts.reply_chunk = message.reply.present();
 	if (facts.reply_chunk)
-		TRY_STATUS(returned(header.reply, replied, facts.reply_lengths));
-	facts.inline_length = static_cast<u32>(payload.size());
+		facts.reply_lengths = TRY(replied.copy(message.reply));
+	for (const Receive *part = &receive; part; part = part->next)
+		facts.inline_length += static_cast<u32>(part->message.payload.size());
 	const chunk::Landing at = TRY(chunk::land_reply(facts, call->shape.receive, call->plan));
 
-	u8 *tail = static_cast<u8 *>(buf->tail.base);
-	const u8 *from = payload.data();
-	if (at.head_copy)
-		__builtin_memcpy(buf->head.base, from, at.head_copy);
-	if (at.page_copy)
-		rpcordma_copy_to_pages(buf, 0, from + at.head_copy, at.page_copy);
+	u8 *head = static_cast<u8 *>(buf->head.base), *tail = static_cast<u8 *>(buf->tail.base);
+	PayloadReader payload(receive);
+	payload.read(at.head_copy, [&](Bytes piece, u32 offset) {
+		__builtin_memcpy(head + offset, piece.data(), piece.size());
+	});
+	payload.read(at.page_copy, [&](Bytes piece, u32 offset) {
+		rpcordma_copy_to_pages(buf, offset, piece.data(), static_cast<u32>(piece.size()));
+	});
 	if (at.tail_move)
 		__builtin_memmove(tail + at.tail_pad, tail, at.tail_move);
-	if (at.tail_copy)
-		__builtin_memcpy(tail + at.tail_pad, from + at.head_copy + at.page_copy,
-				 at.tail_copy);
+	payload.read(at.tail_copy, [&](Bytes piece, u32 offset) {
+		__builtin_memcpy(tail + at.tail_pad + offset, piece.data(), piece.size());
+	});
 	if (at.tail_pad)
 		__builtin_memset(tail, 0, at.tail_pad);
 	rpcordma_rqst_set_reply(call->rqst, at.head_length, at.page_length, at.buflen_reduction);
@@ -213,65 +126,192 @@ struct Lengths {
 	return at.length;
 }
 
-/* All memory is back. @header as for process_reply(). */
-void rpcordma_client::finish(Connection &c, Call *call, Receive *receive, const v1::Header *header)
+/* What the reply in @receive comes to: its length, its bytes being in their place; or an error, of the call. */
+[[nodiscard]] static Result<u32> deliver(Client &client, Call *call, const Receive &receive)
 {
-	rpc_rqst *rqst = call->rqst;
-	const u32 xid = call->xid;
-	v1::Header again;
-	int result = status::kIo;
+	const xdr::Message &message = receive.message;
+	const Bytes payload = message.payload;
+	const u32 head = call->shape.receive.head_length;
+
+	/* Most replies: no chunk, and the head has room for all. What land_reply() would say of it. */
+	if (message.kind == xdr::Kind::msg && !message.has_chunks() && !receive.next &&
+	    payload.size() && payload.size() <= head) {
+		__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
+		rpcordma_rqst_set_reply(call->rqst, head, call->shape.receive.page_length, 0);
+		return u32(payload.size());
+	}
+	if (message.kind == xdr::Kind::error) {
+		trace::reply(client.peer, "error", call->xid, message.credits.get(),
+			     static_cast<u32>(message.error.code),
+			     static_cast<int>(message.error.low));
+		return Error::io;
+	}
+	const Result<u32> placed = place_reply(client, call, receive);
+	if (placed.ok())
+		return placed;
+	trace::error(client.peer, "reply contradicts its call", call->xid,
+		     to_errno(placed.error()));
+	return Error::io;
+}
+
+/* All memory of @pin's call is back: complete it with the reply in @receive. */
+static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Context context)
+{
+	Call *call = pin.call();
 
 	/* C1 */
 	if (!call->mapped.empty())
 		rpcordma_warn("C1: an RPC completes while the peer can reach its memory");
-	const bool in_receive_completion = header != nullptr;
-	if (!header) {
-		/* It was decodable before, and its bytes are the same. */
-		if (auto decoded = v1::decode(receive->message()); decoded.ok()) {
-			again = decoded.value();
-			header = &again;
-		}
+	const Result<u32> delivered = deliver(client, call, *receive);
+	if (!delivered.ok()) {
+		tally(client.stats.bad_reply_count, 1);
+		call->failure = delivered.error();
+		call->failed_xid = call->xid;
 	}
-	if (header && header->proc != v1::Proc::error) {
-		Result<u32> delivered = deliver(*this, call, *header, receive->message());
-		result = delivered.ok() ? static_cast<int>(delivered.value()) : status::kIo;
-		if (!delivered.ok())
-			trace::error(peer, "reply contradicts its call", xid,
-				     to_errno(delivered.error()));
-	} else if (header) {
-		trace::reply(peer, "error", xid, header->credits.get(),
-			     static_cast<u32>(header->error.code),
-			     static_cast<int>(header->error.vers_low));
-	}
-	if (result < 0) {
-		tally(stats.bad_reply_count, 1);
-		call->failure = result;
-		call->failed_xid = xid;
-	}
-
 	/* The Receive first: the credit that the completion frees must find it. */
-	if (in_receive_completion)
+	if (context == Context::receive_completion)
 		c.receive_queue.recycle(receive);
 	else
 		c.receive_queue.repost(receive);
-	call->state.store(CallState::idle, std::memory_order_release);
-	rpcordma_rqst_complete(rqst, result);
+	client.return_extra_credits(call);
+	call->set_state(CallState::idle);
+	pin.complete(delivered.ok() ? static_cast<int>(delivered.value()) :
+				      to_errno(delivered.error()));
 }
 
-void rpcordma_core_receive_done(void *context, rpcordma_cqe *cqe,
-				const rpcordma_completion *completion)
+/* The reply to @pin's call, which is `replied`, is in @receive. Take the memory back from the peer, and complete it. */
+static void process_reply(Client &client, Connection &c, Pin pin, Receive *receive, Context context)
 {
-	Connection *c = static_cast<Connection *>(context);
-	Receive *receive = OwnedCqe<Receive>::owner_of(cqe);
+	Call *call = pin.call();
 
-	trace::completion(c->client->peer, "receive", *completion);
-	if (completion->status != RPCORDMA_WC_SUCCESS) {
-		c->request_close("Receive failed", completion->status);
+	client.unmap_invalidated(c, call, *receive);
+	if (call->mapped.empty()) {
+		finish(client, c, static_cast<Pin &&>(pin), receive, context);
 		return;
 	}
-	receive->length = completion->byte_len;
-	receive->flags = completion->flags;
-	receive->invalidated_rkey = completion->invalidated_rkey;
-	rpcordma_dma_sync_for_cpu(c->endpoint, &receive->sge, completion->byte_len);
-	c->client->handle_message(*c, receive);
+	call->held = receive;
+	call->pin = static_cast<Pin &&>(pin);
+	if (!client.post_invalidations(c, call).ok()) {
+		/* The drain will fence the memory, and the call be sent again. */
+		call->held = nullptr;
+		call->set_state(CallState::lost);
+		call->pin.drop();
+	}
+}
+
+/*
+ * The reply may have overtaken the post that it answers. Then whoever posts will find it, with its pin. Returns
+ * false when the post has returned meanwhile; @pin is empty only when this returns true.
+ */
+[[nodiscard]] static bool leave_early(Pin &pin, Receive *receive)
+{
+	Call *call = pin.call();
+
+	call->held = receive;
+	call->pin = static_cast<Pin &&>(pin);
+	if (call->change_from(CallState::posting, CallState::early))
+		return true;
+	call->held = nullptr;
+	pin = static_cast<Pin &&>(call->pin);
+	return false;
+}
+
+/* A reply that is whole, from the peer. Receive completion. */
+static void handle_reply(Client &client, Connection &c, Receive *receive)
+{
+	const xdr::Message &message = receive->message;
+	const u32 xid = message.xid.get();
+
+	rpcordma_xprt_conversed(client.xprt);
+	if (client.back_off.load(std::memory_order_relaxed))
+		client.back_off.store(false, std::memory_order_relaxed);
+	accept_grant(client, c, message.credits);
+	Pin pin = Pin::find(client.xprt, xid);
+	if (!pin) {
+		if (!client.take_late_reply(c, xid, *receive)) {
+			rpcordma_xprt_count_bad_xid(client.xprt);
+			trace::error(client.peer, "reply to nobody", xid, 0);
+		}
+		c.receive_queue.recycle(receive);
+		return;
+	}
+	Call *call = pin.call();
+	trace::reply(client.peer, "reply", xid, message.credits.get(),
+		     static_cast<u32>(message.kind), 0);
+
+	CallState state = CallState::sent;
+	bool replied = call->change(state, CallState::replied);
+	if (!replied && state == CallState::posting) {
+		if (leave_early(pin, receive))
+			return;
+		state = CallState::sent;
+		replied = call->change(state, CallState::replied);
+	}
+	if (replied) {
+		process_reply(client, c, static_cast<Pin &&>(pin), receive,
+			      Context::receive_completion);
+		return;
+	}
+	/* A second reply, or one to a call that was not sent on this connection. */
+	tally(client.stats.bad_reply_count, 1);
+	trace::error(client.peer, "reply to a call that owes none", xid, static_cast<int>(state));
+	c.receive_queue.recycle(receive);
+}
+
+/* Something came. Receive completion. */
+void rpcordma_client::handle_message(Connection &c, Receive *receive)
+{
+	const auto verdict = c.session.receive(receive->bytes(), receive->message);
+
+	if (verdict.action != protocol::Session::Action::deliver) {
+		tally(stats.bad_reply_count, 1);
+		trace::error(peer, "message not decodable", 0, to_errno(verdict.why));
+		c.receive_queue.recycle(receive);
+		return;
+	}
+	const Assembly::Outcome outcome = c.assembly.add(receive);
+	if (outcome.useless) {
+		tally(stats.bad_reply_count, 1);
+		trace::error(peer, "transmissions that make no message",
+			     outcome.useless->message.xid.get(), 0);
+		c.receive_queue.recycle(outcome.useless);
+	}
+	if (!outcome.whole)
+		return;
+	if (outcome.whole->message.direction == xdr::Direction::call)
+		handle_backward_call(c, outcome.whole);
+	else
+		handle_reply(*this, c, outcome.whole);
+}
+
+/* The reply overtook the post, and the receive completion left it here. The sender. */
+void rpcordma_client::process_early_reply(Connection &c, Call *call)
+{
+	Receive *receive = call->held;
+
+	call->held = nullptr;
+	call->set_state(CallState::replied);
+	process_reply(*this, c, static_cast<Pin &&>(call->pin), receive, Context::elsewhere);
+}
+
+/* The last LOCAL_INV of @call has completed. Send completion. */
+void rpcordma_client::end_invalidation(Connection &c, Call *call, bool success)
+{
+	if (call->get_state() != CallState::replied) {
+		end_fence(c, call, success);
+		return;
+	}
+	Receive *receive = call->held;
+
+	call->held = nullptr;
+	if (!success) {
+		/* The connection is lost, and the reply with it: the call will be sent again. */
+		c.request_close("LOCAL_INV failed", 0);
+		call->set_state(CallState::lost);
+		call->pin.drop();
+		return;
+	}
+	unmap_all(c, call);
+	announce_space();
+	finish(*this, c, static_cast<Pin &&>(call->pin), receive, Context::elsewhere);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sending a call: reduce it, map what the peer is to reach, write the header and the inline bytes into
- * the call's wire buffer, and post all of it (REG_MRs and the Send) with one doorbell.
+ * Sending a call: reduce it, take what it needs, map what the peer is to reach, write the header and the inline
+ * bytes into the call's send buffer, and post all of it (REG_MRs and the Send) with one doorbell.
  *
  * Runs with the transport's send lock: one sender at a time, and the connection stays.
  */
@@ -24,8 +24,8 @@ using namespace rpcordma;
 }
 
 /* The buffer that a segment's offsets are for, when it is not the call's own as it stands. */
-[[nodiscard]] static rpcordma_xdr_buf reshaped(const rpcordma_xdr_buf &buf,
-					       const chunk::BufferShape &shape)
+[[nodiscard]] static rpcordma_xdr_buf with_shape(const rpcordma_xdr_buf &buf,
+						 const chunk::BufferShape &shape)
 {
 	rpcordma_xdr_buf copy = buf;
 
@@ -35,208 +35,175 @@ using namespace rpcordma;
 	return copy;
 }
 
-/* Copy the inline bytes of @buf behind the header. Returns how many came from pages or the tail. */
-[[nodiscard]] static u32 copy_inline(const rpcordma_xdr_buf &buf, const Call &call, u8 *to)
+/*
+ * @error ends the task that sends, which may send for others: they have to come themselves to hear of
+ * it, and the sender tries again a little later.
+ */
+[[nodiscard]] static Error fail_own(const rpcordma_request &request, Error error)
 {
-	u32 pulled = 0;
-
-	for (chunk::ByteRange range : call.plan.inline_ranges) {
-		u32 at = range.offset, left = range.length;
-		const u32 head = call.shape.send.head_length;
-		const u32 pages_end = head + call.shape.send.page_length;
-
-		if (at < head && left) {
-			u32 n = min(left, head - at);
-			__builtin_memcpy(to, static_cast<const u8 *>(buf.head.base) + at, n);
-			to += n, at += n, left -= n;
-		}
-		if (at < pages_end && left) {
-			u32 n = min(left, pages_end - at);
-			rpcordma_copy_from_pages(&buf, at - head, to, n);
-			to += n, at += n, left -= n, pulled += n;
-		}
-		if (left) {
-			__builtin_memcpy(to,
-					 static_cast<const u8 *>(buf.tail.base) + (at - pages_end),
-					 left);
-			to += left, pulled += left;
-		}
-	}
-	return pulled;
+	return request.own ? error : Error::no_buffers;
 }
 
-Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
-				     const rpcordma_xdr_buf *buf, Call *call, bool writable)
+/* The error that the peer answered this very call with, if it did. */
+[[nodiscard]] static Error failure_of(const Call &call, u32 xid)
 {
-	for (chunk::ByteRange range : segments) {
-		Region *region = call->spare.pop_front();
-		int rc = rpcordma_region_map(region->device, buf, range.offset, range.length,
-					     writable, call->xid, &region->register_wr,
-					     &region->mapping);
+	return call.failed_xid == xid ? call.failure : Error::none;
+}
 
-		if (rc) {
-			call->spare.push_front(region);
-			return from_errno(rc);
-		}
-		region->writable = writable;
-		call->mapped.push_back(region);
-		call->mapped_count++;
-		trace::region(peer, "map", call->xid, region->mapping);
+/* --- planning --- */
+
+/* Decide how @call goes over the wire. */
+[[nodiscard]] static Status plan_call(const Connection &c, Call *call,
+				      const rpcordma_request &request, u32 most_transmissions)
+{
+	chunk::CallShape &shape = call->shape;
+
+	call->xid = request.xid;
+	call->reply = request.receive;
+	shape.send = shape_of(*request.send);
+	shape.receive = shape_of(*request.receive);
+	shape.send_ddp = request.send->flags & RPCORDMA_XDRBUF_WRITE;
+	shape.receive_ddp = request.receive->flags & RPCORDMA_XDRBUF_READ;
+	shape.ddp_allowed = request.ddp_allowed;
+	chunk::Thresholds thresholds = c.session.thresholds();
+	thresholds.send = min(thresholds.send, call->send().capacity());
+	thresholds.transmissions = min(thresholds.transmissions, most_transmissions);
+	return chunk::reduce(shape, c.limits, thresholds, call->plan);
+}
+
+/*
+ * Plan @call, with as many transmissions as there are credits for: one has the credit that was taken, and the
+ * others take theirs all at once, or the call goes in one.
+ */
+[[nodiscard]] static Status plan_within_credits(Client &client, const Connection &c, Call *call,
+						const rpcordma_request &request)
+{
+	TRY_STATUS(plan_call(c, call, request, protocol::kTransmissions));
+	if constexpr (protocol::kTransmissions > 1) {
+		const u32 more = call->plan.transmissions - 1;
+
+		if (more && !rpcordma_xprt_take_credits(client.xprt, more))
+			return plan_call(c, call, request, 1);
+		call->credits = more;
 	}
 	return {};
 }
+
+/* --- what may run short, before anything is touched --- */
+
+[[nodiscard]] static Status take_resources(Client &client, Connection &c, Call *call)
+{
+	const u32 regions = call->plan.rkeys();
+	const u32 requests = regions + call->plan.transmissions;
+	const bool enough = !regions || (regions == 1 && call->spare.front());
+
+	if (!enough && !client.take_regions(call, regions)) {
+		const Error error = client.wait_for_space([&] {
+			SpinGuard guard(client.lock);
+
+			return !client.pool.empty();
+		});
+
+		rpcordma_xprt_queue_refill(client.xprt, 0);
+		return error;
+	}
+	if (!client.map_send_buffers(c, call, call->plan.transmissions))
+		return Error::no_buffers;
+	if (!c.send_queue.take(requests, regions))
+		return client.wait_for_space([&] { return c.send_queue.has_room(requests, regions); });
+	return {};
+}
+
+/* --- header and inline bytes --- */
 
 [[nodiscard]] static xdr::Segment segment_of(const Region &region)
 {
 	return {Rkey(region.mapping.rkey), region.mapping.length, region.mapping.iova};
 }
 
+/* The R_key that the reply is best to invalidate: that of the region with most bytes; zero without any. */
+[[nodiscard]] static Rkey choose_invalidation(const Call &call)
+{
+	Rkey best;
+	u32 most = 0;
+
+	for (Region *region = call.mapped.front(); region; region = call.mapped.next(region)) {
+		if (region->mapping.length <= most)
+			continue;
+		most = region->mapping.length;
+		best = Rkey(region->mapping.rkey);
+	}
+	return best;
+}
+
+/* What the header of @call says besides its chunks, which are mapped. */
+[[nodiscard]] static xdr::Envelope envelope_of(const Connection &c, const Call &call)
+{
+	xdr::Envelope envelope;
+
+	envelope.xid = Xid(call.xid);
+	envelope.credits = c.credits.requested();
+	envelope.kind = call.plan.nomsg() ? xdr::Kind::nomsg : xdr::Kind::msg;
+	envelope.transmissions = call.plan.transmissions;
+	if (!c.session.rules().responder_chooses_invalidation)
+		envelope.invalidate = choose_invalidation(call);
+	return envelope;
+}
+
 /* Encode the header from the plan and the mapped regions, which are in the plan's order. */
 [[nodiscard]] static Result<u32> encode_header(const Connection &c, const Call &call)
 {
 	const chunk::Plan &plan = call.plan;
-	v1::Encoder encoder({call.wire, call.wire_capacity}, Xid(call.xid), c.credits.requested(),
-			    plan.nomsg() ? v1::Proc::nomsg : v1::Proc::msg);
 	Region *region = call.mapped.front();
 	auto next = [&] {
 		xdr::Segment segment = segment_of(*region);
 		region = call.mapped.next(region);
 		return segment;
 	};
+	auto fill = [&](xdr::ListEncoder &encoder) {
+		for (u32 i = 0; i < plan.position_zero.size(); i++)
+			encoder.read_segment(Position(0), next());
+		for (u32 i = 0; i < plan.read_chunk.size(); i++)
+			encoder.read_segment(Position(plan.read_position), next());
+		if (!plan.write_chunk.empty()) {
+			encoder.write_chunk(plan.write_chunk.size());
+			for (u32 i = 0; i < plan.write_chunk.size(); i++)
+				encoder.segment(next());
+		}
+		if (!plan.reply_chunk.empty()) {
+			encoder.reply_chunk(plan.reply_chunk.size());
+			for (u32 i = 0; i < plan.reply_chunk.size(); i++)
+				encoder.segment(next());
+		}
+	};
 
-	for (u32 i = 0; i < plan.position_zero.size(); i++)
-		encoder.read_segment(Position(0), next());
-	for (u32 i = 0; i < plan.read_chunk.size(); i++)
-		encoder.read_segment(Position(plan.read_position), next());
-	if (!plan.write_chunk.empty()) {
-		encoder.write_chunk(plan.write_chunk.size());
-		for (u32 i = 0; i < plan.write_chunk.size(); i++)
-			encoder.segment(next());
-	}
-	if (!plan.reply_chunk.empty()) {
-		encoder.reply_chunk(plan.reply_chunk.size());
-		for (u32 i = 0; i < plan.reply_chunk.size(); i++)
-			encoder.segment(next());
-	}
-	return encoder.finish();
+	return c.session.encode(call.send().room(), envelope_of(c, call), fill);
 }
 
-bool rpcordma_client::map_wire(Connection &c, Call *call)
-{
-	if (call->wire_mapped)
-		return true;
-	if (rpcordma_dma_map(c.endpoint, call->wire, call->wire_capacity, RPCORDMA_DMA_TO_DEVICE,
-			     &call->wire_sge))
-		return false;
-	call->wire_mapped = true;
-	return true;
-}
-
-void rpcordma_client::space_came()
-{
-	std::atomic_thread_fence(std::memory_order_seq_cst);
-	if (wants_space.load(std::memory_order_acquire) &&
-	    wants_space.exchange(false, std::memory_order_acq_rel))
-		rpcordma_xprt_write_space(xprt);
-}
-
-int rpcordma_client::drop_connection(const char *why, u32 xid, int value)
-{
-	trace::error(peer, why, xid, value);
-	/* Whatever it is: it may be there on the next connection too. */
-	back_off.store(true, std::memory_order_relaxed);
-	close();
-	rpcordma_xprt_closed(xprt);
-	return status::kNotConnected;
-}
-
-/*
- * Post the @requests work requests of @call: a REG_MR for each mapped region, then the Send of @length
- * bytes of the wire buffer. The send queue has room. The Send is signaled when there is a @marker.
- */
-int rpcordma_client::post(Connection &c, Call *call, u32 length, u32 requests,
-			  SendQueue::Marker *marker)
-{
-	rpcordma_send_wr *first = &call->send_wr, **link = &first;
-	const rpcordma_send_wr *bad;
-
-	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
-		region->register_wr.wr.cqe = &c.silent_register_cqe;
-		region->register_wr.wr.send_flags = 0;
-		*link = &region->register_wr.wr;
-		link = &region->register_wr.wr.next;
-	}
-	*link = &call->send_wr;
-	call->wire_sge.length = length;
-	call->send_wr.next = nullptr;
-	call->send_wr.sg_list = &call->wire_sge;
-	call->send_wr.num_sge = 1;
-	call->send_wr.opcode = RPCORDMA_WR_SEND;
-	call->send_wr.send_flags = marker ? RPCORDMA_SEND_SIGNALED : 0;
-	call->send_wr.cqe = marker ? &marker->cqe : &c.silent_send_cqe;
-	rpcordma_dma_sync_for_device(c.endpoint, &call->wire_sge, length);
-	int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(peer, "send", call->xid, requests, call->send_wr.send_flags != 0, rc);
-	return rc;
-}
-
-/*
- * @error ends the task that sends, which may send for others: they have to come themselves to hear of
- * it, and the sender tries again a little later.
- */
-[[nodiscard]] static int final(const rpcordma_request &request, int error)
-{
-	return request.own ? error : status::kNoBuffers;
-}
-
-/* The error that the peer answered this very call with, or 0. */
-[[nodiscard]] static int failure_of(const Call &call, u32 xid)
-{
-	return call.failed_xid == xid ? call.failure : 0;
-}
-
-/* Have at least @regions spare for @call; false when there are too few, which are kept. */
-bool rpcordma_client::take_regions(Call *call, u32 regions)
-{
-	u32 have = 0;
-
-	LockGuard guard(lock);
-	for (Region *r = call->spare.front(); r && have < regions; r = call->spare.next(r))
-		have++;
-	for (; have < regions; have++) {
-		Region *region = pool.pop_front();
-		if (!region)
-			return false;
-		call->spare.push_back(region);
-	}
-	return true;
-}
-
-/*
- * Map what the peer is to reach, and encode the header. Returns its length; after an error some may be
- * mapped.
- */
-Result<u32> rpcordma_client::marshal_chunks(Connection &c, Call *call,
-					    const rpcordma_request &request)
+/* Map what the peer is to reach, in the header's order: encode_header() relies on it. Some may be mapped after an error. */
+[[nodiscard]] static Status map_chunks(Client &client, Call *call, const rpcordma_request &request)
 {
 	const chunk::Plan &plan = call->plan;
-	/* In the header's order: encode_header() relies on it. */
+
 	if (!plan.position_zero.empty()) {
 		const rpcordma_xdr_buf buf =
-			reshaped(*request.send, plan.position_zero_shape(call->shape));
-		TRY_STATUS(map_segments(plan.position_zero, &buf, call, false));
+			with_shape(*request.send, plan.position_zero_shape(call->shape));
+		TRY_STATUS(client.map_segments(plan.position_zero, &buf, call, false));
 	}
 	if (!plan.read_chunk.empty())
-		TRY_STATUS(map_segments(plan.read_chunk, request.send, call, false));
+		TRY_STATUS(client.map_segments(plan.read_chunk, request.send, call, false));
 	if (!plan.write_chunk.empty())
-		TRY_STATUS(map_segments(plan.write_chunk, request.receive, call, true));
+		TRY_STATUS(client.map_segments(plan.write_chunk, request.receive, call, true));
 	if (!plan.reply_chunk.empty()) {
 		const rpcordma_xdr_buf buf =
-			reshaped(*request.receive, plan.reply_chunk_shape(call->shape));
-		TRY_STATUS(map_segments(plan.reply_chunk, &buf, call, true));
+			with_shape(*request.receive, plan.reply_chunk_shape(call->shape));
+		TRY_STATUS(client.map_segments(plan.reply_chunk, &buf, call, true));
 	}
-	const u32 length = TRY(encode_header(c, *call));
+	return {};
+}
 
+static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
+{
 	auto count = [&](unsigned long &chunks, const chunk::SegmentList &segments) {
 		tally(chunks, segments.size());
 		for (chunk::ByteRange range : segments)
@@ -247,95 +214,123 @@ Result<u32> rpcordma_client::marshal_chunks(Connection &c, Call *call,
 	count(stats.write_chunk_count, plan.write_chunk);
 	count(stats.reply_chunk_count, plan.reply_chunk);
 	tally(stats.nomsg_call_count, plan.nomsg());
+}
+
+/* Map the call's chunks, if it has some, and write its header. Returns the header's length. */
+[[nodiscard]] static Result<u32> marshal_header(Client &client, const Connection &c, Call *call,
+						const rpcordma_request &request)
+{
+	if (!call->plan.rkeys())
+		return c.session.encode_bare(call->send().room(), envelope_of(c, *call));
+	TRY_STATUS(map_chunks(client, call, request));
+	const u32 length = TRY(encode_header(c, *call));
+	count_chunks(client.stats, call->plan);
 	return length;
 }
 
-int rpcordma_client::send_request(Call *call)
+/* Copy bytes [@at, @at + @left) of @buf to @to. Returns how many came from pages or the tail. */
+[[nodiscard]] static u32 copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape,
+				    u32 at, u32 left, u8 *to)
 {
-	rpcordma_request request;
+	const u32 head = shape.head_length;
+	const u32 pages_end = head + shape.page_length;
+	u32 pulled = 0;
 
-	rpcordma_rqst_get(call->rqst, &request);
-	Connection *c = connection;
-	if (!request.connected || !c)
-		return status::kNotConnected;
-	/* sunrpc may have missed how it ended, being not asleep yet: then it comes here again. */
-	if (int failure = failure_of(*call, request.xid))
-		return final(request, failure);
-	if (!rpcordma_rqst_take_credit(call->rqst))
-		return status::kBadSlot;
-	/* The peer would see two calls and owe two replies: credits, and non-idempotent calls, forbid it. */
-	if (request.sent_before)
-		return drop_connection("retransmission on the same connection", request.xid, 0);
-	if (request.receive->flags & RPCORDMA_XDRBUF_SPARSE_PAGES)
-		if (rpcordma_fill_sparse_pages(request.receive))
-			return status::kNoBuffers;
+	if (at < head && left) {
+		const u32 n = min(left, head - at);
 
-	/* C2 */
-	if (call->state.load(std::memory_order_acquire) != CallState::idle || !call->mapped.empty()) {
-		rpcordma_warn("C2: a call is to be sent while the peer still has it");
-		return drop_connection("call sent twice", request.xid, 0);
+		__builtin_memcpy(to, static_cast<const u8 *>(buf.head.base) + at, n);
+		to += n, at += n, left -= n;
 	}
-	call->xid = request.xid;
-	call->reply = request.receive;
-	call->shape.send = shape_of(*request.send);
-	call->shape.receive = shape_of(*request.receive);
-	call->shape.send_ddp = request.send->flags & RPCORDMA_XDRBUF_WRITE;
-	call->shape.receive_ddp = request.receive->flags & RPCORDMA_XDRBUF_READ;
-	call->shape.ddp_allowed = request.ddp_allowed;
-	chunk::Thresholds thresholds = c->thresholds;
-	thresholds.send = min(thresholds.send, call->wire_capacity);
-	chunk::Plan &plan = call->plan;
-	if (Status status = chunk::reduce(call->shape, c->limits, thresholds, plan); !status.ok()) {
-		tally(stats.failed_marshal_count, 1);
-		trace::error(peer, "reduction failed", call->xid, to_errno(status.error()));
-		return final(request, status::kMessageSize);
-	}
+	if (at < pages_end && left) {
+		const u32 n = min(left, pages_end - at);
 
-	/* Everything that may run short, before anything is touched. */
-	const u32 regions = plan.rkeys(), requests = regions + 1;
-	const bool enough = !regions || (regions == 1 && call->spare.front());
-	if (!enough && !take_regions(call, regions)) {
-		const int rc =
-			wait_for_space([&] { return locked(lock, [&] { return !pool.empty(); }); });
-
-		rpcordma_xprt_queue_refill(xprt, 0);
-		return rc;
+		rpcordma_copy_from_pages(&buf, at - head, to, n);
+		to += n, at += n, left -= n, pulled += n;
 	}
-	if (!map_wire(*c, call))
-		return status::kNoBuffers;
-	if (!c->send_queue.take(requests, regions))
-		return wait_for_space([&] { return c->send_queue.has_room(requests, regions); });
-
-	const Result<u32> header = regions ?
-					   marshal_chunks(*c, call, request) :
-					   v1::encode_short({call->wire, call->wire_capacity},
-							    Xid(call->xid), c->credits.requested());
-	if (!header.ok()) {
-		tally(stats.failed_marshal_count, 1);
-		trace::error(peer, "marshaling failed", call->xid, to_errno(header.error()));
-		/* Nothing was posted: the peer knows none of it. */
-		c->send_queue.give_back(requests, regions - call->mapped_count);
-		unmap_all(*c, call);
-		/* A shortage of mappings passes; anything else would fail for ever. */
-		return header.error() == Error::no_memory ? status::kNoBuffers :
-							    final(request, status::kIo);
+	if (left) {
+		__builtin_memcpy(to, static_cast<const u8 *>(buf.tail.base) + (at - pages_end), left);
+		pulled += left;
 	}
-	if (header.value() != plan.header_length)
+	return pulled;
+}
+
+/* Copy the inline bytes of @buf behind the header. Returns how many came from pages or the tail. */
+[[nodiscard]] static u32 copy_inline(const rpcordma_xdr_buf &buf, const Call &call, u8 *to)
+{
+	u32 pulled = 0;
+
+	for (chunk::ByteRange range : call.plan.inline_ranges) {
+		pulled += copy_range(buf, call.shape.send, range.offset, range.length, to);
+		to += range.length;
+	}
+	return pulled;
+}
+
+/*
+ * Write the header of each transmission behind the first, and the inline bytes, which are one run of the
+ * message, into all of them; hand them over.
+ */
+[[nodiscard]] static Result<u32> fill_transmissions(const Connection &c, Call *call,
+						    const rpcordma_xdr_buf &buf, u32 header)
+{
+	const u32 count = call->plan.transmissions;
+	u32 at = 0, pulled = 0;
+
+	for (u32 i = 0; i < count; i++) {
+		SendBuffer &send = call->sends[i];
+		const u32 room = min(c.session.thresholds().send, send.capacity());
+
+		if (i)
+			header = TRY(c.session.encode_continuation(send.room(), envelope_of(c, *call), i));
+		const u32 length = min(room - header, call->plan.inline_length - at);
+		pulled += copy_range(buf, call->shape.send, at, length, send.room().data() + header);
+		at += length;
+		send.hand_over(c.endpoint, header + length);
+	}
+	return pulled;
+}
+
+/* Make the call's message: map its chunks, write its header, copy its inline bytes. */
+[[nodiscard]] static Status marshal(Client &client, const Connection &c, Call *call,
+				    const rpcordma_request &request)
+{
+	const chunk::Plan &plan = call->plan;
+	const u32 header = TRY(marshal_header(client, c, call, request));
+
+	if (header != plan.header_length)
 		rpcordma_warn("the header is not as long as reduction said");
-	tally(stats.pullup_copy_count,
-	      copy_inline(*request.send, *call, call->wire + header.value()));
+	if (plan.transmissions == 1) {
+		SendBuffer &send = call->send();
+
+		tally(client.stats.pullup_copy_count,
+		      copy_inline(*request.send, *call, send.room().data() + header));
+		send.hand_over(c.endpoint, header + plan.inline_length);
+	} else {
+		tally(client.stats.pullup_copy_count,
+		      TRY(fill_transmissions(c, call, *request.send, header)));
+	}
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))
 		rpcordma_trace_marshal(
-			peer, call->xid, c->credits.requested().get(),
-			static_cast<u32>(plan.nomsg() ? v1::Proc::nomsg : v1::Proc::msg),
+			client.peer, call->xid, c.credits.requested().get(),
+			static_cast<u32>(plan.nomsg() ? xdr::Kind::nomsg : xdr::Kind::msg),
 			plan.header_length, plan.inline_length, static_cast<u32>(plan.send_mode),
 			static_cast<u32>(plan.receive_mode));
+	return {};
+}
 
+/* --- the whole of it --- */
+
+/* Post @call, whose message is made, and see to a reply that was faster. */
+[[nodiscard]] static Status transmit(Client &client, Connection &c, Call *call,
+				     const rpcordma_request &request)
+{
 	rpcordma_rqst_sent(call->rqst);
-	call->state.store(CallState::posting, std::memory_order_release);
-	SendQueue::Marker *marker = c->send_queue.should_signal() ? c->send_queue.signal(nullptr) :
-								    nullptr;
-	if (int rc = post(*c, call, plan.header_length + plan.inline_length, requests, marker)) {
+	call->set_state(CallState::posting);
+	SendQueue::Marker *marker = c.send_queue.should_signal() ? c.send_queue.signal(nullptr) :
+								   nullptr;
+	const Status posted = client.post(c, call, call->plan.transmissions, marker);
+	if (!posted.ok()) {
 		/*
 		 * Some of it may have been posted: the drain sorts it out. A reply to what was not sent in
 		 * full is a peer's guess.
@@ -343,55 +338,74 @@ int rpcordma_client::send_request(Call *call)
 		if (call->state.exchange(CallState::sent, std::memory_order_acq_rel) ==
 		    CallState::early) {
 			call->held = nullptr;
-			rpcordma_rqst_unpin(call->rqst);
+			call->pin.drop();
 		}
-		return drop_connection("post failed", call->xid, rc);
+		return client.drop_connection("post failed", call->xid, to_errno(posted.error()));
 	}
-	CallState expected = CallState::posting;
-	if (!call->state.compare_exchange_strong(expected, CallState::sent,
-						 std::memory_order_acq_rel)) {
-		/* The reply overtook us: the receive completion left it here. */
-		Receive *receive = call->held;
-
-		call->held = nullptr;
-		call->state.store(CallState::replied, std::memory_order_release);
-		process_reply(*c, call, receive, nullptr);
-		return request.own ? failure_of(*call, request.xid) : 0;
+	if (!call->change_from(CallState::posting, CallState::sent)) {
+		client.process_early_reply(c, call);
+		return request.own ? failure_of(*call, request.xid) : Error::none;
 	}
 	/* Without a reply, credits would be off for good: start over with a fresh connection. */
 	if (!request.reply_expected)
-		return drop_connection("no reply expected", request.xid, 0);
-	return 0;
+		return client.drop_connection("no reply expected", request.xid, 0);
+	return {};
 }
 
-int rpcordma_core_send_request(rpcordma_client *client, rpcordma_call *call)
+/* Whether @call may be sent over @c now: it has a credit, and the peer has nothing of it. */
+[[nodiscard]] static Status admit(Client &client, Call *call, const rpcordma_request &request)
 {
-	return client->send_request(call);
+	if (!rpcordma_rqst_take_credit(call->rqst))
+		return Error::no_slot;
+	/* The peer would see two calls and owe two replies: credits, and non-idempotent calls, forbid it. */
+	if (request.sent_before)
+		return client.drop_connection("retransmission on the same connection", request.xid,
+					      0);
+	if (request.receive->flags & RPCORDMA_XDRBUF_SPARSE_PAGES)
+		if (rpcordma_fill_sparse_pages(request.receive))
+			return Error::no_buffers;
+	/* C2 */
+	if (call->get_state() != CallState::idle || !call->mapped.empty()) {
+		rpcordma_warn("C2: a call is to be sent while the peer still has it");
+		return client.drop_connection("call sent twice", request.xid, 0);
+	}
+	return {};
 }
 
-void rpcordma_core_send_done(void *context, rpcordma_cqe *cqe, const rpcordma_completion *completion)
+Status rpcordma_client::send_request(Call *call)
 {
-	Connection *c = static_cast<Connection *>(context);
+	rpcordma_request request;
 
-	trace::completion(c->client->peer, "send", *completion);
-	if (completion->status != RPCORDMA_WC_SUCCESS)
-		c->request_close("Send failed", completion->status);
-	SendQueue::Marker *marker = c->send_queue.completed(cqe);
-	if (!marker)
-		return;
-	Call *backward = static_cast<Call *>(marker->context);
-	SendQueue::release(*marker);
-	if (backward)
-		c->client->put_backward(backward);
-	c->client->space_came();
-}
+	rpcordma_rqst_get(call->rqst, &request);
+	Connection *c = connection;
+	if (!request.connected || !c)
+		return Error::not_connected;
+	/* If the task was not asleep yet when it failed, sunrpc lost the result and calls again: return it now. */
+	if (const Error failure = failure_of(*call, request.xid); failure != Error::none)
+		return fail_own(request, failure);
+	TRY_STATUS(admit(*this, call, request));
+	if (const Status planned = plan_within_credits(*this, *c, call, request); !planned.ok()) {
+		tally(stats.failed_marshal_count, 1);
+		trace::error(peer, "reduction failed", call->xid, to_errno(planned.error()));
+		return fail_own(request, Error::message_size);
+	}
+	if (const Status taken = take_resources(*this, *c, call); !taken.ok()) {
+		return_extra_credits(call);
+		return taken;
+	}
+	if (const Status made = marshal(*this, *c, call, request); !made.ok()) {
+		const u32 regions = call->plan.rkeys();
 
-void rpcordma_core_register_done(void *context, rpcordma_cqe *,
-				 const rpcordma_completion *completion)
-{
-	Connection *c = static_cast<Connection *>(context);
-
-	trace::completion(c->client->peer, "register", *completion);
-	if (completion->status != RPCORDMA_WC_SUCCESS)
-		c->request_close("REG_MR failed", completion->status);
+		tally(stats.failed_marshal_count, 1);
+		trace::error(peer, "marshaling failed", call->xid, to_errno(made.error()));
+		/* Nothing was posted: the peer knows none of it. */
+		c->send_queue.give_back(regions + call->plan.transmissions,
+					regions - call->mapped_count);
+		unmap_all(*c, call);
+		return_extra_credits(call);
+		/* A shortage of mappings passes; anything else would fail for ever. */
+		return made.error() == Error::no_memory ? Error::no_buffers :
+							  fail_own(request, Error::io);
+	}
+	return transmit(*this, *c, call, request);
 }

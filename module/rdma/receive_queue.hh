@@ -11,31 +11,9 @@
  */
 #pragma once
 
-#include "compat/port/port.h"
-#include "module/base/list.hh"
-#include "module/base/result.hh"
-#include "module/base/span.hh"
-#include "module/rdma/cqe.hh"
+#include "module/rdma/receive.hh"
 
 namespace rpcordma {
-
-struct ReceiveTag;
-
-struct Receive : ListLink<ReceiveTag> {
-	OwnedCqe<Receive> cqe;
-	rpcordma_recv_wr wr = {};
-	rpcordma_sge sge = {};
-	Receive *all_next = nullptr;
-	u8 *data = nullptr;
-	u32 length = 0; /* of the message in it */
-	int flags = 0;	/* of its completion */
-	u32 invalidated_rkey = 0;
-
-	[[nodiscard]] Bytes message() const
-	{
-		return {data, length};
-	}
-};
 
 class ReceiveQueue {
 public:
@@ -58,23 +36,27 @@ public:
 	{
 		return provided_;
 	}
-	/** Handled: post it again, with the next batch. Receive completion only. */
-	void recycle(Receive *receive);
-	/** No longer held: post it again, now. Any context. Fails silently when the connection is gone. */
-	void repost(Receive *receive);
+	/** @receive has completed with success: what came is the CPU's. Receive completion only. */
+	void arrived(Receive *receive, const rpcordma_completion &completion) const
+	{
+		maker_.arrived(receive, completion);
+	}
+	/**
+	 * @receives, chained by `next`, are handled: post them again, with the next batch. Receive completion
+	 * only. May be null.
+	 */
+	void recycle(Receive *receives);
+	/** As recycle(), for those that were held: now, and in any context. */
+	void repost(Receive *receives);
 
 private:
-	[[nodiscard]] Receive *create_();
-	[[nodiscard]] bool post_(Receive *first, u32 count);
+	void recycle_(Receive *receive);
 
-	rpcordma_endpoint *endpoint_ = nullptr;
-	const rpcordma_peer *peer_ = nullptr;
-	Receive *all_ = nullptr;
+	ReceiveMaker maker_;
 	Receive *waiting_ = nullptr; /* chained by wr.next */
 	u32 waiting_count_ = 0;
 	u32 created_ = 0;  /* buffers there are */
 	u32 provided_ = 0; /* created_ less kBatch, as far as they were posted */
-	u32 buffer_size_ = 0;
 	u32 capacity_ = 0;
 };
 

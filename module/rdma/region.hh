@@ -10,10 +10,9 @@
  */
 #pragma once
 
-#include <new>
-
 #include "compat/port/port.h"
 #include "module/base/list.hh"
+#include "module/base/memory.hh"
 #include "module/base/types.hh"
 #include "module/rdma/trace.hh"
 
@@ -35,21 +34,25 @@ using RegionList = List<Region, RegionTag>;
 [[nodiscard]] inline Region *create_region(rpcordma_endpoint *endpoint, const rpcordma_peer *peer,
 					   u32 pages, bool sg_gaps, rpcordma_alloc_how how)
 {
+	auto region = Owned<Region>::create(how);
 	int error = 0;
-	void *place = rpcordma_alloc(sizeof(Region), how);
-	rpcordma_region *device = place ? rpcordma_region_create(endpoint, pages, sg_gaps, &error) :
-					  nullptr;
 
-	if (!device) {
+	if (region)
+		region->device = rpcordma_region_create(endpoint, pages, sg_gaps, &error);
+	if (!region || !region->device) {
 		trace::error(peer, "no memory region could be made", 0, error);
-		rpcordma_free(place);
 		return nullptr;
 	}
-	Region *region = new (place) Region;
-	region->device = device;
 	region->register_wr.wr.opcode = RPCORDMA_WR_REG_MR;
 	region->invalidate_wr.opcode = RPCORDMA_WR_LOCAL_INV;
-	return region;
+	return region.let_go();
+}
+
+/** @region is on no list, and the peer cannot reach its memory. Process context. */
+inline void destroy_region(Region *region)
+{
+	rpcordma_region_destroy(region->device);
+	(void)Owned<Region>::take_over(region);
 }
 
 } // namespace rpcordma

@@ -1,121 +1,154 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The backward direction (RFC 8167): calls to the client over its own connection, and their replies.
- * A backward call goes out with a ServerCall that is spare, or one made for it; it lives until its Send
- * completes. Who waits for the reply, and for how long, is sunrpc's business.
- */
+/* The backward direction. See backward.hh. */
 
+#include "module/server/backward.hh"
+
+#include "module/server/owners.hh"
+#include "module/server/send.hh"
 #include "module/server/server.hh"
-
 #include "xdr/private_data.hh"
 
-using namespace rpcordma;
-
-/* RPC-over-RDMA without chunks, both ways (RFC 8167 5). */
-static constexpr u32 kHeader = v1::min_header_length;
+namespace rpcordma {
 
 /* What we ask for: a Receive is posted for each call that is outstanding, so any number will do. */
 static constexpr Credits kRequested(kServerBackwardCalls);
 
-void rpcordma_server::backward_reply(Call *call)
+/* Hand the reply to who waits for it. False: nobody does. */
+[[nodiscard]] static bool complete_backward_call(Server &server, const Receive &receive)
 {
-	const v1::Header &header = call->header;
-	const u32 xid = header.xid.get();
-	const Bytes payload = header.payload(call->message());
-	bool known;
+	const xdr::Message &message = receive.message;
+	const u32 xid = message.xid.get();
 
-	if (header.proc == v1::Proc::error)
+	if (message.kind == xdr::Kind::error)
 		/* The client cannot do what was asked; asking again would not help. */
-		known = rpcordma_svc_backward_error(xprt, xid, to_errno(Error::io));
-	else if (header.has_chunks())
-		known = false;
-	else
-		known = rpcordma_svc_backward_reply(xprt, xid, payload.data(), u32(payload.size()),
-						    min(max(header.credits.get(), 1u),
-							kServerBackwardCalls));
-	trace::reply(peer, known ? "backward reply" : "backward reply to nobody", xid,
-		     header.credits.get(), u32(header.proc), int(payload.size()));
+		return rpcordma_svc_backward_error(server.xprt, xid, to_errno(Error::io));
+	/* Nothing that was asked for is so long that it takes several Receives. */
+	if (message.has_chunks() || receive.next)
+		return false;
+	return rpcordma_svc_backward_reply(server.xprt, xid, message.payload.data(),
+					   u32(message.payload.size()),
+					   min(max(message.credits.get(), 1u), kServerBackwardCalls));
+}
+
+void take_backward_reply(Server &server, const Receive &receive)
+{
+	const xdr::Message &message = receive.message;
+	const bool known = complete_backward_call(server, receive);
+
+	trace::reply(server.peer, known ? "backward reply" : "backward reply to nobody",
+		     message.xid.get(), message.credits.get(), u32(message.kind),
+		     int(message.payload.size()));
 	if (!known) {
 		rpcordma_server_count(RPCORDMA_SERVER_DROPPED, 1);
 		return;
 	}
-	LockGuard guard(lock);
+	SpinGuard guard(server.lock);
 
-	if (backward_outstanding)
-		backward_outstanding--;
+	server.backward.end();
 }
 
-int rpcordma_server::send_backward(u32 xid, const rpcordma_xdr_buf *message)
+/* Have a Receive for the reply to one more call, before that goes. */
+[[nodiscard]] static bool back_with_receive(Server &server)
 {
-	if (closing.load(std::memory_order_acquire) || !established.load(std::memory_order_acquire))
-		return to_errno(Error::not_connected);
-	if (kHeader + message->len > send_size) {
-		trace::error(peer, "a backward call that exceeds the receive buffer", xid,
+	u32 backed, receives;
+	{
+		SpinGuard guard(server.lock);
+
+		backed = server.backward.with_one_more();
+		if (backed <= server.receives.backed())
+			return true;
+		receives =
+			promised_locked(server) - server.receives.backed() + backed + kServerBatch;
+	}
+	if (!provide_receives(server, receives, RPCORDMA_ALLOC_NOIO))
+		return false;
+	SpinGuard guard(server.lock);
+
+	server.receives.back(backed);
+	return true;
+}
+
+/* A call for the message, which its sender owns; null without memory. */
+[[nodiscard]] static ServerCall *take_backward_call(Server &server)
+{
+	{
+		SpinGuard guard(server.lock);
+
+		if (ServerCall *call = server.calls.take_backward())
+			return call;
+	}
+	auto made = create_call(server, RPCORDMA_ALLOC_NOIO);
+	if (!made)
+		return nullptr;
+	ServerCall *const call = made.let_go();
+	SpinGuard guard(server.lock);
+
+	server.calls.own_backward(call);
+	return call;
+}
+
+/* Write the message into @call's send buffer, and post it. */
+[[nodiscard]] static Status send_with(Server &server, ServerCall *call, u32 xid,
+				      const rpcordma_xdr_buf *message)
+{
+	Outgoing out;
+
+	if (!ensure_sends(server, call, 1, RPCORDMA_ALLOC_NOIO))
+		return Error::no_buffers;
+	TRY_STATUS(build_bare(server, call,
+			      {Xid(xid), kRequested, xdr::Direction::call, xdr::Kind::msg, 1, {}},
+			      message, out));
+	{
+		SpinGuard guard(server.lock);
+
+		server.backward.begin();
+	}
+	/* Without waiting: rpciod serves others as well. */
+	const Status posted = server.room.take(out.requests()) ?
+				      post_with_room(server, call, out, xid) :
+				      Status(Error::no_buffers);
+	if (!posted.ok()) {
+		SpinGuard guard(server.lock);
+
+		server.backward.end();
+	}
+	return posted;
+}
+
+Status send_backward(Server &server, u32 xid, const rpcordma_xdr_buf *message)
+{
+	const chunk::Thresholds &thresholds = server.session.thresholds();
+
+	if (server.closing.load(std::memory_order_acquire) ||
+	    !server.established.load(std::memory_order_acquire))
+		return Error::not_connected;
+	/* RPC-over-RDMA without chunks, both ways (RFC 8167 5), in one Send. */
+	if (thresholds.bare_header + message->len > thresholds.send) {
+		trace::error(server.peer, "a backward call that exceeds the receive buffer", xid,
 			     int(message->len));
-		return to_errno(Error::message_size);
+		return Error::message_size;
 	}
-
-	/* Its reply needs a Receive, posted before it goes. */
-	LockGuard guard(lock);
-	const u32 backed = min(backward_outstanding + 1, kServerBackwardCalls);
-	const bool more = backed > backward_backed;
-	const u32 receives = credits.granted() + backed + kServerBatch;
-	guard.release();
-	if (more && !provide(receives, RPCORDMA_ALLOC_NOIO))
-		return to_errno(Error::no_buffers);
-
-	guard.acquire();
-	backward_backed = max(backward_backed, backed);
-	Call *call = spare.pop_front();
-	guard.release();
-	if (!call) {
-		call = create_call(RPCORDMA_ALLOC_NOIO);
-		if (!call)
-			return to_errno(Error::no_buffers);
-		guard.acquire();
-		own_locked(call);
-		calls++;
-		guard.release();
-	}
+	if (!back_with_receive(server))
+		return Error::no_buffers;
+	ServerCall *call = take_backward_call(server);
+	if (!call)
+		return Error::no_buffers;
 	call->owners.store(1, std::memory_order_relaxed);
-	call->chain_length = 0;
-	call->length = 0;
-	call->send_wr.opcode = RPCORDMA_WR_SEND;
-	int rc = to_errno(Error::no_buffers);
-	if (ensure_wire(call, RPCORDMA_ALLOC_NOIO)) {
-		const auto length = v1::encode_short({call->wire, send_size}, Xid(xid), kRequested);
+	const Status sent = send_with(server, call, xid, message);
+	drop_owner(server, call);
+	return sent;
+}
 
-		rpcordma_buf_read(message, 0, call->wire + length.value(), message->len);
-		guard.acquire();
-		backward_outstanding = min(backward_outstanding + 1, kServerBackwardCalls);
-		guard.release();
-		/* Without waiting: rpciod serves others as well. */
-		if (take_room(1))
-			rc = post_taken(call, length.value() + message->len, xid);
-		if (rc) {
-			guard.acquire();
-			backward_outstanding -= backward_outstanding > 0;
-			guard.release();
-		}
+u32 backward_payload(const Server *server)
+{
+	if (!server || !server->receive_maker.buffer_size()) {
+		constexpr u32 header = protocol::Spoken::most(&protocol::Rules::bare_header);
+
+		return private_data::size_unit - header;
 	}
-	drop_owner(call);
-	return rc;
+	const chunk::Thresholds &thresholds = server->session.thresholds();
+
+	return min(thresholds.send, server->receive_maker.buffer_size()) - thresholds.bare_header;
 }
 
-int rpcordma_core_server_send_backward(rpcordma_server *server, rpcordma_u32 xid,
-				       const rpcordma_xdr_buf *message)
-{
-	return server->send_backward(xid, message);
-}
-
-rpcordma_u32 rpcordma_core_server_backward_calls(void)
-{
-	return kServerBackwardCalls;
-}
-
-rpcordma_u32 rpcordma_core_server_backward_payload(const rpcordma_server *server)
-{
-	return (server && server->send_size ? min(server->send_size, server->receive_size) :
-					      private_data::size_unit) -
-	       kHeader;
-}
+} // namespace rpcordma

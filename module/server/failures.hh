@@ -13,6 +13,8 @@
 #include "compat/port/port.h"
 #include "module/base/span.hh"
 #include "module/base/types.hh"
+#include "module/server/call.hh"
+#include "module/server/module_lock.hh"
 #include "xdr/wire.hh"
 
 namespace rpcordma {
@@ -34,7 +36,7 @@ public:
 		*oldest = {address, digest_(message), now_ms + kLifetimeMs};
 		last_ = now_ms + kLifetimeMs;
 	}
-	/** Whether anything is remembered: asked before the rest, without a lock. */
+	/** Whether anything is remembered: asked before the rest, without the lock. */
 	[[nodiscard]] bool any(u64 now_ms) const
 	{
 		return now_ms < __atomic_load_n(&last_, __ATOMIC_RELAXED);
@@ -75,5 +77,17 @@ private:
 	Entry entries_[kEntries] = {};
 	u64 last_ = 0; /* when the youngest entry expires */
 };
+
+/** The calls whose chunks broke connections, of all clients; and its lock. */
+extern ModuleLock server_failures_lock;
+extern Failures server_failures;
+
+/** Whether the call whose first Receive is @receive broke an earlier connection with its chunks. */
+[[nodiscard]] bool failed_before(const Server &server, const Receive &receive);
+/**
+ * A work request of @call failed, and the connection ends. The first on a connection to report a remote access
+ * error tells that the call's chunks are bad; those behind it are flushed, and tell nothing. Send completion.
+ */
+void chain_failed(Server &server, ServerCall *call, const rpcordma_completion &completion);
 
 } // namespace rpcordma

@@ -3,11 +3,11 @@
 
 #include "module/server/pool.hh"
 
-#include <new>
-
-#include "module/base/lock.hh"
+#include "module/base/memory.hh"
 
 namespace rpcordma {
+
+ServerPool server_pool;
 
 /* Free transfers that are kept: more are a burst's. */
 static constexpr u32 kKeptTransfers = 64;
@@ -23,26 +23,28 @@ static constexpr u32 kTransferPages = kTransferBytes / 4096 + 1;
 
 bool ServerPool::init()
 {
-	lock_ = rpcordma_lock_create(RPCORDMA_LOCK_SINKS);
-	return lock_ != nullptr;
+	return lock_.create(RPCORDMA_LOCK_SINKS);
 }
 
 void ServerPool::exit()
 {
 	(void)shrink(~0u);
-	if (lent_)
-		rpcordma_warn("sink pages are lent, and no connection is left");
-	rpcordma_free(spare_);
-	rpcordma_free(top_);
-	spare_ = top_ = nullptr;
-	rpcordma_lock_destroy(lock_);
-	lock_ = nullptr;
+	{
+		ModuleGuard guard(lock_);
+
+		if (lent_)
+			rpcordma_warn("sink pages are lent, and no connection is left");
+		(void)Owned<Block>::take_over(spare_);
+		(void)Owned<Block>::take_over(top_);
+		spare_ = top_ = nullptr;
+	}
+	lock_.destroy();
 }
 
 void ServerPool::join()
 {
 	{
-		LockGuard guard(lock_);
+		ModuleGuard guard(lock_);
 
 		if (users_++)
 			return;
@@ -55,7 +57,7 @@ void ServerPool::join()
 void ServerPool::leave()
 {
 	{
-		LockGuard guard(lock_);
+		ModuleGuard guard(lock_);
 
 		if (--users_)
 			return;
@@ -64,24 +66,23 @@ void ServerPool::leave()
 	(void)shrink(~0u);
 }
 
+using OwnedTransfer = Owned<Transfer, LargeHeap>;
+
 Transfer *ServerPool::create_(rpcordma_alloc_how how)
 {
-	void *place = rpcordma_alloc_large(sizeof(Transfer), how);
-	rpcordma_bulk *bulk = place ? rpcordma_bulk_create(Transfer::kPieces, how) : nullptr;
+	auto transfer = OwnedTransfer::create(how);
 
-	if (!bulk) {
-		rpcordma_free_large(place);
+	if (transfer)
+		transfer->bulk = rpcordma_bulk_create(Transfer::kPieces, how);
+	if (!transfer || !transfer->bulk)
 		return nullptr;
-	}
-	Transfer *transfer = new (place) Transfer;
-	transfer->bulk = bulk;
-	return transfer;
+	return transfer.let_go();
 }
 
 void ServerPool::destroy_(Transfer *transfer)
 {
 	rpcordma_bulk_destroy(transfer->bulk);
-	rpcordma_free_large(transfer);
+	(void)OwnedTransfer::take_over(transfer);
 }
 
 Transfer *ServerPool::pop_transfer_locked_()
@@ -94,9 +95,13 @@ Transfer *ServerPool::pop_transfer_locked_()
 
 Transfer *ServerPool::take(rpcordma_alloc_how how)
 {
-	Transfer *transfer = locked(lock_, [&] { return pop_transfer_locked_(); });
+	{
+		ModuleGuard guard(lock_);
 
-	return transfer ? transfer : create_(how);
+		if (Transfer *transfer = pop_transfer_locked_())
+			return transfer;
+	}
+	return create_(how);
 }
 
 /* Returns how many of @pages were taken, null ones among them: all, or as many as there is memory for. */
@@ -107,13 +112,10 @@ u32 ServerPool::push_locked_(page *const *pages, u32 count)
 			Block *block = spare_;
 
 			spare_ = nullptr;
-			if (!block) {
-				void *place = rpcordma_alloc(sizeof(Block), RPCORDMA_ALLOC_ATOMIC);
-
-				if (!place)
-					return i;
-				block = new (place) Block;
-			}
+			if (!block)
+				block = Owned<Block>::create(RPCORDMA_ALLOC_ATOMIC).let_go();
+			if (!block)
+				return i;
 			block->below = top_;
 			top_ = block;
 		}
@@ -145,7 +147,7 @@ void ServerPool::pop_locked_(page **pages, u32 count)
 
 			top_ = empty->below;
 			if (spare_)
-				rpcordma_free(empty);
+				(void)Owned<Block>::take_over(empty);
 			else
 				spare_ = empty;
 		}
@@ -157,7 +159,7 @@ Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 	Transfer *transfer = nullptr;
 	bool low;
 	{
-		LockGuard guard(lock_);
+		ModuleGuard guard(lock_);
 
 		if (page_count_ >= pages)
 			transfer = pop_transfer_locked_();
@@ -185,7 +187,7 @@ void ServerPool::give(Transfer *transfer)
 
 	rpcordma_bulk_unmap(transfer->bulk);
 	{
-		LockGuard guard(lock_);
+		ModuleGuard guard(lock_);
 
 		lent_ -= transfer->lent;
 		keep = transfer_count_ < kKeptTransfers && users_;
@@ -201,7 +203,7 @@ void ServerPool::give(Transfer *transfer)
 		destroy_(transfer);
 		return;
 	}
-	LockGuard guard(lock_);
+	ModuleGuard guard(lock_);
 
 	transfers_.push_front(transfer);
 	transfer_count_++;
@@ -215,26 +217,43 @@ u32 ServerPool::missing_locked_() const
 	return wanted_ > have ? wanted_ - have : 0;
 }
 
+u32 ServerPool::missing_()
+{
+	ModuleGuard guard(lock_);
+
+	return missing_locked_();
+}
+
+bool ServerPool::wants_transfer_()
+{
+	ModuleGuard guard(lock_);
+
+	return transfer_count_ < transfers_wanted_;
+}
+
+/* Returns how many of the first @count of @pages were wanted, and are the pool's. */
+u32 ServerPool::keep_(page **pages, u32 count)
+{
+	ModuleGuard guard(lock_);
+
+	return push_locked_(pages, min(count, missing_locked_()));
+}
+
 void ServerPool::refill()
 {
-	while (locked(lock_, [&] { return transfer_count_ < transfers_wanted_; })) {
+	while (wants_transfer_()) {
 		Transfer *fresh = create_(RPCORDMA_ALLOC_NOIO);
 
 		if (!fresh)
 			break;
 		give(fresh);
 	}
-	for (;;) {
+	while (const u32 missing = missing_()) {
 		page *fresh[kBatch];
-
-		u32 kept = 0;
-		const u32 missing = locked(lock_, [&] { return missing_locked_(); });
-
-		if (!missing)
-			return;
 		const u32 count =
 			rpcordma_pages_alloc(fresh, min(missing, kBatch), RPCORDMA_ALLOC_NOIO);
-		locked(lock_, [&] { kept = push_locked_(fresh, min(count, missing_locked_())); });
+		const u32 kept = keep_(fresh, count);
+
 		rpcordma_pages_release(fresh + kept, count - kept);
 		/* Without memory, or without room for it: whoever finds too few asks again. */
 		if (!kept)
@@ -258,7 +277,7 @@ u32 ServerPool::spare_transfers_locked_() const
 
 u32 ServerPool::spare_pages()
 {
-	LockGuard guard(lock_);
+	ModuleGuard guard(lock_);
 
 	return spare_pages_locked_() + spare_transfers_locked_() * kTransferPages;
 }
@@ -272,7 +291,7 @@ u32 ServerPool::shrink(u32 pages)
 		Transfer *transfer = nullptr;
 		u32 count = 0;
 		{
-			LockGuard guard(lock_);
+			ModuleGuard guard(lock_);
 
 			count = min(min(kBatch, pages - freed), spare_pages_locked_());
 			pop_locked_(idle, count);

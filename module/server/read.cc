@@ -1,104 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Pulling a call's Read chunks (RFC 8166 3.4.5): by the receive completion, within a budget and without
- * ever sleeping, or by a service thread. See server.hh.
- */
+/* Pulling a call's Read chunks. See read.hh. */
 
+#include "module/server/read.hh"
+
+#include "module/rdma/chain.hh"
+#include "module/server/close.hh"
+#include "module/server/failures.hh"
+#include "module/server/owners.hh"
+#include "module/server/refusal.hh"
 #include "module/server/server.hh"
 
-#include <new>
+namespace rpcordma {
 
-using namespace rpcordma;
-
-u32 rpcordma_server::sink_pages(const Call *call) const
+u32 sink_pages(const Server &server, const chunk::Arrival &arrival)
 {
-	return div_round_up(call->arrival.sink_length, device.page_size);
+	return div_round_up(arrival.sink_length, server.device.page_size);
 }
 
 /*
- * Work requests of @call's Reads at most: one for each segment, and for each run of SGEs that is full;
- * where the sink is registered, those that do and undo that, and one for where a segment meets its end.
+ * One for each segment, and for each run of SGEs that is full; where the sink is registered, those that do
+ * and undo that, and one for where a segment meets its end.
  */
-u32 rpcordma_server::longest_chain(const Call *call) const
+u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 {
-	return call->arrival.segments +
-	       (region_pages ? 3 * Transfer::kRegions : sink_pages(call) / read_sges);
+	return arrival.segments + (server.limits.region_pages ?
+					   3 * Transfer::kRegions :
+					   sink_pages(server, arrival) / server.limits.read_sges);
 }
 
-/* --- the eager budget --- */
-
-[[nodiscard]] static u64 eager_cap(const svc_xprt *xprt, u32 page_size)
-{
-	const u32 bytes = rpcordma_server_tunables.eager_read_bytes;
-	rpcordma_svc_limits limits;
-
-	if (bytes)
-		return bytes;
-	rpcordma_svc_get_limits(xprt, &limits);
-	return u64(limits.threads) * (limits.max_message + page_size + kTransferBytes);
-}
-
-/*
- * Memory that the module pulls into before any thread has asked for it is capped, lest strangers pin what
- * there is; connections that have some under way share the cap evenly; and one that has not been
- * replied to yet has one call.
- */
-bool rpcordma_server::take_eager(Call *call, u32 pages, u64 cap)
-{
-	/* However few bytes they are: a stranger chooses. */
-	const u32 bytes = pages * device.page_size + kTransferBytes;
-
-	/* Only receive completions, one at a time, add to it. */
-	const u64 mine = eager_bytes.load(std::memory_order_relaxed);
-	if (mine) {
-		const u32 users = max(1u, server_pool.eager_users.load(std::memory_order_relaxed));
-
-		if (!replied.load(std::memory_order_relaxed) || mine + bytes > cap / users)
-			return false;
-	}
-	if (server_pool.eager_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes > cap) {
-		server_pool.eager_bytes.fetch_sub(bytes, std::memory_order_relaxed);
-		return false;
-	}
-	if (!eager_bytes.fetch_add(bytes, std::memory_order_relaxed))
-		server_pool.eager_users.fetch_add(1, std::memory_order_relaxed);
-	call->eager = bytes;
-	return true;
-}
-
-void rpcordma_server::return_eager(Call *call)
-{
-	server_pool.eager_bytes.fetch_sub(call->eager, std::memory_order_relaxed);
-	if (eager_bytes.fetch_sub(call->eager, std::memory_order_relaxed) == call->eager)
-		server_pool.eager_users.fetch_sub(1, std::memory_order_relaxed);
-	call->eager = 0;
-}
-
-/* --- Reads --- */
-
-Region *rpcordma_server::take_region(rpcordma_alloc_how how)
-{
-	Region *region = locked(lock, [&] { return regions.pop_front(); });
-	if (region || how == RPCORDMA_ALLOC_ATOMIC)
-		return region;
-	return create_region(endpoint, peer, region_pages, false, how);
-}
+/* --- the sink --- */
 
 /*
  * On iWARP the sink of a Read is memory that the peer could write: a region, registered ahead of the Read
  * in the same chain, and invalidated at its end. Returns how many SGEs there are.
  */
-Result<u32> rpcordma_server::register_sink(Call *call, rpcordma_alloc_how how)
+[[nodiscard]] static Result<u32> register_sink(Server &server, ServerCall *call,
+					       rpcordma_alloc_how how)
 {
 	Transfer &t = *call->transfer;
+	const u32 most = server.limits.region_pages * server.device.page_size;
 	rpcordma_xdr_buf sink = {};
 	u32 count = 0;
 
 	sink.pages = t.pages;
 	sink.page_length = sink.len = call->arrival.sink_length;
 	for (u32 at = 0; at < sink.len; count++) {
-		const u32 length = min(sink.len - at, region_pages * device.page_size);
-		Region *region = take_region(how);
+		const u32 length = min(sink.len - at, most);
+		Region *region = take_region(server, how);
 
 		if (!region)
 			return Error::no_memory;
@@ -113,233 +61,233 @@ Result<u32> rpcordma_server::register_sink(Call *call, rpcordma_alloc_how how)
 	return count;
 }
 
-/*
- * Map the call's sink and build the chain that fills it. Errors: ENOMEM, the mapping failed, which may
- * pass; EPROTO, the chain would be longer than a chain can be.
- */
-Status rpcordma_server::build_reads(Call *call, rpcordma_alloc_how how)
+/* Make the call's sink a place for Reads. Returns how many SGEs there are. Errors: ENOMEM; EPROTO. */
+[[nodiscard]] static Result<u32> map_sink(Server &server, ServerCall *call, rpcordma_alloc_how how)
 {
 	Transfer &t = *call->transfer;
-	const chunk::Arrival &arrival = call->arrival;
-	u32 mapped;
 
-	if (region_pages) {
-		mapped = TRY(register_sink(call, how));
-	} else {
-		if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, arrival.sink_length))
-			return Error::protocol;
-		const int sges = rpcordma_bulk_map(t.bulk, endpoint, RPCORDMA_DMA_FROM_DEVICE,
-						   t.local, Transfer::kPieces);
-		if (sges < 0)
-			return Error::no_memory;
-		mapped = u32(sges);
-	}
-
-	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, read_sges, ~0u,
-			   RPCORDMA_WR_RDMA_READ, &call->chain_cqe.cqe);
-	bool built = true;
-	if (arrival.how == chunk::Arrival::How::single) {
-		for (xdr::ReadSegment segment : call->header.reads)
-			built = built && chain.transfer(segment.target);
-	} else {
-		u32 at = 0;
-		auto read = [&](const xdr::Segment &segment, u32 offset) {
-			built = built && chain.skip(offset - at) && chain.transfer(segment);
-			at = offset + segment.length;
-		};
-		auto copy = [](u32, u32, u32) {};
-		(void)chunk::walk_arrival(call->header.reads, arrival.inline_length,
-					  arrival.message_length, read, copy);
-	}
-	if (!built || !chain.count() || chain.count() > queue_size)
+	if (server.limits.region_pages)
+		return register_sink(server, call, how);
+	if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, call->arrival.sink_length))
 		return Error::protocol;
-	call->chain_length = chain.count();
-	t.first = &t.requests[0].wr;
-	rpcordma_send_wr *last = &chain.last();
+	const int sges = rpcordma_bulk_map(t.bulk, server.endpoint, RPCORDMA_DMA_FROM_DEVICE,
+					   t.local, Transfer::kPieces);
+	if (sges < 0)
+		return Error::no_memory;
+	return u32(sges);
+}
+
+/* Put what registers and what invalidates @t's regions around its chain of Reads. */
+static void enclose_reads(Transfer &t, rpcordma_cqe *cqe, Chain &chain)
+{
 	for (Region *region : t.regions) {
 		if (!region)
 			continue;
 		/* Registered ahead of all Reads, and out of the peer's reach before anybody has the pages. */
-		region->register_wr.wr.next = const_cast<rpcordma_send_wr *>(t.first);
-		t.first = &region->register_wr.wr;
-		region->invalidate_wr.cqe = &call->chain_cqe.cqe;
+		region->register_wr.wr.next = chain.first;
+		chain.first = &region->register_wr.wr;
+		region->invalidate_wr.cqe = cqe;
 		region->invalidate_wr.send_flags = RPCORDMA_SEND_FENCE;
 		region->invalidate_wr.invalidate_rkey = region->mapping.rkey;
 		region->invalidate_wr.next = nullptr;
-		last->next = &region->invalidate_wr;
-		last = &region->invalidate_wr;
-		call->chain_length += 2;
+		chain.last->next = &region->invalidate_wr;
+		chain.last = &region->invalidate_wr;
+		chain.count += 2;
 	}
-	last->cqe = &call->read_cqe.cqe;
-	last->send_flags |= RPCORDMA_SEND_SIGNALED;
-	return call->chain_length <= queue_size ? Status() : Status(Error::protocol);
 }
 
-/* Post @call's chain of Reads. */
-int rpcordma_server::post_reads(Call *call, bool &some)
+/* --- the chain --- */
+
+/*
+ * Map the call's sink and build the chain that fills it. Errors: ENOMEM, the mapping failed, which may
+ * pass; EPROTO, the chain would be longer than a chain can be.
+ */
+[[nodiscard]] static Result<Chain> build_reads(Server &server, ServerCall *call,
+					       rpcordma_alloc_how how)
 {
 	Transfer &t = *call->transfer;
+	const chunk::Arrival &arrival = call->arrival;
+	const xdr::ReadList &reads = call->message().reads;
+	const u32 queue_size = server.room.size();
+	const u32 mapped = TRY(map_sink(server, call, how));
+
+	ChainBuilder builder({t.local, mapped}, t.requests, t.sges, server.limits.read_sges, ~0u,
+			     RPCORDMA_WR_RDMA_READ, &call->chain_cqe.cqe);
+	bool built = true;
+	if (arrival.how == chunk::Arrival::How::single) {
+		for (xdr::ReadSegment segment : reads)
+			built = built && builder.transfer(segment.target);
+	} else {
+		u32 at = 0;
+		auto read = [&](const xdr::Segment &segment, u32 offset) {
+			built = built && builder.skip(offset - at) && builder.transfer(segment);
+			at = offset + segment.length;
+		};
+		auto copy = [](u32, u32, u32) {};
+		(void)chunk::walk_arrival(reads, arrival.inline_length, arrival.message_length,
+					  read, copy);
+	}
+	if (!built || !builder.count() || builder.count() > queue_size)
+		return Error::protocol;
+	Chain chain = {&t.requests[0].wr, &builder.last(), builder.count()};
+	enclose_reads(t, &call->chain_cqe.cqe, chain);
+	chain.last->cqe = &call->read_cqe.cqe;
+	chain.last->send_flags |= RPCORDMA_SEND_SIGNALED;
+	if (chain.count > queue_size)
+		return Error::protocol;
+	return chain;
+}
+
+/* What became of a chain that was to be posted. */
+struct PostedReads {
+	Error error = Error::none;
+	bool any = true; /* the device has some of it, or had */
+};
+
+/* Post @chain, for which @call has the room. The call may be another one's as soon as that is done. */
+[[nodiscard]] static PostedReads post_reads(Server &server, ServerCall *call, const Chain &chain)
+{
+	const u32 xid = call->message().xid.get();
 	const rpcordma_send_wr *bad;
-	const u32 count = call->chain_length;
-	const u32 xid = call->header.xid.get();
 
-	/* The call may be another one's as soon as that is posted. */
-	const rpcordma_send_wr *first = t.first;
-	const int rc = rpcordma_post_send(endpoint, first, &bad);
-	some = !rc || bad != first;
-	trace::post(peer, "read", xid, count, true, rc);
-	if (!rc)
-		rpcordma_server_count(RPCORDMA_SERVER_READ, count);
-	return rc;
-}
-
-/* @call, which has a transfer, has done with it, and so has the device. */
-void rpcordma_server::put_transfer(Call *call)
-{
-	Transfer *transfer = call->transfer;
-
-	call->transfer = nullptr;
-	for (Region *&region : transfer->regions) {
-		if (!region)
-			continue;
-		rpcordma_region_unmap(region->device);
-		locked(lock, [&] { regions.push_front(region); });
-		region = nullptr;
-	}
-	server_pool.give(transfer);
-}
-
-bool rpcordma_server::read_eagerly(Call *call)
-{
-	const u32 pages = sink_pages(call);
-	const u64 cap = eager_cap(xprt, device.page_size);
-
-	/* Not past calls that are waiting for a thread. */
-	const bool in_order = locked(lock, [&] { return held.empty(); });
-	/* Nor past threads that wait for room. */
-	if (!in_order || waiters.load(std::memory_order_relaxed) ||
-	    !established.load(std::memory_order_acquire) || !take_eager(call, pages, cap))
-		return false;
-
-	call->transfer =
-		server_pool.take_sink(pages, u32(min<u64>(cap / device.page_size, ~0u >> 1)));
-	if (!call->transfer || !build_reads(call, RPCORDMA_ALLOC_ATOMIC).ok() ||
-	    !take_room(call->chain_length)) {
-		abandon(call);
-		return false;
-	}
-	const u32 count = call->chain_length;
-	bool some = false;
-	const int rc = locked(lock, [&] {
-		return closing.load(std::memory_order_relaxed) ? to_errno(Error::not_connected) :
-								 post_reads(call, some);
-	});
-	if (!rc)
-		rpcordma_server_count(RPCORDMA_SERVER_EAGER, 1);
-	else
-		reads_failed(call, count, some, rc);
-	return true;
+	call->room_taken = chain.count;
+	const int rc = rpcordma_post_send(server.endpoint, chain.first, &bad);
+	trace::post(server.peer, "read", xid, chain.count, true, rc);
+	if (rc)
+		return {from_errno(rc), bad != chain.first};
+	rpcordma_server_count(RPCORDMA_SERVER_READ, chain.count);
+	return {};
 }
 
 /* What was posted of the chain stays the device's until the drain: destroy() frees it. */
-void rpcordma_server::reads_failed(Call *call, u32 count, bool some, int rc)
+static void reads_failed(Server &server, ServerCall *call, const Chain &chain, PostedReads posted)
 {
-	if (!some) {
-		give_room(count);
-		abandon(call);
-		recycle(call);
+	if (!posted.any) {
+		server.room.give(chain.count);
+		give_back_resources(server, call);
+		recycle(server, call);
 	}
-	request_close("RDMA Reads could not be posted", rc);
+	request_close(server, "RDMA Reads could not be posted", posted.error);
 }
 
-/* The thread's part for a call that the receive completion held: its Reads, into its own pages. */
-int rpcordma_server::read_with(Call *call, svc_rqst *rqst)
+/* --- by the receive completion --- */
+
+/* Take part of the budget for @pages of a sink. */
+[[nodiscard]] static bool take_eager(Server &server, ServerCall *call, u32 pages, u64 cap)
 {
-	const u32 pages = sink_pages(call);
-	Status built = Error::no_memory;
+	/* However few bytes they are: a stranger chooses. */
+	const u32 bytes = pages * server.device.page_size + kTransferBytes;
 
-	rpcordma_server_count(RPCORDMA_SERVER_HELD, 1);
-	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
-	if (call->transfer) {
-		rpcordma_svc_lend_pages(rqst, call->transfer->pages, pages);
-		call->transfer->page_count = pages;
-		built = build_reads(call, RPCORDMA_ALLOC_SERVICE);
+	if (!server.eager.take(bytes, cap))
+		return false;
+	call->eager = bytes;
+	return true;
+}
+
+/* Whether nobody is to be served before. */
+[[nodiscard]] static bool in_order(Server &server)
+{
+	{
+		SpinGuard guard(server.lock);
+
+		/* Not past calls that are waiting for a thread. */
+		if (!server.queue.none_held())
+			return false;
 	}
-	if (!built.ok()) {
-		const Error error = built.error();
+	/* Nor past threads that wait for room. */
+	return !server.room.waited_for(std::memory_order_relaxed) &&
+	       server.established.load(std::memory_order_acquire);
+}
 
-		abandon(call);
-		if (error == Error::protocol) {
-			call->answer = Call::Answer::error_chunk;
-			send_error(call);
-			return 0;
+/* Completions post under the lock, and nothing once the connection closes: so nothing follows the drain (S2). */
+[[nodiscard]] static PostedReads post_unless_closing(Server &server, ServerCall *call,
+						     const Chain &chain)
+{
+	SpinGuard guard(server.lock);
+
+	if (server.closing.load(std::memory_order_relaxed))
+		return {Error::not_connected, false};
+	return post_reads(server, call, chain);
+}
+
+bool pull_eagerly(Server &server, ServerCall *call)
+{
+	const u32 page_size = server.device.page_size;
+	const u32 pages = sink_pages(server, call->arrival);
+	const u64 cap = eager_cap(server.xprt, page_size);
+
+	if (!in_order(server) || !take_eager(server, call, pages, cap))
+		return false;
+	call->transfer = server_pool.take_sink(pages, u32(min<u64>(cap / page_size, ~0u >> 1)));
+	if (!call->transfer) {
+		give_back_resources(server, call);
+		return false;
+	}
+	const auto chain = build_reads(server, call, RPCORDMA_ALLOC_ATOMIC);
+	if (!chain.ok() || !server.room.take(chain.value().count)) {
+		give_back_resources(server, call);
+		return false;
+	}
+	const PostedReads posted = post_unless_closing(server, call, chain.value());
+	if (posted.error == Error::none)
+		rpcordma_server_count(RPCORDMA_SERVER_EAGER, 1);
+	else
+		reads_failed(server, call, chain.value(), posted);
+	return true;
+}
+
+/* --- by a service thread --- */
+
+/* Take a transfer, with pages of @rqst, and build the chain. */
+[[nodiscard]] static Result<Chain> build_reads_into(Server &server, ServerCall *call, svc_rqst *rqst)
+{
+	const u32 pages = sink_pages(server, call->arrival);
+
+	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
+	if (!call->transfer)
+		return Error::no_memory;
+	rpcordma_svc_lend_pages(rqst, call->transfer->pages, pages);
+	call->transfer->page_count = pages;
+	return build_reads(server, call, RPCORDMA_ALLOC_SERVICE);
+}
+
+void pull_with(Server &server, ServerCall *call, svc_rqst *rqst)
+{
+	rpcordma_server_count(RPCORDMA_SERVER_HELD, 1);
+	const auto chain = build_reads_into(server, call, rqst);
+	if (!chain.ok()) {
+		give_back_resources(server, call);
+		if (chain.error() == Error::protocol) {
+			refuse(server, call, xdr::ErrorCode::chunk);
+			return;
 		}
 		/* The client sends it again, over another connection. */
-		recycle(call);
-		request_close("no memory for RDMA Reads", to_errno(error));
-		return 0;
-	}
-	const u32 count = call->chain_length;
-	if (!wait_for_room(count)) {
-		abandon(call);
-		recycle(call);
-		return 0;
-	}
-	bool some;
-	const int rc = post_reads(call, some);
-	if (rc)
-		reads_failed(call, count, some, rc);
-	return 0;
-}
-
-/* The last of the chain completed, and with it all of them. */
-void rpcordma_server::reads_done(Call *call, const rpcordma_completion &completion)
-{
-	give_room(call->chain_length);
-	if (completion.status == RPCORDMA_WC_SUCCESS) {
-		enqueue(call, ready);
+		recycle(server, call);
+		request_close(server, "no memory for RDMA Reads", chain.error());
 		return;
 	}
-	chain_failed(call, completion);
-	abandon(call);
-	recycle(call);
-}
-
-void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
-				    const rpcordma_completion *completion)
-{
-	Server *server = static_cast<Server *>(context);
-
-	trace::completion(server->peer, "read", *completion);
-	server->reads_done(OwnedCqe<ServerCall>::owner_of(cqe), *completion);
-}
-
-/*
- * A work request of @call failed. The first on a connection to report a remote access error tells that
- * the call's chunks are bad; those behind it are flushed, and tell nothing (RFC 8166 4.5.3).
- */
-void rpcordma_server::chain_failed(Call *call, const rpcordma_completion &completion)
-{
-	if (completion.status == RPCORDMA_WC_REMOTE_ACCESS &&
-	    !access_failed.exchange(true, std::memory_order_relaxed)) {
-		const u64 address = rpcordma_svc_address_key(xprt);
-
-		locked(server_failures_lock, [&] {
-			server_failures.remember(address, call->message(), rpcordma_now_ms());
-		});
-		trace::error(peer, "the client's device refused a chunk", call->header.xid.get(),
-			     completion.status);
+	if (!wait_for_room(server, chain.value().count)) {
+		give_back_resources(server, call);
+		recycle(server, call);
+		return;
 	}
-	request_close("RDMA failed", completion.status);
+	const PostedReads posted = post_reads(server, call, chain.value());
+	if (posted.error != Error::none)
+		reads_failed(server, call, chain.value(), posted);
 }
 
-void rpcordma_core_server_chain_done(void *context, rpcordma_cqe *cqe,
-				     const rpcordma_completion *completion)
+/* --- completion --- */
+
+void reads_done(Server &server, ServerCall *call, const rpcordma_completion &completion)
 {
-	Server *server = static_cast<Server *>(context);
-
-	trace::completion(server->peer, "chain", *completion);
-	/* It comes for those that were flushed, too, and has freed nothing: the chain's last does. */
-	if (completion->status != RPCORDMA_WC_SUCCESS)
-		server->chain_failed(OwnedCqe<ServerCall>::owner_of(cqe), *completion);
+	server.room.give(call->room_taken);
+	if (completion.status == RPCORDMA_WC_SUCCESS) {
+		enqueue(server, call, CallQueue::Lane::ready);
+		return;
+	}
+	chain_failed(server, call, completion);
+	give_back_resources(server, call);
+	recycle(server, call);
 }
+
+} // namespace rpcordma

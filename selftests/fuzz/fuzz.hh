@@ -15,6 +15,7 @@
 #pragma once
 
 #include "kunit/testing.hh"
+#include "xdr/v1.hh"
 
 namespace rpcordma {
 
@@ -69,6 +70,17 @@ public:
 private:
 	Bytes left_;
 };
+
+/** The version 1 message in @bytes, which it points into. */
+[[nodiscard]] inline Result<xdr::Message> decoded(Bytes bytes)
+{
+	xdr::Message message;
+	const Error error = v1::decode(bytes, message);
+
+	if (error != Error::none)
+		return error;
+	return message;
+}
 
 } // namespace rpcordma
 

@@ -73,10 +73,10 @@ xdr::Segment segment(u32 length, u32 number = 0)
 enum Lists : u32 { reads = 1, two_reads = 2, zero = 4, writes = 8, empty_write = 16, reply = 32 };
 
 /* A header with these lists, and the first words of an RPC message behind it. */
-std::vector<u8> header(u32 lists, v1::Proc proc, u32 xid = 7, u32 type = 0)
+std::vector<u8> header(u32 lists, xdr::Kind kind, u32 xid = 7, u32 type = 0)
 {
 	std::vector<u8> room(1024);
-	v1::Encoder e({room.data(), room.size()}, Xid(xid), Credits(32), proc);
+	v1::Encoder e({room.data(), room.size()}, Xid(xid), Credits(32), kind);
 
 	if (lists & zero) {
 		e.read_segment(Position(0), segment(100));
@@ -99,11 +99,11 @@ std::vector<u8> header(u32 lists, v1::Proc proc, u32 xid = 7, u32 type = 0)
 	}
 	const auto length = e.finish();
 	if (!length.ok()) {
-		fprintf(stderr, "seeds: header %u of proc %u cannot be built\n", lists, u32(proc));
+		fprintf(stderr, "seeds: header %u of kind %u cannot be built\n", lists, u32(kind));
 		exit(1);
 	}
 	room.resize(length.value());
-	if (proc == v1::Proc::msg)
+	if (kind == xdr::Kind::msg)
 		room = Seed{room}.words({xid, type, 2, 100003, 4, 1, 0, 0, 0, 0, 1, 2}).bytes;
 	return room;
 }
@@ -112,9 +112,11 @@ std::vector<u8> error(bool vers, u32 xid = 7)
 {
 	std::vector<u8> room(28);
 	const MutableBytes bytes(room.data(), room.size());
-	const auto length = vers ? v1::encode_error_vers(bytes, Xid(xid), 1, Credits(32), 1, 1) :
-				   v1::encode_error_chunk(bytes, Xid(xid), 1, Credits(32));
+	xdr::ErrorBody body;
 
+	if (vers)
+		body = {xdr::ErrorCode::version, 1, 1};
+	const auto length = v1::encode_error(bytes, {Xid(xid), 1, {}, 0}, Credits(32), body);
 	room.resize(length.value());
 	return room;
 }
@@ -127,7 +129,7 @@ struct Named {
 /* Messages of all kinds. */
 std::vector<Named> messages()
 {
-	const auto msg = v1::Proc::msg, nomsg = v1::Proc::nomsg;
+	const auto msg = xdr::Kind::msg, nomsg = xdr::Kind::nomsg;
 	std::vector<Named> all = {
 		{"call", header(0, msg)},
 		{"reply", header(0, msg, 7, 1)},
@@ -205,7 +207,7 @@ void write_chunks()
 	}
 
 	const auto lists = [](u32 which) {
-		const std::vector<u8> whole = header(which, v1::Proc::msg);
+		const std::vector<u8> whole = header(which, xdr::Kind::msg);
 		return std::vector<u8>(whole.begin() + 16, whole.end());
 	};
 	/* A reply of @length bytes with these results, to a call with those lists. */
@@ -419,7 +421,7 @@ void write_responder()
 	write(Served::by(1).calls(0x82, 9, {100, 300}, 0).replies(0, 60, 0, 0).time(0),
 	      "long-call-with-chunk");
 	write(Served::by(2).calls(1, 9, {1000}, 12).calls(1, 9, {1000}, 12).time(0), "twice");
-	write(Served::by(1).calls_back(100).says(header(0, v1::Proc::msg, 0, 1)), "backward");
+	write(Served::by(1).calls_back(100).says(header(0, xdr::Kind::msg, 0, 1)), "backward");
 	write(Served::by(1).lacks(1).calls(1, 9, {1000}, 12).lacks(0).replies(0, 40, 0, 0),
 	      "short-of-memory");
 	write(Served::by(2).calls(1, 9, {5000}, 12).shrinks(1).replies(0, 40, 0, 0).time(0).shrinks(255),
@@ -510,7 +512,7 @@ void write_requester()
 	Asked refused = Asked::by(2, true);
 	refused.calls(0, small, 40, 40);
 	for (u32 i = 0; i < 36; i++)
-		refused.hears(header(reads, v1::Proc::msg, 7, 0), true);
+		refused.hears(header(reads, xdr::Kind::msg, 7, 0), true);
 	write(refused, "backward-refused");
 	/* More segments than are ever offered. */
 	Seed segments;
@@ -524,7 +526,7 @@ void write_requester()
 	Asked many = Asked::by(2);
 	many.calls(0, small, 40, 40);
 	for (u32 i = 0; i < 20; i++)
-		many.hears(header(0, v1::Proc::msg, 7, 1 + (i & 1)));
+		many.hears(header(0, xdr::Kind::msg, 7, 1 + (i & 1)));
 	write(many, "many");
 }
 

@@ -39,18 +39,18 @@ bool possible(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 
 void expect_header(const xdr::ChunkLists &lists, const Answer &a)
 {
 	MutableBytes room = test_alloc(a.header_length);
-	v1::Encoder encoder(room, Xid(1), Credits(1), a.proc);
+	v1::Encoder encoder(room, Xid(1), Credits(1), a.kind);
 
 	encode_answer(encoder, lists, a);
 	const auto length = encoder.finish();
 	ASSERT_OK(length);
 	EXPECT_EQ(length.value(), a.header_length);
-	const auto header = v1::decode(room);
-	ASSERT_OK(header);
-	EXPECT_EQ(header.value().writes.total_length(), a.write_length);
-	EXPECT_EQ(header.value().writes.segments(), lists.writes.segments());
-	EXPECT_EQ(header.value().reply.present(), lists.reply.present());
-	EXPECT_EQ(header.value().reply.length(), a.reply_length);
+	const auto message = decoded(room);
+	ASSERT_OK(message);
+	EXPECT_EQ(message.value().writes.total_length(), a.write_length);
+	EXPECT_EQ(message.value().writes.segments(), lists.writes.segments());
+	EXPECT_EQ(message.value().reply.present(), lists.reply.present());
+	EXPECT_EQ(message.value().reply.length(), a.reply_length);
 }
 
 } // namespace
@@ -77,9 +77,12 @@ FUZZ_TARGET()
 	const u32 key = choose_invalidation(lists);
 	EXPECT_TRUE(!key || assembly::has_key(lists, key));
 	const Span<const ReplyRange> all(results, count);
-	const auto answer = plan_answer(lists, all, length, max_inline);
-	const u64 header = v1::encoded_length(0, lists.writes.count(), lists.writes.segments(),
-					      lists.reply.present(), lists.reply.count());
+	Thresholds thresholds;
+	thresholds.send = max_inline;
+	const auto answer = plan_answer(lists, all, length, thresholds);
+	const u64 header = xdr::encoded_length(v1::min_header_length, 0, lists.writes.count(),
+					       lists.writes.segments(), lists.reply.present(),
+					       lists.reply.count());
 	u64 kept = 0;
 	if (!possible(lists, all, length, kept) || header > max_inline ||
 	    (header + kept > max_inline && (!lists.reply.present() || lists.reply.length() < kept))) {
@@ -89,7 +92,7 @@ FUZZ_TARGET()
 	ASSERT_OK(answer);
 	const Answer &a = answer.value();
 	const bool fits = header + kept <= max_inline;
-	EXPECT_EQ(a.proc, fits ? v1::Proc::msg : v1::Proc::nomsg);
+	EXPECT_EQ(a.kind, fits ? xdr::Kind::msg : xdr::Kind::nomsg);
 	EXPECT_EQ(a.header_length, header);
 	EXPECT_EQ(a.inline_length, fits ? kept : 0);
 	EXPECT_EQ(a.reply_length, fits ? 0 : kept);

@@ -98,7 +98,7 @@ void exchange(const CallShape &call, const Plan &plan, u32 offset, u32 size, u32
 	      u32 threshold)
 {
 	MutableBytes room = test_alloc(2048);
-	v1::Encoder offer(room, Xid(1), Credits(1), v1::Proc::msg);
+	v1::Encoder offer(room, Xid(1), Credits(1), xdr::Kind::msg);
 	const auto offered = [&offer](const SegmentList &list) {
 		for (const ByteRange &range : list)
 			offer.segment({Rkey(1), range.length, range.offset});
@@ -112,10 +112,12 @@ void exchange(const CallShape &call, const Plan &plan, u32 offset, u32 size, u32
 		offered(plan.reply_chunk);
 	}
 	ASSERT_OK(offer.finish());
-	const v1::Header header = v1::decode(room).value();
+	const xdr::Message message = decoded(room).value();
 	const ReplyRange result = {offset, size};
-	const auto answer = plan_answer(header, Span<const ReplyRange>(&result, size ? 1 : 0),
-					length, threshold);
+	Thresholds thresholds;
+	thresholds.send = threshold;
+	const auto answer = plan_answer(message, Span<const ReplyRange>(&result, size ? 1 : 0),
+					length, thresholds);
 	ASSERT_OK(answer);
 	const Answer &a = answer.value();
 
@@ -149,7 +151,7 @@ void exchange(const CallShape &call, const Plan &plan, u32 offset, u32 size, u32
 		}
 		left -= replied[i];
 	}
-	facts.nomsg = a.proc == v1::Proc::nomsg;
+	facts.nomsg = a.kind == xdr::Kind::nomsg;
 	facts.write_chunks = plan.write_chunk.empty() ? 0 : 1;
 	facts.write_lengths = {written, plan.write_chunk.size()};
 	facts.reply_chunk = !plan.reply_chunk.empty();

@@ -101,11 +101,11 @@ private:
 	/* Whether @message is a reply of which @buf and @length are what should come of it. */
 	bool says_(const Octets &message, const rpcordma_xdr_buf &buf, u32 length) const
 	{
-		const auto decoded_header = v1::decode(view(message));
-		if (!decoded_header.ok())
+		const auto result = rpcordma::decoded(view(message));
+		if (!result.ok())
 			return false;
-		const v1::Header &header = decoded_header.value();
-		const Octets payload = octets(header.payload(view(message)));
+		const xdr::Message &header = result.value();
+		const Octets payload = octets(header.payload);
 		const u32 whole = image.length(), head = u32(image.buf.head.length);
 		/* A pad at the end may have no room. */
 		Octets is;
@@ -116,7 +116,7 @@ private:
 			       std::equal(bytes.begin(), bytes.end(), is.begin() + at);
 		};
 
-		if (header.proc == v1::Proc::nomsg) {
+		if (header.kind == xdr::Kind::nomsg) {
 			const u64 n = header.reply.length();
 
 			return n == length && n <= whole &&
@@ -161,7 +161,7 @@ public:
 	void heard(const Octets &message, u32 invalidated) override
 	{
 		REQUIRE(!invalidated, "a requester invalidates its server's memory");
-		const auto header = v1::decode(view(message));
+		const auto header = rpcordma::decoded(view(message));
 		REQUIRE(header.ok(), "a message of ours does not decode");
 		for (Asked *call : Asked::all)
 			if (call->xid == header.value().xid.get() && !call->image.taken)
@@ -213,9 +213,8 @@ protected:
 		bool known = false;
 
 		for (auto it = first; it != end; ++it) {
-			const auto header = v1::decode(view(it->second));
-			known = known || (header.ok() &&
-					  octets(header.value().payload(view(it->second))) == call);
+			const auto message = rpcordma::decoded(view(it->second));
+			known = known || (message.ok() && octets(message.value().payload) == call);
 		}
 		REQUIRE(known, "nobody said this backward call, xid %#x", xid);
 		/* Up to what has no room in a message. */
@@ -323,11 +322,11 @@ private:
 			return;
 		/* Its own: a message may come while this is at work. */
 		const Octets call = server->messages[which % server->messages.size()];
-		const v1::Header offered = v1::decode(view(call)).value();
+		const xdr::Message offered = rpcordma::decoded(view(call)).value();
 		Octets message(2048);
 		v1::Encoder encoder({message.data(), message.size()}, offered.xid,
 				    rpcordma::Credits(how >> 4),
-				    replied ? v1::Proc::nomsg : v1::Proc::msg);
+				    replied ? xdr::Kind::nomsg : xdr::Kind::msg);
 		u32 key = 0;
 		const auto fill = [&](const xdr::WriteChunk &chunk, u32 length) {
 			const u32 claimed = u32(std::min<u64>(length, chunk.length()));
@@ -421,7 +420,7 @@ private:
 			const u32 xid = in_.byte() & 7;
 			Octets message(28);
 			v1::Encoder encoder({message.data(), message.size()}, rpcordma::Xid(xid),
-					    rpcordma::Credits(16), v1::Proc::msg);
+					    rpcordma::Credits(16), xdr::Kind::msg);
 			(void)encoder.finish();
 			const Octets bytes = call_bytes(call, xid);
 			message.insert(message.end(), bytes.begin(), bytes.end());
@@ -462,11 +461,11 @@ private:
 			if (!(what & 8) && message.size() >= 4)
 				xdr::store_be32(message.data(), some_xid_(whose));
 			/* The payload's as well. */
-			if (!(what & 24) && message.size() >= 32 && message[15] == 0 &&
-			    v1::decode(view(message)).ok()) {
-				const u32 at = v1::decode(view(message)).value().header_length;
-				if (message.size() >= at + 4)
-					xdr::store_be32(message.data() + at, some_xid_(whose));
+			if (!(what & 24) && message.size() >= 32 && message[15] == 0) {
+				const auto header = rpcordma::decoded(view(message));
+				if (header.ok() && header.value().payload.size() >= 4)
+					xdr::store_be32(message.data() + header.value().header_length,
+							some_xid_(whose));
 			}
 			if (server_())
 				(void)server_()->tell(message);

@@ -21,7 +21,7 @@ constexpr u32 kMostMessage = 16384 + kPageSize, kConnections = 4;
 
 struct Message {
 	Octets bytes;
-	v1::Header header; /* of them */
+	xdr::Message header; /* of them */
 	bool decodes = false;
 };
 
@@ -46,7 +46,7 @@ bool is_call_of(const Message &message, const Octets &bytes)
 {
 	namespace assembly = rpcordma::assembly;
 	assembly::Stream stream;
-	const Octets payload = octets(message.header.payload(view(message.bytes)));
+	const Octets payload = octets(message.header.payload);
 
 	if (!assembly::assemble(message.header.reads, u32(payload.size()), kMostMessage, stream) ||
 	    stream.length() != bytes.size())
@@ -88,7 +88,7 @@ public:
 		const u32 xid = xid_of(bytes);
 		const auto it = said.emplace(xid, Message{std::move(bytes), {}, false});
 		Message &message = it->second;
-		const auto decoded = v1::decode(view(message.bytes));
+		const auto decoded = rpcordma::decoded(view(message.bytes));
 
 		if (decoded.ok()) {
 			message.decodes = true;
@@ -132,7 +132,7 @@ public:
 	void heard(const Octets &bytes, u32 invalidated) override
 	{
 		const u32 xid = xid_of(bytes);
-		const auto decoded = v1::decode(view(bytes));
+		const auto decoded = rpcordma::decoded(view(bytes));
 
 		REQUIRE(bytes.size() >= 20, "a message of %zu bytes", bytes.size());
 		/* ERR_VERS echoes whatever version there was. */
@@ -142,12 +142,12 @@ public:
 			return;
 		}
 		REQUIRE(decoded.ok(), "a message of ours does not decode");
-		const v1::Header &header = decoded.value();
-		if (header.proc == v1::Proc::error)
+		const xdr::Message &header = decoded.value();
+		if (header.kind == xdr::Kind::error)
 			return;
-		const Octets payload = octets(header.payload(view(bytes)));
+		const Octets payload = octets(header.payload);
 		/* A backward call: the world checks it when it is replied to. */
-		if (header.proc == v1::Proc::msg && payload.size() >= 8 &&
+		if (header.kind == xdr::Kind::msg && payload.size() >= 8 &&
 		    !xdr::load_be32(&payload[4]))
 			return;
 		if (invalidated) {
@@ -214,7 +214,7 @@ private:
 		return true;
 	}
 
-	bool carries_(const v1::Header &header, const Octets &payload, const Reply &reply) const
+	bool carries_(const xdr::Message &header, const Octets &payload, const Reply &reply) const
 	{
 		Octets rest, expected;
 		u32 done = 0, i = 0;
@@ -239,7 +239,7 @@ private:
 			i++;
 		}
 		expected.insert(expected.end(), reply.bytes.begin() + done, reply.bytes.end());
-		if (header.proc == v1::Proc::msg)
+		if (header.kind == xdr::Kind::msg)
 			return payload == expected;
 		return written_(header.reply, rest) && rest == expected;
 	}
@@ -268,7 +268,7 @@ public:
 				   [&](u8 *at, u32 n) { call.insert(call.end(), at, at + n); }),
 			"a call says that it has %u bytes, and has not", rqst.arg.len);
 		/* The header's: what a chunk holds may say another one. */
-		const u32 xid = rqst.context->header.xid.get();
+		const u32 xid = rqst.context->message().xid.get();
 		const auto [first, end] = said.equal_range(xid);
 		bool known = false;
 
@@ -380,7 +380,7 @@ private:
 		Octets message(1024);
 		v1::Encoder encoder({message.data(), message.size()}, rpcordma::Xid(xid),
 				    rpcordma::Credits(credits),
-				    nomsg ? v1::Proc::nomsg : v1::Proc::msg);
+				    nomsg ? xdr::Kind::nomsg : xdr::Kind::msg);
 		/* Each segment has a key of its own. */
 		const auto segment = [this] {
 			const u32 length = in_.below(6000);
@@ -442,8 +442,7 @@ private:
 			TRACE("backward call: %d", rc);
 			for (auto it = first; it != end; ++it)
 				known = known || (it->second.decodes &&
-						  octets(it->second.header.payload(
-							  view(it->second.bytes))) == reply);
+						  octets(it->second.header.payload) == reply);
 			REQUIRE(known, "nobody said this backward reply, xid %#x", xid);
 			xprt->put();
 			busy_--;
@@ -536,16 +535,17 @@ private:
 
 		if (!xprt)
 			return;
+		const u32 counted = xprt->core->receives.posted();
+		const u32 promised = rpcordma::promised_locked(*xprt->core);
 		/* Where there is one connection, it is this one. */
 		if (qp && qp->state == Qp::State::connected && service_->connections() == 1 &&
 		    !xprt->closing) {
-			REQUIRE(qp->receives_posted() == xprt->core->posted,
+			REQUIRE(qp->receives_posted() == counted,
 				"%u Receives are posted, and the server takes them for %u",
-				qp->receives_posted(), xprt->core->posted);
-			REQUIRE(faults.memory_failed ||
-					qp->receives_posted() >= xprt->core->promised_locked(),
+				qp->receives_posted(), counted);
+			REQUIRE(faults.memory_failed || qp->receives_posted() >= promised,
 				"%u Receives are posted, and %u promised", qp->receives_posted(),
-				xprt->core->promised_locked());
+				promised);
 		}
 		xprt->put();
 	}

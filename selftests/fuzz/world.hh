@@ -12,6 +12,7 @@
 
 #include "compat/port/trace.h"
 #include "module/client/client.hh"
+#include "module/server/failures.hh"
 #include "module/server/server.hh"
 #include "selftests/fuzz/fuzz.hh"
 #include "selftests/sim/consumer.hh"
@@ -47,7 +48,7 @@ struct Ground {
 	{
 		given_up.clear();
 		dropped_calls.clear();
-		new (&rpcordma::server_failures) rpcordma::Failures;
+		rpcordma::server_failures = rpcordma::Failures();
 		rpcordma_tunables.slot_table_entries = 8;
 		rpcordma_server_tunables.max_requests = 8;
 		rpcordma_server_tunables.max_outbound_read_requests = 4;

@@ -68,6 +68,28 @@ rpcordma_bool rpcordma_rqst_take_credit(rpc_rqst *rqst)
 	return true;
 }
 
+rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *xprt, rpcordma_u32 credits)
+{
+	Hold hold(xprt->transport_lock);
+
+	if (u64(xprt->in_flight) + credits > xprt->window)
+		return false;
+	xprt->in_flight += credits;
+	return true;
+}
+
+void rpcordma_xprt_return_credits(rpc_xprt *xprt, rpcordma_u32 credits)
+{
+	Hold hold(xprt->transport_lock);
+
+	REQUIRE(xprt->in_flight >= credits, "%u credits are given back, and %u are out", credits,
+		xprt->in_flight);
+	xprt->in_flight -= credits;
+	if (xprt->in_flight < xprt->window)
+		xprt->congestion_wait = false;
+	xprt->next_sender_locked();
+}
+
 void rpcordma_rqst_sent(rpc_rqst *)
 {
 	port_call();

@@ -4,6 +4,7 @@
  * what befalls them meanwhile. Then the faults end, and everything that was begun has to come out right:
  * each call ends, with the right bytes if nobody gave it up, and nothing is left of anything.
  */
+#include "module/server/failures.hh"
 #include "selftests/sim/scenario.hh"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstring>
 
 #include "module/client/audit.hh"
+#include "module/server/failures.hh"
 #include "module/server/server.hh"
 #include "selftests/sim/consumer.hh"
 
@@ -315,13 +317,12 @@ std::string server_unrest()
 	if (!serving)
 		return {};
 	const std::string connections = serving->unrest();
-	const auto &pool = rpcordma::server_pool;
 
 	if (!connections.empty())
 		return connections;
 	if (serving->connections() > 1)
 		return {}; /* those that are on their way out */
-	if (pool.eager_bytes || pool.eager_users)
+	if (rpcordma::eager_total.bytes || rpcordma::eager_total.users)
 		return "a share of the eager budget";
 	if (rpcordma::server_pool.lent_pages())
 		return "pages of the pool";
@@ -483,7 +484,7 @@ void scenario()
 	busy = 0;
 	serving = nullptr;
 	/* What the module remembers for longer than it is loaded. */
-	new (&rpcordma::server_failures) rpcordma::Failures;
+	rpcordma::server_failures = rpcordma::Failures();
 	Play().run();
 }
 

@@ -361,13 +361,14 @@ std::string Service::unrest() const
 		if (a.at_rest())
 			continue;
 		char text[256];
-		std::snprintf(text, sizeof(text),
-			      "%u of %u calls, %u posted, %u spare, %u queues, %u owners, "
-			      "%u transfers, %u and %u in service, %u waiters, %u of the room, "
-			      "%llu eager bytes",
-			      a.listed, a.calls, a.posted, a.spare, a.queued, a.owners, a.transfers,
-			      a.tracked, a.in_service, a.waiters, a.room_taken,
-			      static_cast<unsigned long long>(a.eager_bytes));
+		std::snprintf(
+			text, sizeof(text),
+			"%u Receives: %u posted, %u spare, %u with calls; %u of %u calls spare, "
+			"%u queues, %u owners, %u transfers, %u with Receives, %u in service, "
+			"%u waiters, %u of the room, %llu eager bytes",
+			a.receives, a.posted, a.spare, a.with_calls, a.spare_calls, a.calls,
+			a.queued, a.owners, a.transfers, a.with_receives, a.in_service, a.waiters,
+			a.room_taken, static_cast<unsigned long long>(a.eager_bytes));
 		return text;
 	}
 	return {};

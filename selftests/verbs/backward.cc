@@ -9,7 +9,7 @@ namespace verbs {
 
 namespace {
 
-using rpcordma::v1::Direction;
+using rpcordma::xdr::Direction;
 
 constexpr u32 callback_program = 0x40000001;
 constexpr u32 delay = 10008; /* NFS4ERR_DELAY */
@@ -97,7 +97,7 @@ public:
 		Answer call = std::move(calls_.front());
 		calls_.pop_front();
 		const auto &header = call.header();
-		check(header.proc == Proc::msg && !header.has_chunks() && header.credits.get(),
+		check(header.kind == Kind::msg && !header.has_chunks() && header.credits.get(),
 		      "a call of the server's that is " + call.describe());
 		Reader in(call.payload());
 		u32 xid = in.word(), type = in.word(), rpc = in.word(), program = in.word();
@@ -150,10 +150,9 @@ private:
 	void take_()
 	{
 		Answer answer = t.answer(c);
-		auto way = rpcordma::v1::direction(answer.header(),
-						   {answer.bytes().data(), answer.bytes().size()});
-		check(way.ok(), "came " + answer.describe());
-		(way.value() == Direction::call ? calls_ : answers_).push_back(std::move(answer));
+		const Direction way = answer.header().direction;
+		check(way != Direction::unknown, "came " + answer.describe());
+		(way == Direction::call ? calls_ : answers_).push_back(std::move(answer));
 	}
 	Results run_(u32 operations, const Words &arguments)
 	{

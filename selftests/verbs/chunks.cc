@@ -32,7 +32,7 @@ void touches_nothing(Test &t, const Call &call)
 		Received received;
 		if (c.receive(received, 20000)) {
 			Answer answer(std::move(received));
-			check(answer.is_error(rpcordma::v1::ErrorCode::chunk) &&
+			check(answer.is_error(rpcordma::xdr::ErrorCode::chunk) &&
 				      answer.header().xid.get() == call.header.xid,
 			      "expected ERR_CHUNK, came " + answer.describe());
 			check(failures, "ERR_CHUNK before anything can have failed");
@@ -232,7 +232,7 @@ void many_segments(Test &t)
 	for (u32 i = 0; i < count; i++)
 		chunks.read(call.chunks.reads[0].position.get(), memory.segment(4 * i, 4));
 	Answer answer = t.call(c, call.header, chunks, call.payload);
-	if (answer.is_error(rpcordma::v1::ErrorCode::chunk)) {
+	if (answer.is_error(rpcordma::xdr::ErrorCode::chunk)) {
 		t.note("refused");
 	} else {
 		Results results(t.plain_reply(answer, call.header.xid), call.header.xid);
@@ -278,7 +278,7 @@ void positions(Test &t)
 		}
 		try {
 			Answer answer = t.call(c, call.header, chunks, call.payload);
-			if (answer.is_error(rpcordma::v1::ErrorCode::chunk))
+			if (answer.is_error(rpcordma::xdr::ErrorCode::chunk))
 				continue;
 			Results results(t.plain_reply(answer, call.header.xid), call.header.xid);
 			/* What stands in the middle of the RPC header may well be denied by RPC. */
@@ -328,7 +328,7 @@ void write_too_small(Test &t)
 	Chunks chunks;
 	chunks.write(pieces(memory, {1000, 2000}));
 	Answer answer = t.call(c, header, chunks, compound.payload());
-	if (!answer.is_error(rpcordma::v1::ErrorCode::chunk)) {
+	if (!answer.is_error(rpcordma::xdr::ErrorCode::chunk)) {
 		Results results(answer.payload(), header.xid);
 		results.success();
 		u32 status = results.word();

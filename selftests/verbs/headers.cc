@@ -319,7 +319,7 @@ void cut_calls(Test &t)
 		Answer answer(std::move(received));
 		check(answer.valid() && answer.header().xid.get() == header.xid,
 		      text("a call cut to %u bytes: ", length) + answer.describe());
-		if (answer.is_error(rpcordma::v1::ErrorCode::chunk)) {
+		if (answer.is_error(rpcordma::xdr::ErrorCode::chunk)) {
 			errors++;
 			continue;
 		}
@@ -364,7 +364,7 @@ void overrun_by(Test &t, bool granted)
 	Received received;
 	while (answers < sent && c.receive(received, 3000)) {
 		Answer answer(std::move(received));
-		check(answer.valid() && answer.header().proc == Proc::msg,
+		check(answer.valid() && answer.header().kind == Kind::msg,
 		      "expected replies, came " + answer.describe());
 		answers++;
 	}

@@ -8,7 +8,7 @@ namespace verbs {
 
 using rpcordma::MutableBytes;
 using rpcordma::xdr_pad;
-using rpcordma::v1::ErrorCode;
+using rpcordma::xdr::ErrorCode;
 
 Words &Words::word(u32 value)
 {
@@ -225,22 +225,20 @@ Answer::Answer(Received &&received) : received_(std::move(received))
 	/* An ERR_VERS echoes the version that it refuses, of which the decoder wants to know nothing. */
 	if (fixed.value().proc == rpcordma::xdr::proc_error)
 		rpcordma::xdr::store_be32(&received_.bytes[4], rpcordma::v1::version);
-	auto decoded = rpcordma::v1::decode({received_.bytes.data(), received_.bytes.size()});
-
-	valid_ = decoded.ok();
-	if (valid_)
-		header_ = decoded.value();
+	valid_ = rpcordma::v1::decode({received_.bytes.data(), received_.bytes.size()}, header_) ==
+		 rpcordma::Error::none;
+	if (!valid_)
+		header_ = {};
 }
 
 Octets Answer::payload() const
 {
-	auto inside = header_.payload({received_.bytes.data(), received_.bytes.size()});
-	return Octets(inside.begin(), inside.end());
+	return Octets(header_.payload.begin(), header_.payload.end());
 }
 
 bool Answer::is_error(ErrorCode code) const
 {
-	return valid_ && header_.proc == Proc::error && header_.error.code == code;
+	return valid_ && header_.kind == Kind::error && header_.error.code == code;
 }
 
 std::string Answer::describe() const
@@ -248,13 +246,12 @@ std::string Answer::describe() const
 	if (!valid_)
 		return text("%zu bytes that cannot be decoded", received_.bytes.size());
 	u32 xid = header_.xid.get();
-	if (is_error(ErrorCode::vers))
-		return text("ERR_VERS %u..%u to xid %u", header_.error.vers_low,
-			    header_.error.vers_high, xid);
+	if (is_error(ErrorCode::version))
+		return text("ERR_VERS %u..%u to xid %u", header_.error.low, header_.error.high, xid);
 	if (is_error(ErrorCode::chunk))
 		return text("ERR_CHUNK to xid %u", xid);
 	return text("an %s of %zu bytes to xid %u",
-		    header_.proc == Proc::msg ? "RDMA_MSG" : "RDMA_NOMSG", received_.bytes.size(),
+		    header_.kind == Kind::msg ? "RDMA_MSG" : "RDMA_NOMSG", received_.bytes.size(),
 		    xid);
 }
 

@@ -17,6 +17,7 @@ using rpcordma::Credits;
 using rpcordma::Position;
 using rpcordma::Xid;
 using rpcordma::v1::Proc;
+using rpcordma::xdr::Kind;
 using rpcordma::xdr::ReadSegment;
 
 /** Appends XDR words to octets. */
@@ -116,10 +117,12 @@ private:
 	std::vector<u32> positions_;
 };
 
-/** A message of the other end's, taken apart; it owns all of its bytes. */
+/** A message of the other end's, taken apart; it owns all of its bytes, and can be moved, not copied. */
 class Answer {
 public:
 	explicit Answer(Received &&received);
+	Answer(Answer &&) = default;
+	Answer &operator=(Answer &&) = default;
 	/** Whether it can be decoded; if not, only describe() says something. */
 	[[nodiscard]] bool valid() const
 	{
@@ -130,8 +133,8 @@ public:
 	{
 		return vers_;
 	}
-	/** Lists point into the message, which this object has. */
-	[[nodiscard]] const rpcordma::v1::Header &header() const
+	/** Lists and payload point into the message, which this object has. */
+	[[nodiscard]] const rpcordma::xdr::Message &header() const
 	{
 		return header_;
 	}
@@ -145,13 +148,13 @@ public:
 	}
 	/** The inline part of the Payload stream. */
 	[[nodiscard]] Octets payload() const;
-	[[nodiscard]] bool is_error(rpcordma::v1::ErrorCode code) const;
+	[[nodiscard]] bool is_error(rpcordma::xdr::ErrorCode code) const;
 	/** For a report. */
 	[[nodiscard]] std::string describe() const;
 
 private:
 	Received received_;
-	rpcordma::v1::Header header_;
+	rpcordma::xdr::Message header_;
 	u32 vers_ = 0;
 	bool valid_ = false;
 };

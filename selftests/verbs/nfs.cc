@@ -98,7 +98,7 @@ void reply_in_chunk(Test &t)
 		Chunks chunks;
 		chunks.reply_chunk(pieces(memory, {1000, 7, 4096, 11281}));
 		Answer answer = t.call(c, {xid}, chunks, compound.payload());
-		check(answer.header().proc == Proc::nomsg,
+		check(answer.header().kind == Kind::nomsg,
 		      "expected an RDMA_NOMSG, came " + answer.describe());
 		u32 written = u32(answer.header().reply.length());
 		t.returned(answer, chunks, {}, written);
@@ -123,7 +123,7 @@ void reply_chunk_unneeded(Test &t)
 	Chunks chunks;
 	chunks.reply_chunk(pieces(memory, {48, 2048}));
 	Answer answer = t.call(c, {xid}, chunks, compound.payload());
-	bool inside = answer.header().proc == Proc::msg;
+	bool inside = answer.header().kind == Kind::msg;
 	u32 written = inside ? 0 : u32(answer.header().reply.length());
 	t.returned(answer, chunks, {}, written);
 	Results(inside ? answer.payload() : front(memory, written), xid).compound(3);
@@ -484,7 +484,7 @@ void read_and_reply_chunk(Test &t)
 	Chunks chunks;
 	chunks.write({data.segment()}).reply_chunk({reply.segment()});
 	Answer answer = t.call(c, {xid}, chunks, compound.payload());
-	check(answer.header().proc == Proc::nomsg,
+	check(answer.header().kind == Kind::nomsg,
 	      "expected an RDMA_NOMSG, came " + answer.describe());
 	u32 written = u32(answer.header().reply.length());
 	t.returned(answer, chunks, {first_length}, written);

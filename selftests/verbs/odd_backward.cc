@@ -9,7 +9,7 @@
 
 namespace verbs {
 
-using rpcordma::v1::ErrorCode;
+using rpcordma::xdr::ErrorCode;
 
 namespace {
 
@@ -60,7 +60,7 @@ public:
 	void expect(u32 xid)
 	{
 		Answer got = answer();
-		check(got.header().proc == Proc::msg && got.header().xid.get() == xid,
+		check(got.header().kind == Kind::msg && got.header().xid.get() == xid,
 		      text("expected an RDMA_MSG to xid %u, came ", xid) + got.describe());
 		same_version(got);
 		check(!got.header().has_chunks(), "a backward reply has chunks");
@@ -183,7 +183,7 @@ void backward_burst(Server &s)
 	}
 	while (!owed.empty()) {
 		Answer got = w.answer();
-		check(got.header().proc == Proc::msg && owed.erase(got.header().xid.get()),
+		check(got.header().kind == Kind::msg && owed.erase(got.header().xid.get()),
 		      "expected a reply to one of the calls, came " + got.describe());
 	}
 	w.ignored(1000);

@@ -156,7 +156,7 @@ void long_call(Server &s)
 				[&](Call &call) {
 					whole = !call.call_chunk().empty();
 					check(call.read_chunk().empty(), "an ACL is reduced");
-					check(!whole || (call.message.header().proc == Proc::nomsg &&
+					check(!whole || (call.message.header().kind == Kind::nomsg &&
 							 call.message.payload().empty()),
 					      "inline bytes beside a Position Zero Read chunk");
 					s.answer(call);

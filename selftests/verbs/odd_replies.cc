@@ -11,7 +11,7 @@
 
 namespace verbs {
 
-using rpcordma::v1::ErrorCode;
+using rpcordma::xdr::ErrorCode;
 
 void once(Server &server, u32 procedure, const std::function<void(Call &)> &deal, u32 program)
 {

@@ -236,13 +236,11 @@ bool Server::handle_message_(Conversation &on)
 	if (!answer.header().credits.get())
 		accuse_(on, "asks for no credit, or grants none");
 	const auto &header = answer.header();
-	auto direction =
-		rpcordma::v1::direction(header, {answer.bytes().data(), answer.bytes().size()});
-	if (!direction.ok()) {
+	if (header.direction == rpcordma::xdr::Direction::unknown) {
 		accuse_(on, "sends what is neither call nor reply");
 		return true;
 	}
-	if (direction.value() == rpcordma::v1::Direction::reply) {
+	if (header.direction == rpcordma::xdr::Direction::reply) {
 		if (!on.said)
 			accuse_(on, text("replies to xid %u, which nobody sent there",
 					 header.xid.get()));

@@ -6,7 +6,7 @@
 
 namespace verbs {
 
-using rpcordma::v1::ErrorCode;
+using rpcordma::xdr::ErrorCode;
 
 /* Another range each time that the program runs. */
 u32 Test::next_xid_ = u32(now_ms()) << 12;
@@ -102,18 +102,18 @@ void Test::error_chunk(Connection &connection, const Header &header)
 void Test::error_vers(Connection &connection, const Header &header)
 {
 	Answer got = answer(connection);
-	check(got.is_error(ErrorCode::vers), "expected ERR_VERS, came " + got.describe());
+	check(got.is_error(ErrorCode::version), "expected ERR_VERS, came " + got.describe());
 	check(got.header().xid.get() == header.xid && got.vers() == header.vers,
 	      text("ERR_VERS to xid %u and version %u, expected %u and %u", got.header().xid.get(),
 		   got.vers(), header.xid, header.vers));
-	check(got.header().error.vers_low == 1 && got.header().error.vers_high == 1,
+	check(got.header().error.low == 1 && got.header().error.high == 1,
 	      "expected ERR_VERS 1..1, came " + got.describe());
 	check(got.header().credits.get(), "ERR_VERS grants no credits");
 }
 
 Octets Test::plain_reply(const Answer &answer, u32 xid)
 {
-	check(answer.header().proc == Proc::msg && answer.header().xid.get() == xid,
+	check(answer.header().kind == Kind::msg && answer.header().xid.get() == xid,
 	      text("expected an RDMA_MSG to xid %u, came ", xid) + answer.describe());
 	check(!answer.header().has_chunks(), "a reply has chunks that were not offered");
 	check(answer.header().credits.get(), "a reply grants no credits");
@@ -172,7 +172,7 @@ void Test::returned(const Answer &answer, const Chunks &offered, const std::vect
 {
 	const auto &header = answer.header();
 
-	check(header.proc == Proc::msg || header.proc == Proc::nomsg,
+	check(header.kind == Kind::msg || header.kind == Kind::nomsg,
 	      "expected a reply, came " + answer.describe());
 	check(header.reads.empty(), "a reply has a Read list");
 	check(header.writes.count() == offered.writes.size(),

@@ -15,8 +15,11 @@ using namespace rpcordma;
 
 namespace {
 
-/** An inline threshold as the module announces it. */
-constexpr u32 kInline = 4096;
+/** Inline thresholds as the module announces them. */
+constexpr chunk::Thresholds kThresholds = {4096, 4096};
+
+/** rdma_err (RFC 8166 4.5), as struct header has it. */
+constexpr u32 kErrVers = 1, kErrChunk = 2;
 
 xdr::Segment ours(const segment &from)
 {
@@ -26,10 +29,9 @@ xdr::Segment ours(const segment &from)
 /** Calls @see for each field of the header in @message. Returns false when it is refused. Part of its caller. */
 template <typename See> [[gnu::always_inline]] inline bool decode(Bytes message, See &&see)
 {
-	auto result = v1::decode(message);
-	if (!result)
+	xdr::Message header;
+	if (v1::decode(message, header) != Error::none)
 		return false;
-	const v1::Header &header = result.value();
 	auto segment = [&](const xdr::Segment &it) {
 		see(it.handle.get());
 		see(it.length);
@@ -38,12 +40,13 @@ template <typename See> [[gnu::always_inline]] inline bool decode(Bytes message,
 
 	see(header.xid.get());
 	see(header.credits.get());
-	see(static_cast<u32>(header.proc));
-	if (header.proc == v1::Proc::error) {
-		see(static_cast<u32>(header.error.code));
-		if (header.error.code == v1::ErrorCode::vers) {
-			see(header.error.vers_low);
-			see(header.error.vers_high);
+	see(static_cast<u32>(header.kind));
+	if (header.kind == xdr::Kind::error) {
+		const bool versions = header.error.code == xdr::ErrorCode::version;
+		see(versions ? kErrVers : kErrChunk);
+		if (versions) {
+			see(header.error.low);
+			see(header.error.high);
 		}
 		return true;
 	}
@@ -71,17 +74,19 @@ size_t ours_encode(const header *header, uint8_t *room)
 	MutableBytes bytes(room, ROOM);
 
 	if (header->proc == static_cast<u32>(v1::Proc::error)) {
-		auto length = header->error == static_cast<u32>(v1::ErrorCode::vers) ?
-				      v1::encode_error_vers(bytes, Xid(header->xid), v1::version,
-							    Credits(header->credits), header->low,
-							    header->high) :
-				      v1::encode_error_chunk(bytes, Xid(header->xid), v1::version,
-							     Credits(header->credits));
+		xdr::FixedHeader request;
+		xdr::ErrorBody error;
+
+		request.xid = Xid(header->xid);
+		request.vers = v1::version;
+		if (header->error == kErrVers)
+			error = {xdr::ErrorCode::version, header->low, header->high};
+		auto length = v1::encode_error(bytes, request, Credits(header->credits), error);
 		return length ? length.value() : 0;
 	}
 
 	v1::Encoder encoder(bytes, Xid(header->xid), Credits(header->credits),
-			    static_cast<v1::Proc>(header->proc));
+			    static_cast<xdr::Kind>(header->proc));
 	for (u32 i = 0; i < header->nr_reads; i++)
 		encoder.read_segment(Position(header->reads[i].position),
 				     ours(header->reads[i].target));
@@ -140,27 +145,26 @@ uint32_t ours_reduce(const rpc_shape *shape)
 	call.send_ddp = shape->send_ddp;
 	call.receive_ddp = shape->receive_ddp;
 	limits.mr_pages = shape->mr_pages;
-	return chunk::reduce(call, limits, {kInline, kInline}, plan).ok() ? plan.header_length : 0;
+	return chunk::reduce(call, limits, kThresholds, plan).ok() ? plan.header_length : 0;
 }
 
 void *ours_prepare_answer(const answer_shape *, const uint8_t *call, size_t length)
 {
-	static v1::Header headers[16];
+	static xdr::Message messages[16];
 	static u32 used;
-	auto result = v1::decode({call, length});
 
-	if (!result || used == sizeof(headers) / sizeof(headers[0]))
+	if (used == sizeof(messages) / sizeof(messages[0]) ||
+	    v1::decode({call, length}, messages[used]) != Error::none)
 		return nullptr;
-	headers[used] = result.value();
-	return &headers[used++];
+	return &messages[used++];
 }
 
 uint32_t ours_plan_answer(const answer_shape *shape, void *prepared)
 {
 	const chunk::ReplyRange result{shape->result_offset, shape->result_length};
-	auto answer = chunk::plan_answer(*static_cast<const v1::Header *>(prepared),
+	auto answer = chunk::plan_answer(*static_cast<const xdr::Message *>(prepared),
 					 {&result, shape->result_length ? 1u : 0u}, shape->length,
-					 kInline);
+					 kThresholds);
 
 	return answer ? answer.value().header_length : 0;
 }

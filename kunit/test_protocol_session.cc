@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * module/protocol/session: what is to be done with each kind of message, and what both ends make of each other's
+ * private data. No port is needed. What a message's header may be is the subject of test_xdr_v1.cc.
+ */
+#include "kunit/test_xdr_reference.hh"
+#include "kunit/testing.hh"
+#include "module/protocol/session.hh"
+
+namespace rpcordma {
+namespace {
+
+using Session = protocol::Session;
+using Action = protocol::Session::Action;
+using xdr_reference::wire;
+
+} // namespace
+
+/* Version 1 has nothing to agree on: the first message is handled as all are, at either end. */
+RPCORDMA_TEST(protocol_session, born_ready)
+{
+	static const u32 call[] = {7, 1, 32, 0, 0, 0, 0, 7, 0};
+	Session session;
+	xdr::Message message;
+
+	EXPECT_EQ(session.version(), 1);
+	EXPECT_EQ(session.rules().bare_header, 28);
+	EXPECT_EQ(session.rules().transmissions, 1);
+	EXPECT_EQ(session.rules().extra_receives, 0);
+	EXPECT_TRUE(session.rules().responder_chooses_invalidation);
+	const auto verdict = session.receive(wire(call), message);
+	EXPECT_EQ(verdict.action, Action::deliver);
+	EXPECT_EQ(message.xid.get(), 7);
+	EXPECT_EQ(message.direction, xdr::Direction::call);
+}
+
+/* Each course of action of RFC 8166 4.2 and 4.5, and no message changes what the next one gets. */
+RPCORDMA_TEST(protocol_session, verdicts)
+{
+	const struct {
+		u32 words[9];
+		u32 length; /* bytes */
+		Action action;
+		Error why;
+	} cases[] = {
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 1}, .length = 36, .action = Action::deliver, .why = Error::none},
+		/* too short for anything, for its proc */
+		{.words = {7, 1, 1, 0}, .length = 15, .action = Action::drop, .why = Error::message_size},
+		{.words = {7, 1, 1, 0, 0, 0, 0}, .length = 27, .action = Action::drop, .why = Error::message_size},
+		/* an error is never answered: of another version, of no known code */
+		{.words = {7, 2, 1, 4, 2}, .length = 36, .action = Action::drop, .why = Error::bad_message},
+		{.words = {7, 1, 1, 4, 9}, .length = 36, .action = Action::drop, .why = Error::bad_message},
+		{.words = {7, 1, 1, 4, 2}, .length = 20, .action = Action::deliver, .why = Error::none},
+		/* RDMA_DONE */
+		{.words = {7, 1, 1, 3}, .length = 28, .action = Action::drop, .why = Error::bad_message},
+		{.words = {7, 2, 1, 0}, .length = 36, .action = Action::refuse_version, .why = Error::no_protocol},
+		{.words = {7, 0, 1, 99}, .length = 16, .action = Action::refuse_version, .why = Error::no_protocol},
+		/* RDMA_MSGP, a proc that there is not, a list that is none */
+		{.words = {7, 1, 1, 2}, .length = 36, .action = Action::refuse_chunk, .why = Error::not_supported},
+		{.words = {7, 1, 1, 5}, .length = 36, .action = Action::refuse_chunk, .why = Error::protocol},
+		{.words = {7, 1, 1, 0, 2}, .length = 36, .action = Action::refuse_chunk, .why = Error::protocol},
+		/* the payload has another xid, is neither call nor reply, is cut short */
+		{.words = {7, 1, 1, 0, 0, 0, 0, 8, 0}, .length = 36, .action = Action::refuse_chunk, .why = Error::protocol},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 2}, .length = 36, .action = Action::refuse_chunk, .why = Error::protocol},
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 0}, .length = 35, .action = Action::refuse_chunk, .why = Error::protocol},
+	};
+	Session session;
+
+	for (u32 turn = 0; turn < 2; turn++)
+		for (const auto &c : cases) {
+			xdr::Message message;
+			TEST_NOTE("case", u32(&c - cases));
+			const ExactCopy bytes(Bytes(wire(c.words)).first(c.length));
+			const auto verdict = session.receive(bytes.bytes(), message);
+
+			EXPECT_EQ(verdict.action, c.action);
+			EXPECT_EQ(verdict.why, c.why);
+			EXPECT_EQ(session.version(), 1);
+		}
+}
+
+/* A refusal echoes xid and version of what it refuses, and says which versions are spoken. */
+RPCORDMA_TEST(protocol_session, refusals)
+{
+	static const u32 strange[] = {0x12345678, 3, 99, 17, 1, 2};
+	static const u32 of_version[] = {0x12345678, 3, 32, 4, 1, 1, 1};
+	static const u32 of_chunk[] = {0x12345678, 3, 32, 4, 2};
+	MutableBytes request = wire(strange), room = test_alloc(28);
+	const Session session;
+
+	auto length = session.encode_refusal(room, request, Credits(32), xdr::ErrorCode::version);
+	ASSERT_OK(length);
+	EXPECT_BYTES(Bytes(room.first(length.value())), Bytes(wire(of_version)));
+	length = session.encode_refusal(room, request, Credits(32), xdr::ErrorCode::chunk);
+	ASSERT_OK(length);
+	EXPECT_BYTES(Bytes(room.first(length.value())), Bytes(wire(of_chunk)));
+	EXPECT_ERROR(session.encode_refusal(room, request.first(15), Credits(32),
+					    xdr::ErrorCode::chunk),
+		     Error::message_size);
+	EXPECT_ERROR(session.encode_refusal(room.first(27), request, Credits(32),
+					    xdr::ErrorCode::version),
+		     Error::no_space);
+}
+
+/* RFC 8797 4.2, 5.1: the smaller of what one sends and the other takes; the default for a peer that says nothing. */
+RPCORDMA_TEST(protocol_session, thresholds)
+{
+	for (u32 ours : {1024u, 4096u, 65536u})
+		for (u32 theirs : {1024u, 2048u, 65536u}) {
+			Session session;
+			private_data::Properties us, peer;
+
+			us.send_size = ours;
+			us.receive_size = 2 * ours;
+			peer.send_size = theirs;
+			peer.receive_size = 3 * theirs;
+			peer.remote_invalidation = true;
+			session.begin(us, peer);
+			EXPECT_EQ(session.thresholds().send, min(ours, 3 * theirs));
+			EXPECT_EQ(session.thresholds().receive, min(2 * ours, theirs));
+			EXPECT_EQ(session.thresholds().bare_header, 28);
+			EXPECT_EQ(session.thresholds().transmissions, 1);
+			EXPECT_TRUE(session.peer().remote_invalidation);
+
+			session.begin(us, Error::no_protocol);
+			EXPECT_EQ(session.thresholds().send, 1024);
+			EXPECT_EQ(session.thresholds().receive, 1024);
+			EXPECT_FALSE(session.peer().remote_invalidation);
+		}
+}
+
+RPCORDMA_SUITE(protocol_session, born_ready, verdicts, refusals, thresholds);
+
+} // namespace rpcordma

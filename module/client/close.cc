@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The end of a connection. It comes in process context with the transport's send lock held, so that nothing is
+ * sent meanwhile; completions and buf_free() may run.
+ */
+
+#include "module/client/client.hh"
+
+using namespace rpcordma;
+
+void Connection::request_close(const char *why, int value)
+{
+	if (broken.exchange(true, std::memory_order_seq_cst))
+		return;
+	trace::connection(client->peer, why, value);
+	client->back_off.store(true, std::memory_order_relaxed);
+	/* Before that, connect() is still at work, and looks at broken when it is done. */
+	if (published.load(std::memory_order_seq_cst))
+		rpcordma_xprt_force_disconnect(client->xprt);
+}
+
+/* The peer can reach nothing of @call any more: it is idle, and its regions are @doomed. Fence and client lock held. */
+static void end_call(Client &client, Connection &c, Call *call, RegionList &doomed)
+{
+	while (Region *region = call->mapped.pop_front()) {
+		rpcordma_region_unmap(region->device);
+		doomed.push_back(region);
+		tally(client.stats.mrs_recycled, 1);
+	}
+	call->mapped_count = 0;
+	call->held = nullptr;
+	doomed.splice_back(call->spare);
+	for (SendBuffer &send : call->sends)
+		send.unmap(c.endpoint);
+	rpcordma_rqst_forget_credit(call->rqst);
+	call->credits = 0;
+	call->set_state(CallState::idle);
+}
+
+/*
+ * Take a connection apart, as far as it was made: what never happened is passed over. Nothing is sent (send lock), so
+ * that what may still happen is:
+ *
+ *   completions       until the queue pair is drained; each may find calls, and post LOCAL_INVs
+ *   buf_free()        may be fencing a killed call's memory; it posts only while !closing, under the
+ *                     mutex. It waits without the mutex, for its event: the completion of what it posted
+ *                     raises it, or this does when the drain is over
+ *   free_slot()       may be about to make a zombie; the state decides, under the client lock
+ */
+void rpcordma_client::tear_down(Connection *c)
+{
+	CallList freed;
+	RegionList doomed;
+
+	c->broken.store(true, std::memory_order_release);
+	{
+		MutexGuard fenced(fence);
+
+		c->closing = true;
+	}
+	if (c->endpoint) {
+		rpcordma_endpoint_disconnect(c->endpoint);
+		rpcordma_endpoint_drain(c->endpoint);
+	}
+
+	/* The peer can reach nothing any more. */
+	{
+		MutexGuard fenced(fence);
+		SpinGuard guard(lock);
+
+		for (Call *call = all.front(); call; call = all.next(call)) {
+			const CallState state = call->get_state();
+
+			end_call(*this, *c, call, doomed);
+			switch (state) {
+			case CallState::zombie:
+			case CallState::parked_zombie:
+				decltype(zombies)::remove(call);
+				freed.push_back(call);
+				break;
+			case CallState::unparking:
+				freed.push_back(call);
+				break;
+			case CallState::fencing:
+			case CallState::fencing_answered:
+			case CallState::fencing_lost:
+				call->fenced.raise();
+				break;
+			default:
+				break;
+			}
+		}
+		doomed.splice_back(pool);
+		connection = nullptr;
+	}
+
+	while (Region *region = doomed.pop_front()) {
+		destroy_region(region);
+		c->regions_created.fetch_sub(1, std::memory_order_relaxed);
+	}
+	/* C5 */
+	if (c->regions_created.load(std::memory_order_relaxed))
+		rpcordma_warn("C5: memory regions outlive their connection");
+	c->receive_queue.destroy();
+	if (c->endpoint)
+		rpcordma_endpoint_destroy(c->endpoint);
+	(void)Owned<Connection>::take_over(c);
+
+	while (Call *call = freed.pop_front())
+		retire(call);
+}
+
+void rpcordma_client::close()
+{
+	if (!connection)
+		return;
+	trace::connection(peer, "close", 0);
+	tear_down(connection);
+}
+
+/* The sender cannot go on with this connection: send it all again over another one. Send lock held. */
+Error rpcordma_client::drop_connection(const char *why, u32 xid, int value)
+{
+	trace::error(peer, why, xid, value);
+	/* Whatever it is: it may be there on the next connection too. */
+	back_off.store(true, std::memory_order_relaxed);
+	close();
+	rpcordma_xprt_closed(xprt);
+	return Error::not_connected;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a client has from connect to close: the context of all completions and endpoint events. It is stable for
+ * whoever holds the transport's send lock (send, connect, close), in its own completions, under the fence
+ * mutex, and under the client lock.
+ */
+#pragma once
+
+#include <atomic>
+
+#include "module/base/result.hh"
+#include "module/chunk/reduce.hh"
+#include "module/rdma/connection.hh"
+#include "module/rdma/credits.hh"
+#include "module/rdma/receive_queue.hh"
+#include "module/rdma/send_queue.hh"
+
+namespace rpcordma {
+
+struct Connection : ConnectionBase {
+	rpcordma_client *client = nullptr;
+	chunk::Limits limits = {};
+	RequesterCredits credits{1}; /* receive completions, once connected */
+	SendQueue send_queue;
+	ReceiveQueue receive_queue;
+	/* For work requests that are heard of only when they fail. */
+	rpcordma_cqe silent_send_cqe = {};
+	rpcordma_cqe silent_register_cqe = {};
+	rpcordma_cqe silent_invalidate_cqe = {};
+	u32 regions_limit = 0;
+	std::atomic<u32> regions_created{0};
+	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */
+	std::atomic<bool> published{false}; /* it is client->connection, and can be closed */
+	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */
+
+	/** Have the transport closed, once. Any context. */
+	void request_close(const char *why, int value);
+};
+
+} // namespace rpcordma

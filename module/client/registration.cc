@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Regions: how many a connection has, which call has them, and how the memory behind them is given to the peer and
+ * taken back.
+ */
+
+#include "module/client/client.hh"
+
+using namespace rpcordma;
+
+/* Regions made at once: a handful of full-sized calls. */
+static constexpr u32 kRegionBatch = 16;
+
+/* When a region could not be made for want of memory. */
+static constexpr u32 kRefillRetryMs = 100;
+
+/* Make regions for the pool: @count, or kRegionBatch of them with @count zero. Returns how many. Process context. */
+u32 rpcordma_client::create_regions(Connection &c, u32 count)
+{
+	u32 made = 0;
+
+	for (; made < count && c.regions_created.load(std::memory_order_relaxed) < c.regions_limit;
+	     made++) {
+		Region *region = create_region(c.endpoint, peer, c.limits.mr_pages,
+					       c.limits.sg_gaps, RPCORDMA_ALLOC_NOIO);
+
+		if (!region)
+			break;
+		SpinGuard guard(lock);
+		pool.push_front(region);
+		guard.release();
+		c.regions_created.fetch_add(1, std::memory_order_relaxed);
+		tally(stats.mrs_allocated, 1);
+	}
+	return made;
+}
+
+void rpcordma_client::refill()
+{
+	bool short_of_memory = false, made = false;
+
+	{
+		MutexGuard guard(fence);
+
+		if (connection && !connection->closing) {
+			made = create_regions(*connection, kRegionBatch) != 0;
+			short_of_memory = !made && connection->regions_created.load(
+							   std::memory_order_relaxed) <
+							   connection->regions_limit;
+		}
+	}
+	/* At the limit, the regions that calls give back are what is waited for. */
+	if (short_of_memory)
+		rpcordma_xprt_queue_refill(xprt, kRefillRetryMs);
+	else if (made)
+		announce_space();
+}
+
+/* Have at least @regions spare for @call; false when there are too few, which are kept. */
+bool rpcordma_client::take_regions(Call *call, u32 regions)
+{
+	u32 have = 0;
+
+	SpinGuard guard(lock);
+	for (Region *r = call->spare.front(); r && have < regions; r = call->spare.next(r))
+		have++;
+	for (; have < regions; have++) {
+		Region *region = pool.pop_front();
+		if (!region)
+			return false;
+		call->spare.push_back(region);
+	}
+	return true;
+}
+
+Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
+				     const rpcordma_xdr_buf *buf, Call *call, bool writable)
+{
+	for (chunk::ByteRange range : segments) {
+		Region *region = call->spare.pop_front();
+		int rc = rpcordma_region_map(region->device, buf, range.offset, range.length,
+					     writable, call->xid, &region->register_wr,
+					     &region->mapping);
+
+		if (rc) {
+			call->spare.push_front(region);
+			return from_errno(rc);
+		}
+		region->writable = writable;
+		call->mapped.push_back(region);
+		call->mapped_count++;
+		trace::region(peer, "map", call->xid, region->mapping);
+	}
+	return {};
+}
+
+/* The peer cannot reach @call's memory any more. Room for LOCAL_INVs that were not needed is given back too. */
+void rpcordma_client::unmap_all(Connection &c, Call *call)
+{
+	while (Region *region = call->mapped.pop_front()) {
+		rpcordma_region_unmap(region->device);
+		trace::region(peer, "unmap", call->xid, region->mapping);
+		call->spare.push_back(region);
+	}
+	c.send_queue.return_invalidations(call->mapped_count);
+	call->mapped_count = 0;
+}
+
+/* Send With Invalidate: the device has taken one of the call's regions out of the peer's reach already. */
+void rpcordma_client::unmap_invalidated(Connection &c, Call *call, const Receive &receive)
+{
+	/* Whatever the peer's R bit said (RFC 8797 4.1): the device has done it. */
+	if (!(receive.flags & RPCORDMA_WC_WITH_INVALIDATE))
+		return;
+	Region *region = call->mapped.front();
+	while (region && region->mapping.rkey != receive.invalidated_rkey)
+		region = call->mapped.next(region);
+	if (!region) {
+		trace::error(peer, "the peer invalidated an R_key that is not the call's",
+			     call->xid, static_cast<int>(receive.invalidated_rkey));
+		return;
+	}
+	decltype(call->mapped)::remove(region);
+	call->mapped_count--;
+	rpcordma_region_unmap(region->device);
+	trace::region(peer, "remote-inv", call->xid, region->mapping);
+	call->spare.push_front(region);
+	c.send_queue.return_invalidations(1);
+	announce_space();
+}
+
+/*
+ * Post a LOCAL_INV for each region of @call that is mapped, of which there is one at least. The last one is
+ * signaled, and the queue's order makes its completion stand for all. After an error the connection is on its way
+ * out, and the drain takes the memory back.
+ */
+Status rpcordma_client::post_invalidations(Connection &c, Call *call)
+{
+	rpcordma_send_wr *first = nullptr, **link = &first, *last = nullptr;
+	const rpcordma_send_wr *bad;
+	u32 count = 0;
+
+	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
+		last = &region->invalidate_wr;
+		last->cqe = &c.silent_invalidate_cqe;
+		last->send_flags = 0;
+		last->invalidate_rkey = region->mapping.rkey;
+		*link = last;
+		link = &last->next;
+		count++;
+		trace::region(peer, "local-inv", call->xid, region->mapping);
+	}
+	/* Callers have seen that there is a region. */
+	// NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
+	last->next = nullptr;
+	last->cqe = &call->invalidate_cqe.cqe;
+	last->send_flags = RPCORDMA_SEND_SIGNALED;
+	tally(stats.local_inv_needed, count);
+	int rc = rpcordma_post_send(c.endpoint, first, &bad);
+	trace::post(peer, "invalidate", call->xid, count, true, rc);
+	if (!rc)
+		return {};
+	trace::error(peer, "LOCAL_INV could not be posted", call->xid, rc);
+	c.request_close("LOCAL_INV could not be posted", rc);
+	return from_errno(rc);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Version 1 (RFC 8166) as protocol/codec.hh enters it: its rules, and its codec in xdr/v1.hh. */
+#pragma once
+
+#include "module/protocol/rules.hh"
+#include "xdr/v1.hh"
+
+namespace rpcordma::protocol {
+
+struct V1 {
+	static constexpr Rules rules = {
+		v1::version,	       /* version */
+		v1::min_header_length, /* bare_header */
+		0,		       /* continuation_header */
+		1024,		       /* default_threshold, RFC 8166 3.3.3 */
+		1,		       /* transmissions */
+		0,		       /* extra_receives */
+		true,		       /* responder_chooses_invalidation */
+	};
+	/** Of the header of a message with chunks. */
+	struct Encoder : v1::Encoder {
+		Encoder(MutableBytes room, const xdr::Envelope &envelope)
+			: v1::Encoder(room, envelope.xid, envelope.credits, envelope.kind)
+		{
+		}
+	};
+
+	[[nodiscard]] static Error decode(Bytes bytes, xdr::Message &message)
+	{
+		return v1::decode(bytes, message);
+	}
+	/** The header of a message without chunks. */
+	[[nodiscard]] static Result<u32> encode_bare(MutableBytes room,
+						     const xdr::Envelope &envelope)
+	{
+		return v1::encode_bare(room, envelope.xid, envelope.credits);
+	}
+	/** A message has one transmission. */
+	[[nodiscard]] static Result<u32> encode_continuation(MutableBytes, const xdr::Envelope &, u32)
+	{
+		return Error::invalid;
+	}
+	[[nodiscard]] static Result<u32> encode_error(MutableBytes room,
+						      const xdr::FixedHeader &request,
+						      Credits credits, const xdr::ErrorBody &error)
+	{
+		return v1::encode_error(room, request, credits, error);
+	}
+};
+
+} // namespace rpcordma::protocol

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A ServerCall: a message that a client has sent, and whatever becomes of it; or a backward call on its way
+ * out. And the ServerCalls of a connection that nothing is in, which are kept for the next ones.
+ *
+ * One is made with each Receive, so that a receive completion always finds one. Those that backward calls
+ * need are made besides.
+ */
+#pragma once
+
+#include <atomic>
+
+#include "compat/port/port.h"
+#include "module/base/memory.hh"
+#include "module/chunk/answer.hh"
+#include "module/chunk/arrival.hh"
+#include "module/protocol/codec.hh"
+#include "module/rdma/cqe.hh"
+#include "module/rdma/receive.hh"
+#include "module/rdma/send_buffer.hh"
+
+namespace rpcordma {
+
+using Server = rpcordma_server;
+using ServerCall = rpcordma_server_call;
+struct Transfer;
+
+/** The results of a reply that may go in Write chunks, as the service announces them. */
+struct ResultList {
+	u32 count = 0;
+	chunk::ReplyRange ranges[chunk::Answer::kResults];
+};
+
+} // namespace rpcordma
+
+struct rpcordma_server_call {
+	using u32 = rpcordma::u32;
+
+	rpcordma_server_call *next = nullptr; /* on whichever list it is */
+	rpcordma_server *server = nullptr;
+
+	/* The message: null for a backward call; the first of its Receives, the others follow by `next`. */
+	rpcordma::Receive *receive = nullptr;
+	rpcordma::chunk::Arrival arrival;
+	/* Not for the service: it gets this error for an answer. */
+	bool refused = false;
+	rpcordma::xdr::ErrorCode refusal = rpcordma::xdr::ErrorCode::chunk;
+	/* No memory for what the service announced: there will be no reply. */
+	bool results_lost = false;
+
+	std::atomic<u32> owners{0};
+	u32 eager = 0; /* bytes taken of the eager budget */
+	u32 room_taken =
+		0; /* in the send queue: given back when the chain that is posted completes */
+	rpcordma::Transfer *transfer = nullptr;
+
+	/* The reply. */
+	rpcordma::Owned<rpcordma::ResultList> results; /* made when first needed, and kept */
+	rpcordma::OwnedCqe<rpcordma_server_call> send_cqe;
+	rpcordma::OwnedCqe<rpcordma_server_call> read_cqe;
+	rpcordma::OwnedCqe<rpcordma_server_call> chain_cqe;
+	rpcordma::SendBuffer sends[rpcordma::protocol::kTransmissions];
+
+	rpcordma_server_call *all_next = nullptr;
+
+	/** The message's header, and what there is of its payload in the first Receive. Only with a message. */
+	[[nodiscard]] const rpcordma::xdr::Message &message() const
+	{
+		return receive->message;
+	}
+	/** Its payload is in several Receives. */
+	[[nodiscard]] bool in_pieces() const
+	{
+		return rpcordma::protocol::kTransmissions > 1 && receive->next;
+	}
+};
+
+namespace rpcordma {
+
+/** What ServerCalls a connection has, and which of them are spare. Whoever has one guards it with a lock. */
+class ServerCalls {
+public:
+	/** destroy() is to free @call, which was made with a Receive, and is spare. */
+	void own(ServerCall *call)
+	{
+		own_(call);
+		push_(call);
+	}
+	/** As that, of one for a backward call, which has it. */
+	void own_backward(ServerCall *call)
+	{
+		own_(call);
+		backward_made_++;
+		backward_out_++;
+	}
+	/** A spare one for a message. There is one for each Receive that is with no call. */
+	[[nodiscard]] ServerCall *take_for(Receive *receive)
+	{
+		ServerCall *call = pop_();
+
+		call->receive = receive;
+		in_service_++;
+		return call;
+	}
+	/** A spare one for a backward call; null: none but those for Receives. */
+	[[nodiscard]] ServerCall *take_backward()
+	{
+		if (backward_out_ == backward_made_)
+			return nullptr;
+		backward_out_++;
+		return pop_();
+	}
+	/** @call is spare. Returns the Receives that it had, if it had some. */
+	[[nodiscard]] Receive *put(ServerCall *call)
+	{
+		Receive *receives = call->receive;
+
+		if (receives)
+			in_service_--;
+		else
+			backward_out_--;
+		call->receive = nullptr;
+		push_(call);
+		return receives;
+	}
+	/** Calls received and not done with. */
+	[[nodiscard]] u32 in_service() const
+	{
+		return in_service_;
+	}
+	/** Own one no longer; null: there is none left. */
+	[[nodiscard]] ServerCall *disown()
+	{
+		ServerCall *call = all_;
+
+		if (call)
+			all_ = call->all_next;
+		return call;
+	}
+
+private:
+	friend struct ServerInside;
+	void own_(ServerCall *call)
+	{
+		call->all_next = all_;
+		all_ = call;
+	}
+	void push_(ServerCall *call)
+	{
+		call->next = spare_;
+		spare_ = call;
+	}
+	[[nodiscard]] ServerCall *pop_()
+	{
+		ServerCall *call = spare_;
+
+		spare_ = call->next;
+		return call;
+	}
+
+	ServerCall *spare_ = nullptr;
+	ServerCall *all_ = nullptr;
+	u32 in_service_ = 0;
+	u32 backward_made_ = 0;
+	u32 backward_out_ = 0;
+};
+
+/** A new one, with no buffers; null without memory. */
+[[nodiscard]] Owned<ServerCall> create_call(Server &server, rpcordma_alloc_how how);
+/** Free @call with all that it still has; the device has nothing of it. Process context. */
+void destroy_call(Server &server, ServerCall *call);
+
+} // namespace rpcordma

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a service thread takes off a connection. See deliver.hh. */
+
+#include "module/server/deliver.hh"
+
+#include "module/server/close.hh"
+#include "module/server/owners.hh"
+#include "module/server/read.hh"
+#include "module/server/refusal.hh"
+#include "module/server/server.hh"
+
+namespace rpcordma {
+
+/* XDR padding. */
+static constexpr u8 kZeros[4] = {};
+
+/* Copy the inline pieces of @call into pages of the thread, in its transfer. False: no memory. */
+[[nodiscard]] static bool gather_pieces(Server &server, ServerCall *call, svc_rqst *rqst)
+{
+	const u32 pages = sink_pages(server, call->arrival);
+	Transfer *transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
+	u32 at = 0;
+
+	if (!transfer)
+		return false;
+	call->transfer = transfer;
+	rpcordma_svc_lend_pages(rqst, transfer->pages, pages);
+	transfer->page_count = pages;
+	for (const Receive *receive = call->receive; receive; receive = receive->next) {
+		const Bytes piece = receive->message.payload;
+
+		rpcordma_pages_write(transfer->pages, at, piece.data(), u32(piece.size()));
+		at += u32(piece.size());
+	}
+	return true;
+}
+
+/* Complete what Reads brought into @call's sink: the inline part, and pads. */
+static void complete_sink(const ServerCall &call)
+{
+	const chunk::Arrival &arrival = call.arrival;
+	page **const pages = call.transfer->pages;
+
+	if (arrival.how != chunk::Arrival::How::linear) {
+		/* What is behind the chunk was somebody else's. */
+		rpcordma_pages_write(pages, arrival.sink_length, kZeros,
+				     xdr_pad(arrival.sink_length));
+		return;
+	}
+	const u8 *const payload = call.message().payload.data();
+	auto read = [](const xdr::Segment &, u32) {};
+	auto copy = [&](u32 from, u32 to, u32 length) {
+		rpcordma_pages_write(pages, to, payload + from, length);
+	};
+	auto pad = [&](u32 at, u32 length) { rpcordma_pages_write(pages, at, kZeros, length); };
+	(void)chunk::walk_arrival(call.message().reads, arrival.inline_length,
+				  arrival.message_length, read, copy, pad);
+}
+
+/* The sink's pages become the thread's. Returns how many. */
+[[nodiscard]] static u32 hand_over_sink(Server &server, ServerCall *call, svc_rqst *rqst)
+{
+	Transfer *transfer = call->transfer;
+	const u32 pages = sink_pages(server, call->arrival);
+
+	rpcordma_bulk_unmap(transfer->bulk);
+	for (Region *region : transfer->regions)
+		if (region)
+			rpcordma_region_unmap(region->device);
+	if (!call->in_pieces())
+		complete_sink(*call);
+	rpcordma_svc_swap_pages(rqst, transfer->pages, pages);
+	give_back_resources(server, call);
+	return pages;
+}
+
+/* Hand a whole call to the thread. Returns its length, or 0: there was no memory for it. */
+[[nodiscard]] static u32 deliver(Server &server, ServerCall *call, svc_rqst *rqst)
+{
+	const chunk::Arrival &arrival = call->arrival;
+	u8 *const payload = call->receive->buffer.data() + call->message().header_length;
+	rpcordma_svc_arg arg = {};
+
+	if (call->in_pieces() && !gather_pieces(server, call, rqst)) {
+		/* The client sends it again, over another connection. */
+		recycle(server, call);
+		request_close(server, "no memory for a call in several Receives", Error::no_memory);
+		return 0;
+	}
+	if (call->transfer)
+		arg.pages_used = hand_over_sink(server, call, rqst);
+	switch (arrival.how) {
+	case chunk::Arrival::How::inline_:
+		arg.head = payload;
+		arg.head_length = arrival.inline_length;
+		break;
+	case chunk::Arrival::How::single:
+		arg.head = payload;
+		arg.head_length = arrival.position;
+		arg.page_length = arrival.sink_length + xdr_pad(arrival.sink_length);
+		arg.tail = payload + arrival.position;
+		arg.tail_length = arrival.inline_length - arrival.position;
+		break;
+	case chunk::Arrival::How::linear:
+		arg.head_length = min(arrival.message_length, server.device.page_size);
+		arg.page_length = arrival.message_length - arg.head_length;
+		break;
+	}
+	call->owners.store(1, std::memory_order_relaxed);
+	rpcordma_svc_set_arg(rqst, server.xprt, call, &arg);
+	return arrival.message_length;
+}
+
+u32 take_and_deliver(Server &server, svc_rqst *rqst)
+{
+	const CallQueue::Taken taken = take_call(server);
+
+	rpcordma_svc_received(server.xprt);
+	if (!taken.call)
+		return 0;
+	if (taken.lane == CallQueue::Lane::held) {
+		pull_with(server, taken.call, rqst);
+		return 0;
+	}
+	if (taken.call->refused) {
+		refuse(server, taken.call, taken.call->refusal);
+		return 0;
+	}
+	return deliver(server, taken.call, rqst);
+}
+
+} // namespace rpcordma

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* How much may be pulled ahead of threads. See eager.hh. */
+
+#include "module/server/eager.hh"
+
+#include "module/server/transfer.hh"
+
+namespace rpcordma {
+
+EagerTotal eager_total;
+
+u64 eager_cap(const svc_xprt *xprt, u32 page_size)
+{
+	const u32 bytes = rpcordma_server_tunables.eager_read_bytes;
+	rpcordma_svc_limits limits;
+
+	if (bytes)
+		return bytes;
+	rpcordma_svc_get_limits(xprt, &limits);
+	return u64(limits.threads) * (limits.max_message + page_size + kTransferBytes);
+}
+
+bool EagerBudget::take(u32 bytes, u64 cap)
+{
+	/* Only receive completions, one at a time, add to it. */
+	const u64 mine = bytes_.load(std::memory_order_relaxed);
+
+	if (mine) {
+		const u32 users = max(1u, eager_total.users.load(std::memory_order_relaxed));
+
+		if (!replied() || mine + bytes > cap / users)
+			return false;
+	}
+	if (eager_total.bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes > cap) {
+		eager_total.bytes.fetch_sub(bytes, std::memory_order_relaxed);
+		return false;
+	}
+	if (!bytes_.fetch_add(bytes, std::memory_order_relaxed))
+		eager_total.users.fetch_add(1, std::memory_order_relaxed);
+	return true;
+}
+
+void EagerBudget::give_back(u32 bytes)
+{
+	eager_total.bytes.fetch_sub(bytes, std::memory_order_relaxed);
+	if (bytes_.fetch_sub(bytes, std::memory_order_relaxed) == bytes)
+		eager_total.users.fetch_sub(1, std::memory_order_relaxed);
+}
+
+} // namespace rpcordma

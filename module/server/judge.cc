@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a message is. See judge.hh. */
+
+#include "module/server/judge.hh"
+
+#include "module/server/failures.hh"
+#include "module/server/read.hh"
+#include "module/server/server.hh"
+#include "xdr/rpc.hh"
+
+namespace rpcordma {
+
+[[nodiscard]] static bool in_pieces(const Receive &receive)
+{
+	return protocol::kTransmissions > 1 && receive.next;
+}
+
+/* Bytes of the payload that came inline, in all Receives. */
+[[nodiscard]] static u64 inline_length(const Receive &receive)
+{
+	u64 length = receive.message.payload.size();
+
+	if constexpr (protocol::kTransmissions > 1)
+		for (const Receive *more = receive.next; more; more = more->next)
+			length += more->message.payload.size();
+	return length;
+}
+
+/* A call with chunks, or in pieces, or too long: why it is refused, or null. */
+[[nodiscard]] static const char *plan_call(const Server &server, const Receive &receive, u32 length,
+					   const rpcordma_svc_limits &limits,
+					   chunk::Arrival &arrival, int &value)
+{
+	const xdr::Message &message = receive.message;
+	const u32 queue_size = server.room.size();
+	auto refuse = [&](const char *why, int what) {
+		value = what;
+		return why;
+	};
+
+	/* Before they are looked at one by one; and what a reply could never fill, before it is executed. */
+	const u32 most = min(Transfer::kRequests, queue_size) - 1;
+	if (message.reads.count() > most ||
+	    message.writes.segments() + message.reply.count() +
+			    Transfer::kPages / server.limits.send_sges >
+		    most)
+		return refuse("chunks of too many segments", int(message.reads.count()));
+	/* Read chunks would have to be put in between the pieces; nobody who has chunks needs several. */
+	if (in_pieces(receive) && !message.reads.empty())
+		return refuse("Read chunks of a call in several Receives",
+			      int(message.reads.count()));
+	const auto planned = chunk::plan_arrival(message.reads, length, limits.max_message);
+	if (!planned.ok())
+		return refuse("Read chunks that make no call", to_errno(planned.error()));
+	arrival = planned.value();
+	if (in_pieces(receive)) {
+		/* A thread copies the pieces into its pages. */
+		arrival.how = chunk::Arrival::How::linear;
+		arrival.sink_length = arrival.message_length;
+	}
+	/*
+	 * What stands before the arguments is read as one piece of memory, not always with a look at its
+	 * length: no chunk may begin in it, nor may it be cut short.
+	 */
+	const auto preface = rpc::call_preface(message.payload);
+	if (arrival.how == chunk::Arrival::How::single ?
+		    !preface.ok() || arrival.position < preface.value() :
+		    arrival.how == chunk::Arrival::How::linear &&
+			    arrival.message_length < rpc::least_call_length)
+		return refuse("a call that is cut short, or with a chunk in its RPC header",
+			      int(arrival.position));
+	if (sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages) ||
+	    (arrival.segments &&
+	     longest_read_chain(server, arrival) > min(Transfer::kRequests, queue_size)))
+		return refuse("Read chunks of too many segments or pages", int(arrival.segments));
+	if (failed_before(server, receive))
+		return refuse("a call whose chunks broke a connection", 0);
+	return nullptr;
+}
+
+Judgement judge(const Server &server, const Receive &receive)
+{
+	const xdr::Message &message = receive.message;
+	Judgement judgement;
+
+	if (message.direction == xdr::Direction::reply) {
+		/* Neither a call nor, as it has a chunk, a backward reply (RFC 8167 5.3). */
+		if (message.kind != xdr::Kind::nomsg)
+			judgement.what = Judgement::What::backward;
+		return judgement;
+	}
+	rpcordma_svc_limits limits;
+	rpcordma_svc_get_limits(server.xprt, &limits);
+	const u64 length = inline_length(receive);
+	if (!message.has_chunks() && !in_pieces(receive) && length <= limits.max_message) {
+		judgement.what = Judgement::What::call;
+		judgement.arrival = chunk::Arrival::inline_only(u32(length));
+		return judgement;
+	}
+	int value = 0;
+	const char *const why = plan_call(server, receive, u32(min<u64>(length, ~0u)), limits,
+					  judgement.arrival, value);
+	if (why)
+		trace::error(server.peer, why, message.xid.get(), value);
+	else
+		judgement.what = Judgement::What::call;
+	return judgement;
+}
+
+} // namespace rpcordma

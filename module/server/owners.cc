@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* When a call is done with. See owners.hh. */
+
+#include "module/server/owners.hh"
+
+#include "module/server/server.hh"
+#include "module/server/transfer.hh"
+
+namespace rpcordma {
+
+void recycle(Server &server, ServerCall *call)
+{
+	if (call->transfer) {
+		rpcordma_warn("a server's call is spare with a transfer");
+		give_back_resources(server, call);
+	}
+	call->refused = call->results_lost = false;
+	if (call->results)
+		call->results->count = 0;
+	SpinGuard guard(server.lock);
+
+	put_receives_locked(server, server.calls.put(call));
+}
+
+void drop_owner(Server &server, ServerCall *call)
+{
+	if (call->owners.fetch_sub(1, std::memory_order_acq_rel) == 1)
+		recycle(server, call);
+}
+
+} // namespace rpcordma

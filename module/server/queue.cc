@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Queueing calls for service threads. See queue.hh. */
+
+#include "module/server/queue.hh"
+
+#include "module/server/server.hh"
+
+namespace rpcordma {
+
+void enqueue(Server &server, ServerCall *call, CallQueue::Lane lane)
+{
+	bool look;
+	{
+		SpinGuard guard(server.lock);
+
+		server.queue.push(call, lane);
+		/* Nothing can be sent before, so nobody is to look before: the event says when. */
+		look = server.established.load(std::memory_order_relaxed);
+		if (look)
+			rpcordma_svc_set_data(server.xprt);
+	}
+	if (look)
+		rpcordma_svc_enqueue(server.xprt);
+}
+
+void establish(Server &server)
+{
+	{
+		SpinGuard guard(server.lock);
+
+		server.established.store(true, std::memory_order_release);
+		/* Calls may have come before. */
+		if (!server.queue.empty())
+			rpcordma_svc_set_data(server.xprt);
+	}
+	rpcordma_svc_enqueue(server.xprt);
+}
+
+CallQueue::Taken take_call(Server &server)
+{
+	SpinGuard guard(server.lock);
+	const CallQueue::Taken taken = server.queue.take();
+
+	if (server.queue.empty())
+		rpcordma_svc_clear_data(server.xprt);
+	return taken;
+}
+
+} // namespace rpcordma

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Making, posting and replacing Receives. See receives.hh. */
+
+#include "module/server/receives.hh"
+
+#include "module/server/server.hh"
+
+namespace rpcordma {
+
+/* Receives that there may be for each one that is promised: a bound on what a client can pin. */
+static constexpr u32 kCallsPerReceive = 3;
+
+/*
+ * The queue pair may be in no state for it: then the connection is gone, and destroy() frees them.
+ */
+static void post_locked(const Server &server, const Receive *first, u32 count) REQUIRES(server.lock)
+{
+	(void)server.receive_maker.post(first, count);
+}
+
+bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
+{
+	for (;;) {
+		Receive *chain = nullptr;
+		u32 count = 0;
+
+		{
+			SpinGuard guard(server.lock);
+			Receives &have = server.receives;
+			bool make = false;
+
+			receives = min(receives, have.limit());
+			while (have.posted() < receives &&
+			       !server.closing.load(std::memory_order_relaxed)) {
+				Receive *receive = have.take_spare();
+
+				if (!receive) {
+					/* As many may be in service as are posted, and as many being sent. */
+					make = have.begin_making(kCallsPerReceive * receives);
+					break;
+				}
+				receive->wr.next = chain ? &chain->wr : nullptr;
+				chain = receive;
+				count++;
+			}
+			if (chain)
+				post_locked(server, chain, count);
+			if (!make)
+				return have.posted() >= receives;
+		}
+		auto call = create_call(server, how);
+		Receive *made = call ? server.receive_maker.create(how) : nullptr;
+		SpinGuard guard(server.lock);
+
+		if (!made) {
+			server.receives.give_up_making();
+			return false;
+		}
+		server.receive_maker.own(made);
+		server.receives.put_spare(made);
+		server.calls.own(call.let_go());
+	}
+}
+
+void replenish(Server &server)
+{
+	u32 wanted, granted, target;
+	{
+		SpinGuard guard(server.lock);
+
+		wanted = server.receives.credits().wanted();
+		granted = server.receives.credits().granted();
+		target = promised_locked(server) + kServerBatch;
+	}
+	if (!provide_receives(server, target, RPCORDMA_ALLOC_ATOMIC)) {
+		rpcordma_server_count(RPCORDMA_SERVER_DEBT, 1);
+		server.grant.note_debt();
+	}
+	if (wanted <= granted)
+		return;
+	const bool backed =
+		provide_receives(server, wanted - granted + target, RPCORDMA_ALLOC_ATOMIC);
+	SpinGuard guard(server.lock);
+	ResponderCredits &credits = server.receives.credits();
+
+	trace::credits(server.peer, granted, backed ? wanted : granted);
+	/* Without memory it stays as it is, and is tried again after as much use. */
+	credits.grant(backed ? wanted : granted);
+	server.grant.set(credits.granted());
+}
+
+void pay_debt(Server &server)
+{
+	if (!server.grant.take_debt())
+		return;
+	u32 promised;
+	{
+		SpinGuard guard(server.lock);
+
+		promised = promised_locked(server);
+	}
+	/* In a thread there is memory for what the completion had none for. */
+	if (!provide_receives(server, promised, RPCORDMA_ALLOC_SERVICE))
+		server.grant.note_debt();
+}
+
+void put_receives_locked(Server &server, Receive *receives)
+{
+	Receive *chain = nullptr;
+	u32 count = 0;
+
+	while (Receive *receive = receives) {
+		receives = receive->next;
+		/* Memory was short, or the client has more in service than it should. */
+		if (server.receives.posted() < promised_locked(server) &&
+		    !server.closing.load(std::memory_order_relaxed)) {
+			server.receives.repost();
+			receive->wr.next = chain ? &chain->wr : nullptr;
+			chain = receive;
+			count++;
+		} else {
+			server.receives.put_spare(receive);
+		}
+	}
+	if (chain)
+		post_locked(server, chain, count);
+}
+
+void put_receives(Server &server, Receive *receives)
+{
+	SpinGuard guard(server.lock);
+
+	put_receives_locked(server, receives);
+}
+
+} // namespace rpcordma

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Sending a message. See send.hh. */
+
+#include "module/server/send.hh"
+
+#include "module/server/close.hh"
+#include "module/server/failures.hh"
+#include "module/server/owners.hh"
+#include "module/server/server.hh"
+
+namespace rpcordma {
+
+/* A message may have more than one Send. */
+static constexpr bool kSeveral = protocol::kTransmissions > 1;
+static constexpr bool kSeveralVersions = protocol::Spoken::lowest() != protocol::Spoken::highest();
+
+/* --- building --- */
+
+bool ensure_sends(Server &server, ServerCall *call, u32 transmissions, rpcordma_alloc_how how)
+{
+	const u32 size = server.session.thresholds().send;
+
+	for (u32 i = 0; i < transmissions; i++) {
+		SendBuffer &send = call->sends[i];
+
+		/* The threshold may have changed once, with the version. */
+		if (kSeveralVersions && send.capacity() < size)
+			send.unmap(server.endpoint);
+		if (!send.mapped() && (!send.ensure(size, how) || send.capacity() < size ||
+				       !send.map(server.endpoint)))
+			return false;
+	}
+	return true;
+}
+
+Status encode_continuations(Server &server, ServerCall *call, const xdr::Envelope &envelope,
+			    Outgoing &out)
+{
+	if (!ensure_sends(server, call, out.transmissions, RPCORDMA_ALLOC_SERVICE))
+		return Error::no_memory;
+	for (u32 i = 1; i < out.transmissions; i++)
+		out.lengths[i] =
+			TRY(server.session.encode_continuation(call->sends[i].room(), envelope, i));
+	return {};
+}
+
+void append_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
+		   Span<const chunk::ReplyRange> ranges, Outgoing &out)
+{
+	if constexpr (!kSeveral) {
+		for (const chunk::ReplyRange &range : ranges) {
+			rpcordma_buf_read(buf, range.offset,
+					  call->sends[0].room().data() + out.lengths[0],
+					  range.length);
+			out.lengths[0] += range.length;
+		}
+		return;
+	}
+	/* Each Send but the last is filled. */
+	const u32 size = server.session.thresholds().send;
+	u32 i = 0;
+	for (chunk::ReplyRange range : ranges)
+		while (range.length) {
+			if (out.lengths[i] == size)
+				i++;
+			const u32 part = min(range.length, size - out.lengths[i]);
+
+			rpcordma_buf_read(buf, range.offset,
+					  call->sends[i].room().data() + out.lengths[i], part);
+			out.lengths[i] += part;
+			range.offset += part;
+			range.length -= part;
+		}
+}
+
+Status build_bare(Server &server, ServerCall *call, xdr::Envelope envelope,
+		  const rpcordma_xdr_buf *buf, Outgoing &out)
+{
+	const chunk::Thresholds &thresholds = server.session.thresholds();
+
+	out.transmissions = envelope.transmissions =
+		thresholds.transmissions_for(thresholds.send, thresholds.bare_header, buf->len);
+	if (!out.transmissions)
+		return Error::no_space;
+	out.lengths[0] = TRY(server.session.encode_bare(call->sends[0].room(), envelope));
+	if constexpr (kSeveral)
+		if (out.transmissions > 1)
+			TRY_STATUS(encode_continuations(server, call, envelope, out));
+	const chunk::ReplyRange all[] = {{0, buf->len}};
+	append_inline(server, call, buf, all, out);
+	return {};
+}
+
+/* --- posting --- */
+
+/* Make the Sends of @out ready to be posted. Returns the first. */
+[[nodiscard]] static rpcordma_send_wr *link_sends(Server &server, ServerCall *call,
+						  const Outgoing &out)
+{
+	const u32 last = kSeveral ? out.transmissions - 1 : 0;
+
+	for (u32 i = 0; i <= last; i++) {
+		rpcordma_send_wr &wr = call->sends[i].wr;
+
+		wr.opcode = RPCORDMA_WR_SEND;
+		wr.next = i < last ? &call->sends[i + 1].wr : nullptr;
+		/* The last one's completion tells of all; of others, failures are heard. */
+		if constexpr (kSeveral) {
+			wr.cqe = i < last ? &call->chain_cqe.cqe : &call->send_cqe.cqe;
+			wr.send_flags = i < last ? 0 : RPCORDMA_SEND_SIGNALED;
+		}
+		call->sends[i].hand_over(server.endpoint, out.lengths[i]);
+	}
+	if (out.invalidate) {
+		call->sends[last].wr.opcode = RPCORDMA_WR_SEND_WITH_INV;
+		call->sends[last].wr.invalidate_rkey = out.invalidate;
+	}
+	return &call->sends[0].wr;
+}
+
+Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32 xid)
+{
+	const u32 requests = out.requests(), writes = out.writes.count;
+	const rpcordma_send_wr *const sends = link_sends(server, call, out);
+	const rpcordma_send_wr *const first = writes ? out.writes.first : sends;
+	const rpcordma_send_wr *bad;
+
+	call->owners.fetch_add(1, std::memory_order_relaxed);
+	call->room_taken = requests;
+	const int rc = rpcordma_post_send(server.endpoint, first, &bad);
+	trace::post(server.peer, "reply", xid, requests, true, rc);
+	if (!rc) {
+		if (writes)
+			rpcordma_server_count(RPCORDMA_SERVER_WRITE, writes);
+		return {};
+	}
+	/*
+	 * Nothing of it was posted: nothing of it is the device's. Otherwise the Writes that were
+	 * posted use the transfer until the drain, and the owner that never goes keeps it.
+	 */
+	if (bad == first) {
+		server.room.give(requests);
+		call->owners.fetch_sub(1, std::memory_order_relaxed);
+	}
+	request_close(server, "a reply could not be posted", rc);
+	return Error::not_connected;
+}
+
+Status post_message(Server &server, ServerCall *call, const Outgoing &out, u32 xid)
+{
+	if (!wait_for_room(server, out.requests()))
+		return Error::not_connected;
+	return post_with_room(server, call, out, xid);
+}
+
+void message_sent(Server &server, ServerCall *call, const rpcordma_completion &completion)
+{
+	server.room.give(call->room_taken);
+	if (completion.status != RPCORDMA_WC_SUCCESS)
+		chain_failed(server, call, completion);
+	give_back_resources(server, call);
+	drop_owner(server, call);
+}
+
+} // namespace rpcordma

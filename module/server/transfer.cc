@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a call has for its chains, and how it is given back. See transfer.hh. */
+
+#include "module/server/transfer.hh"
+
+#include "module/server/server.hh"
+
+namespace rpcordma {
+
+Region *take_region(Server &server, rpcordma_alloc_how how)
+{
+	{
+		SpinGuard guard(server.lock);
+
+		if (Region *region = server.regions.pop_front())
+			return region;
+	}
+	if (how == RPCORDMA_ALLOC_ATOMIC)
+		return nullptr;
+	return create_region(server.endpoint, server.peer, server.limits.region_pages, false, how);
+}
+
+void put_transfer(Server &server, ServerCall *call)
+{
+	Transfer *transfer = call->transfer;
+
+	call->transfer = nullptr;
+	for (Region *&region : transfer->regions) {
+		if (!region)
+			continue;
+		rpcordma_region_unmap(region->device);
+		{
+			SpinGuard guard(server.lock);
+
+			server.regions.push_front(region);
+		}
+		region = nullptr;
+	}
+	server_pool.give(transfer);
+}
+
+void give_back_resources(Server &server, ServerCall *call)
+{
+	if (call->transfer)
+		put_transfer(server, call);
+	if (call->eager) {
+		server.eager.give_back(call->eager);
+		call->eager = 0;
+	}
+}
+
+} // namespace rpcordma

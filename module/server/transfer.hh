@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A transfer: all that one chain of RDMA Reads or Writes needs, but the Send behind it. All connections share
+ * them (pool.hh); a call has one while it needs it.
+ */
+#pragma once
+
+#include "compat/port/port.h"
+#include "module/base/list.hh"
+#include "module/base/types.hh"
+#include "module/rdma/region.hh"
+#include "module/server/call.hh"
+
+namespace rpcordma {
+
+struct TransferTag;
+
+/** One chain: the pages, their DMA mapping, and the work requests. Free, or owned by one call. */
+struct Transfer : ListLink<TransferTag> {
+	/** Pages of the largest payload: 1 MiB where a page has 4 KiB. */
+	static constexpr u32 kPayloadPages = 256;
+	/**
+	 * The pages of the largest message. A reply has one for what is before its payload, one for what
+	 * is behind it, and one more where the payload starts in the midst of a page; one is to spare.
+	 */
+	static constexpr u32 kPages = kPayloadPages + 4;
+	/** Pieces of memory: one for each page, and one for each place where a chunk ends within one. */
+	static constexpr u32 kPieces = kPages + 64;
+	/** Work requests of a chain: more segments than this are refused. */
+	static constexpr u32 kRequests = 128;
+	/** SGEs in all: one for each piece, and one for each place where a segment ends within one. */
+	static constexpr u32 kSges = kPieces + kRequests;
+
+	/** Where the sink has to be registered (iWARP), one region does for the largest message or two. */
+	static constexpr u32 kRegions = 2;
+
+	rpcordma_bulk *bulk = nullptr;
+	Region *regions[kRegions] = {}; /* the connection's; null mostly */
+	u32 page_count = 0;
+	u32 lent = 0;	     /* of these, by the pool */
+	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */
+	page *pages[kPages] = {};
+	rpcordma_sge local[kPieces] = {};
+	rpcordma_sge sges[kSges] = {};
+	rpcordma_rdma_wr requests[kRequests] = {};
+};
+
+/** What a transfer takes of memory, its mapping's 32 bytes for each piece included. */
+inline constexpr u32 kTransferBytes = sizeof(Transfer) + Transfer::kPieces * 32;
+
+/** Work requests that are linked, in the order in which they are to be posted. */
+struct Chain {
+	rpcordma_send_wr *first = nullptr; /* null: there are none */
+	rpcordma_send_wr *last = nullptr;
+	u32 count = 0;
+};
+
+/** A region for a sink; null without memory, or when none is free in a completion. */
+[[nodiscard]] Region *take_region(Server &server, rpcordma_alloc_how how);
+/** Give back @call's transfer, of which the device has nothing. It has one. Any context. */
+void put_transfer(Server &server, ServerCall *call);
+/** Give back what @call took, if it did: a transfer, and a part of the eager budget. Any context. */
+void give_back_resources(Server &server, ServerCall *call);
+
+} // namespace rpcordma

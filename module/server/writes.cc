@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The RDMA Writes of a reply. See writes.hh. */
+
+#include "module/server/writes.hh"
+
+#include "module/rdma/chain.hh"
+#include "module/server/server.hh"
+
+namespace rpcordma {
+
+/*
+ * Bytes of an RDMA Write, where there is room for several. One would do, but soft RoCE asks for an
+ * acknowledgment at a Write's end, and sends no more than half a megabyte ahead: with longer ones a READ of a
+ * megabyte takes a round trip more.
+ */
+static constexpr u32 kLongestWrite = 128 * 1024;
+
+/*
+ * Bytes of an RDMA Write at most, for @bytes into the chunks of @lists. Short ones only where all of them
+ * surely fit, and while others leave the queue half empty.
+ */
+[[nodiscard]] static u32 longest_write(const Server &server, const xdr::ChunkLists &lists, u64 bytes)
+{
+	const u32 queue_size = server.room.size();
+	const u64 writes = u64(lists.writes.segments()) + lists.reply.count() +
+			   Transfer::kPages / server.limits.send_sges + bytes / kLongestWrite;
+	/* One is the Send, one where a piece of memory is cut once more. */
+	const bool fit = writes + 2 <= min(Transfer::kRequests, queue_size);
+
+	return fit && server.room.free() > queue_size / 2 ? kLongestWrite : ~0u;
+}
+
+/* Map what @answer places and what goes into the Reply chunk, in that order. Returns how many SGEs there are. */
+[[nodiscard]] static Result<u32>
+map_pieces(Server &server, Transfer &t, const rpcordma_xdr_buf *reply, const chunk::Answer &answer)
+{
+	for (u32 i = 0; i < answer.placed_count; i++)
+		if (answer.placed[i].length &&
+		    rpcordma_bulk_add_buf(t.bulk, reply, answer.placed[i].offset,
+					  answer.placed[i].length))
+			return Error::no_space;
+	if (answer.reply_length)
+		for (u32 i = 0; i < answer.rest_count; i++)
+			if (rpcordma_bulk_add_buf(t.bulk, reply, answer.rest[i].offset,
+						  answer.rest[i].length))
+				return Error::no_space;
+	const int mapped = rpcordma_bulk_map(t.bulk, server.endpoint, RPCORDMA_DMA_TO_DEVICE,
+					     t.local, Transfer::kPieces);
+	if (mapped < 0)
+		return Error::no_memory;
+	return u32(mapped);
+}
+
+Result<Chain> build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *reply,
+			   const chunk::Answer &answer, svc_rqst *rqst)
+{
+	const xdr::Message &message = call->message();
+
+	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
+	if (!call->transfer)
+		return Error::no_memory;
+	Transfer &t = *call->transfer;
+
+	t.writes = true;
+	const u32 mapped = TRY(map_pieces(server, t, reply, answer));
+	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, server.limits.send_sges,
+			   longest_write(server, message,
+					 u64(answer.write_length) + answer.reply_length),
+			   RPCORDMA_WR_RDMA_WRITE, &call->chain_cqe.cqe);
+	bool built = true;
+	/* A chunk is filled contiguously, in segment order (RFC 8166 3.4.6). */
+	auto fill = [&](const xdr::WriteChunk &into, u32 length) {
+		for (xdr::Segment segment : into) {
+			segment.length = min(segment.length, length);
+			length -= segment.length;
+			built = built && chain.transfer(segment);
+		}
+	};
+	u32 i = 0;
+	for (xdr::WriteChunk into : message.writes) {
+		if (i == answer.placed_count)
+			break;
+		fill(into, answer.placed[i++].length);
+	}
+	if (answer.reply_length)
+		fill(message.reply, answer.reply_length);
+	if (!built || chain.count() + answer.transmissions > server.room.size())
+		return Error::no_space;
+	chain.last().next = &call->sends[0].wr;
+	/* From here on the thread's pages are the transfer's. */
+	t.page_count = rpcordma_svc_take_reply_pages(rqst, t.pages, Transfer::kPages);
+	if (!t.page_count)
+		return Error::no_space;
+	return Chain{&t.requests[0].wr, &chain.last(), chain.count()};
+}
+
+} // namespace rpcordma

@@ -5,6 +5,8 @@
 #
 #	$(objects)/FILE.o	comes from FILE.cc, for xdr/ and module/; others have rules of their own
 #	CXX=clang++		another compiler, with objects of its own
+#	SEAMS=1			with a version of the protocol that is there for tests alone (kunit/seams/version.hh), and that
+#				both ends prefer; with objects of its own
 #
 # As many compilations at a time as there are CPUs, unless make is told with -j.
 
@@ -18,14 +20,15 @@ endif
 CXX := $(if $(filter default,$(origin CXX)),g++-12,$(CXX))
 cxx-name := $(notdir $(CXX))
 # One folder for each way to compile, so that changing the way rebuilds nothing else.
-objects := build/host/$(cxx-name)
+objects := build/host/$(cxx-name)$(if $(SEAMS),-seams)
 
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # vptr checks need RTTI, which our code has not.
 sanitize += -fno-sanitize=vptr
 common := -std=gnu++17 -g -O1 -I. -Wall -Wextra -Werror -fno-strict-aliasing $(sanitize)
 # Our own code is compiled as in the kernel: no exceptions, no RTTI, no static constructors to rely on.
-ours := -fno-exceptions -fno-rtti -fno-threadsafe-statics $(if $(findstring clang,$(cxx-name)),,-Wno-psabi)
+seams := $(if $(SEAMS),-DRPCORDMA_TEST_VERSION='"kunit/seams/version.hh"')
+ours := $(seams) -fno-exceptions -fno-rtti -fno-threadsafe-statics $(if $(findstring clang,$(cxx-name)),,-Wno-psabi)
 
 # $(call compile,FLAGS): two builds at once may make the same object; either sees it whole.
 define compile

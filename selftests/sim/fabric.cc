@@ -27,6 +27,10 @@ bool ib_mr::set_runs(const std::vector<sim::Scatter::Run> &from)
 	return used <= pages;
 }
 
+#ifdef RPCORDMA_TEST_VERSION
+#include "module/protocol/codec.hh"
+#endif
+
 namespace sim {
 
 /* Of enum ib_wc_status, besides the port's. */
@@ -43,11 +47,72 @@ u32 word(const u8 *message, u32 index)
 }
 
 /* Whether a message without chunks says that it is a call. */
+#ifdef RPCORDMA_TEST_VERSION
+
+/* A message of the version of kunit/seams/, or of version 1. */
+rpcordma::xdr::Message decode(const u8 *message, u32 length)
+{
+	rpcordma::xdr::Message decoded;
+
+	const rpcordma::Error error =
+		word(message, 1) == rpcordma::protocol::TestVersion::rules.version ?
+			rpcordma::protocol::TestVersion::decode({message, length}, decoded) :
+			rpcordma::v1::decode({message, length}, decoded);
+	return error == rpcordma::Error::none ? decoded : rpcordma::xdr::Message();
+}
+
+bool has_chunks(const u8 *message, u32 length)
+{
+	const auto decoded = decode(message, length);
+
+	return decoded.kind == rpcordma::xdr::Kind::nomsg || decoded.has_chunks();
+}
+
+bool is_call(const u8 *message, u32 length)
+{
+	const auto decoded = decode(message, length);
+
+	return decoded.kind == rpcordma::xdr::Kind::msg && !decoded.has_chunks() &&
+	       decoded.direction == rpcordma::xdr::Direction::call;
+}
+
+/* One of a message's later transmissions. */
+bool is_continuation(const u8 *message, u32 length)
+{
+	return decode(message, length).transmission != 0;
+}
+
+bool is_last(const u8 *message, u32 length)
+{
+	const auto decoded = decode(message, length);
+
+	return decoded.transmission + 1 == decoded.transmissions;
+}
+
+#else
+
+bool is_last(const u8 *, u32)
+{
+	return true;
+}
+
+bool has_chunks(const u8 *message, u32)
+{
+	return word(message, 3) == 1 || word(message, 4) || word(message, 5) || word(message, 6);
+}
+
+bool is_continuation(const u8 *, u32)
+{
+	return false;
+}
+
 bool is_call(const u8 *message, u32 length)
 {
 	return length >= 36 && word(message, 3) == 0 && !word(message, 4) && !word(message, 5) &&
 	       !word(message, 6) && word(message, 8) == 0;
 }
+
+#endif
 
 } // namespace
 
@@ -799,7 +864,7 @@ void Qp::overhear_post_(const SendEntry &entry)
 	const u32 xid = word(message, 0);
 
 	REQUIRE(word(message, 2), "%s: a credit value of zero", name.c_str());
-	if (state == State::error)
+	if (state == State::error || is_continuation(message, entry.length))
 		return;
 	const bool strange = conversation->strange;
 	/* One answer for each message, whatever it was. */
@@ -812,8 +877,7 @@ void Qp::overhear_post_(const SendEntry &entry)
 	};
 	if (!server) {
 		/* A backward reply has no chunks, and is a reply. */
-		const bool chunks = word(message, 3) == 1 || word(message, 4) || word(message, 5) ||
-				    word(message, 6);
+		const bool chunks = has_chunks(message, entry.length);
 		if (word(message, 3) == 4 || (!chunks && !is_call(message, entry.length))) {
 			if (strange)
 				return answers_stranger();
@@ -843,10 +907,14 @@ void Qp::overhear_post_(const SendEntry &entry)
 /* Before the client's core hears of it. */
 void Qp::overhear_completion_(const Completion &completion, const u8 *message)
 {
-	if (server || completion.what.byte_len < 12 || is_call(message, completion.what.byte_len))
+	const u32 length = completion.what.byte_len;
+	if (server || length < 12 || is_call(message, length))
+		return;
+	if (is_last(message, length))
+		conversation->owed.erase(word(message, 0));
+	if (is_continuation(message, length))
 		return;
 	const u32 grant = word(message, 2);
-	conversation->owed.erase(word(message, 0));
 	if (conversation->strange) {
 		/* Whether it is believed or not. */
 		conversation->granted = std::max(conversation->granted, grant);

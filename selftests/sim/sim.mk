@@ -4,6 +4,7 @@
 #
 #	make -f selftests/sim/sim.mk			SEEDS seeds, from FIRST on, under ASan and UBSan
 #	make -f selftests/sim/sim.mk build		the program alone: build/sim/sim
+#	make -f selftests/sim/sim.mk SEAMS=1		with the version that exists in tests alone, at both ends
 #
 # The last line of a run is "N passed, N failed, N skipped".
 
@@ -18,20 +19,22 @@ sim-objects := $(patsubst %.cc,$(objects)/%.o,$(unit-code) $(sort $(wildcard sel
 
 .PHONY: run build FORCE
 
-build: build/sim/sim
+program := build/sim/$(if $(SEAMS),seams,sim)
+
+build: $(program)
 
 run: build
-	@build/sim/sim --first $(FIRST) --seeds $(SEEDS)
+	@$(program) --first $(FIRST) --seeds $(SEEDS)
 
 $(objects)/sim: $(sim-objects)
 	@echo "  LINK    $@"
 	@$(CXX) $(sanitize) -o $@ $^
 
 # The name without the compiler is the one that was built last.
-build/sim/sim: $(objects)/sim FORCE
-	@mkdir -p $(@D) && ln -sfn ../host/$(cxx-name)/sim $@
+$(program): $(objects)/sim FORCE
+	@mkdir -p $(@D) && ln -sfn ../../$< $@
 
 $(objects)/selftests/sim/%.o: selftests/sim/%.cc kunit/objects.mk
-	$(call compile)
+	$(call compile,$(seams))
 
 -include $(sim-objects:.o=.d)

@@ -4,11 +4,11 @@
 # repository's root; RPCORDMA_ROOT is where that root is, with a slash at the end.
 #
 # Everything under test must link against the tests alone: no port function may be needed but those
-# that kunit/test_rdma_port.cc, test_server_port.cc, test_server_dma.cc and test_client_port.cc double.
+# that kunit/test_rdma_port*.cc double.
 # Whole folders are under test by default; single files of other folders are named.
 
 unit-tests := $(sort $(patsubst $(RPCORDMA_ROOT)%,%,$(wildcard $(RPCORDMA_ROOT)kunit/test_*.cc)))
-unit-folders := xdr module/base module/chunk module/rdma module/client module/server
+unit-folders := xdr module/base module/chunk module/protocol module/rdma module/client module/server
 unit-files :=
 unit-code := $(sort $(patsubst $(RPCORDMA_ROOT)%,%,\
 	$(wildcard $(foreach d,$(unit-folders),$(RPCORDMA_ROOT)$(d)/*.cc))) $(unit-files))

@@ -36,6 +36,12 @@ demo: ## real files over NFS/RDMA between two virtual machines, every byte compa
 	@$(build)
 	@scripts/demo --kernel $(KVER)
 
+.PHONY: quick
+quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what is not committed
+	@scripts/setup host style
+	@scripts/compile-commands 2>/dev/null
+	@SEEDS=$(SEEDS) scripts/check --quick
+
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
 	@scripts/setup build host fuzz uml vm wire interop bench style
@@ -50,7 +56,7 @@ module: ## rpcordma.ko for KVER (or KDIR), compiled by KCXX
 	@scripts/compile-commands $(out)
 
 .PHONY: compile-commands
-compile-commands: module ## build/compile_commands.json for clangd, of this kernel's C and all C++; module does it, too
+compile-commands: module ## build/compile_commands.json for clangd, of this kernel's C and all C++; module and quick do it, too
 
 .PHONY: check-objects
 check-objects: ## builds from nothing for KVER and KCXX, and proves what the kernel demands of objects

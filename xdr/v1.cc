@@ -5,6 +5,8 @@
  */
 #include "xdr/v1.hh"
 
+#include <new>
+
 namespace rpcordma::v1 {
 
 namespace {
@@ -69,7 +71,8 @@ Error decode_error(Bytes bytes, xdr::Message &message)
 
 Error decode(Bytes bytes, xdr::Message &message)
 {
-	message = xdr::Message{};
+	/* In place: an assignment would clear a copy first. */
+	new (&message) xdr::Message;
 	/* No receive is that long; and the lists' counts and sums rely on it. */
 	if (bytes.size() > ~u32(0))
 		return Error::message_size;

@@ -22,6 +22,16 @@
 #define RPCORDMA_STATIC_ASSERT(x, why) _Static_assert(x, why)
 #endif
 
+/**
+ * A function that the core gives to compat/: all that C++ shows of itself. In the module the C++ is compiled as
+ * one whole program (Kbuild), of which nothing else is visible.
+ */
+#if defined(__cplusplus) && !defined(__clang__)
+#define RPCORDMA_CORE __attribute__((externally_visible))
+#else
+#define RPCORDMA_CORE
+#endif
+
 RPCORDMA_BEGIN
 
 typedef unsigned char rpcordma_u8;

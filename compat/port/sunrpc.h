@@ -77,19 +77,19 @@ struct rpcordma_client_stats {
 
 /* Core: sizes and life of its halves. */
 
-rpcordma_size rpcordma_core_client_size(void);
-rpcordma_size rpcordma_core_call_size(void);
+RPCORDMA_CORE rpcordma_size rpcordma_core_client_size(void);
+RPCORDMA_CORE rpcordma_size rpcordma_core_call_size(void);
 /**
  * Construct the core's half, zeroed memory of rpcordma_core_client_size() bytes, and all that a
  * transport without a connection needs, @slots requests among it. On failure there is nothing to
  * destroy. Process context.
  */
-int rpcordma_core_client_create(struct rpcordma_client *client, struct rpc_xprt *xprt,
+RPCORDMA_CORE int rpcordma_core_client_create(struct rpcordma_client *client, struct rpc_xprt *xprt,
 				rpcordma_u32 slots);
 /** Close, and free what create() made. Nobody uses the transport any more. Process context. */
-void rpcordma_core_client_destroy(struct rpcordma_client *client);
+RPCORDMA_CORE void rpcordma_core_client_destroy(struct rpcordma_client *client);
 /** The largest payload to announce before a device is known; bytes. */
-rpcordma_u32 rpcordma_core_max_payload(void);
+RPCORDMA_CORE rpcordma_u32 rpcordma_core_max_payload(void);
 
 /* Core: the xprt operations, in the contexts that struct rpc_xprt_ops defines. */
 
@@ -98,60 +98,60 @@ rpcordma_u32 rpcordma_core_max_payload(void);
  * 0 when calls can be sent. On failure nothing is left of the attempt, and the error is one after
  * which sunrpc tries again: EPROTO, ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ENOTCONN, ETIMEDOUT.
  */
-int rpcordma_core_client_connect(struct rpcordma_client *client);
+RPCORDMA_CORE int rpcordma_core_client_connect(struct rpcordma_client *client);
 /** Drop the connection, if there is one; the caller holds the send lock. May sleep. */
-void rpcordma_core_client_close(struct rpcordma_client *client);
+RPCORDMA_CORE void rpcordma_core_client_close(struct rpcordma_client *client);
 /** Break the connection as a network failure would; anybody may call, in process context. */
-void rpcordma_core_client_inject_disconnect(struct rpcordma_client *client);
+RPCORDMA_CORE void rpcordma_core_client_inject_disconnect(struct rpcordma_client *client);
 /**
  * Whether a connection attempt may have to wait: a connection broke, or was not made, and no reply
  * has come since. For how long is sunrpc's rule.
  */
-rpcordma_bool rpcordma_core_client_should_back_off(struct rpcordma_client *client);
+RPCORDMA_CORE rpcordma_bool rpcordma_core_client_should_back_off(struct rpcordma_client *client);
 /** A free request, or null; sunrpc's part of it is zeroed. */
-struct rpc_rqst *rpcordma_core_alloc_slot(struct rpcordma_client *client);
+RPCORDMA_CORE struct rpc_rqst *rpcordma_core_alloc_slot(struct rpcordma_client *client);
 /** sunrpc has done with @call, which was a slot: it, or another one, goes to a task that waits. */
-void rpcordma_core_free_slot(struct rpcordma_client *client, struct rpcordma_call *call);
+RPCORDMA_CORE void rpcordma_core_free_slot(struct rpcordma_client *client, struct rpcordma_call *call);
 /** Provide buffers of these sizes. Errors: ENOMEM. */
-int rpcordma_core_buf_alloc(struct rpcordma_client *client, struct rpcordma_call *call,
+RPCORDMA_CORE int rpcordma_core_buf_alloc(struct rpcordma_client *client, struct rpcordma_call *call,
 			    rpcordma_size call_size, rpcordma_size reply_size, void **call_buffer,
 			    void **reply_buffer);
 /**
  * @call's message and pages are about to be released: on return the peer cannot reach them. May
  * sleep.
  */
-void rpcordma_core_buf_free(struct rpcordma_client *client, struct rpcordma_call *call);
+RPCORDMA_CORE void rpcordma_core_buf_free(struct rpcordma_client *client, struct rpcordma_call *call);
 /**
  * Whether @call's credit is to be given back now. False for a call whose reply is still owed: its
  * credit is held until the reply or the disconnect. Under xprt's transport lock.
  */
-rpcordma_bool rpcordma_core_release_credit(struct rpcordma_client *client,
+RPCORDMA_CORE rpcordma_bool rpcordma_core_release_credit(struct rpcordma_client *client,
 					   struct rpcordma_call *call);
 /**
  * Send @call. The caller holds the send lock.
  * Returns 0; ENOTCONN, reconnect and call again; EAGAIN, call again when woken; EBADSLT, no credit;
  * ENOBUFS, call again after a delay; EMSGSIZE or EIO, cannot be sent.
  */
-int rpcordma_core_send_request(struct rpcordma_client *client, struct rpcordma_call *call);
-const struct rpcordma_client_stats *rpcordma_core_client_stats(const struct rpcordma_client *client);
+RPCORDMA_CORE int rpcordma_core_send_request(struct rpcordma_client *client, struct rpcordma_call *call);
+RPCORDMA_CORE const struct rpcordma_client_stats *rpcordma_core_client_stats(const struct rpcordma_client *client);
 /** Make more regions: asked for by rpcordma_xprt_queue_refill(). Process context, may sleep. */
-void rpcordma_core_client_refill(struct rpcordma_client *client);
+RPCORDMA_CORE void rpcordma_core_client_refill(struct rpcordma_client *client);
 /** Look after replies that are overdue: asked for by rpcordma_xprt_queue_check(). Process context. */
-void rpcordma_core_client_check(struct rpcordma_client *client);
+RPCORDMA_CORE void rpcordma_core_client_check(struct rpcordma_client *client);
 
 /*
  * The backchannel; the operations of rpc_xprt_ops with the same names. setup and destroy may sleep;
  * max_payload and slots may not: sunrpc asks for them in an RCU read-side section.
  */
-int rpcordma_core_bc_setup(struct rpcordma_client *client, rpcordma_u32 requests);
-rpcordma_size rpcordma_core_bc_max_payload(struct rpcordma_client *client);
-rpcordma_u32 rpcordma_core_bc_slots(struct rpcordma_client *client);
+RPCORDMA_CORE int rpcordma_core_bc_setup(struct rpcordma_client *client, rpcordma_u32 requests);
+RPCORDMA_CORE rpcordma_size rpcordma_core_bc_max_payload(struct rpcordma_client *client);
+RPCORDMA_CORE rpcordma_u32 rpcordma_core_bc_slots(struct rpcordma_client *client);
 /** The service has done with @call, a backward one; the reply is sent or never will be. */
-void rpcordma_core_bc_free(struct rpcordma_client *client, struct rpcordma_call *call);
+RPCORDMA_CORE void rpcordma_core_bc_free(struct rpcordma_client *client, struct rpcordma_call *call);
 /** @requests: as for setup, one user less; or ~0, none is left. */
-void rpcordma_core_bc_destroy(struct rpcordma_client *client, rpcordma_u32 requests);
+RPCORDMA_CORE void rpcordma_core_bc_destroy(struct rpcordma_client *client, rpcordma_u32 requests);
 /** Send the reply to the backward @call; results as rpcordma_core_send_request(). */
-int rpcordma_core_bc_send_reply(struct rpcordma_client *client, struct rpcordma_call *call);
+RPCORDMA_CORE int rpcordma_core_bc_send_reply(struct rpcordma_client *client, struct rpcordma_call *call);
 
 /* Port: requests */
 

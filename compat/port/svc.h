@@ -53,7 +53,7 @@ void rpcordma_server_count(enum rpcordma_server_counter which, rpcordma_u32 add)
 
 /* Core: a connection's life */
 
-rpcordma_size rpcordma_core_server_size(void);
+RPCORDMA_CORE rpcordma_size rpcordma_core_server_size(void);
 /**
  * Make of @server, zeroed memory of rpcordma_core_server_size() bytes, a connection and accept it:
  * queue pair, Receives, answer. @endpoint came with the connection request, and belongs to the core
@@ -62,31 +62,31 @@ rpcordma_size rpcordma_core_server_size(void);
  * On failure the connection is refused; rpcordma_core_server_destroy() is to be called all the same.
  * A service thread.
  */
-int rpcordma_core_server_accept(struct rpcordma_server *server, struct svc_xprt *xprt,
+RPCORDMA_CORE int rpcordma_core_server_accept(struct rpcordma_server *server, struct svc_xprt *xprt,
 				const struct rpcordma_peer *peer,
 				struct rpcordma_endpoint *endpoint, const void *private_data,
 				rpcordma_u32 private_data_length, rpcordma_u32 initiator_depth);
 /** The transport is being closed: disconnect, and wake whoever waits. Once; process context. */
-void rpcordma_core_server_detach(struct rpcordma_server *server);
+RPCORDMA_CORE void rpcordma_core_server_detach(struct rpcordma_server *server);
 /** Free all that accept() made. Nobody has a reference any more. May sleep; not a completion. */
-void rpcordma_core_server_destroy(struct rpcordma_server *server);
+RPCORDMA_CORE void rpcordma_core_server_destroy(struct rpcordma_server *server);
 /** Break the connection as a network failure would; anybody may call, in process context. */
-void rpcordma_core_server_inject_disconnect(struct rpcordma_server *server);
+RPCORDMA_CORE void rpcordma_core_server_inject_disconnect(struct rpcordma_server *server);
 /** The largest payload of a call or a reply that can be carried, bytes, in pages of @page_size. */
-rpcordma_u32 rpcordma_core_server_max_payload(rpcordma_u32 page_size);
+RPCORDMA_CORE rpcordma_u32 rpcordma_core_server_max_payload(rpcordma_u32 page_size);
 /** Once, before the first connection: make what is kept for all of them. */
-int rpcordma_core_server_init(void);
+RPCORDMA_CORE int rpcordma_core_server_init(void);
 /** Once, when the module goes and no connection is left: free what is kept for all of them. */
-void rpcordma_core_server_exit(void);
+RPCORDMA_CORE void rpcordma_core_server_exit(void);
 /** Asked for by rpcordma_server_queue_refill(): fill the pool of sink pages. May sleep. */
-void rpcordma_core_server_refill(void);
+RPCORDMA_CORE void rpcordma_core_server_refill(void);
 /** Pages that lie idle in the pool, and could be given back. Any context. */
-rpcordma_u32 rpcordma_core_server_spare_pages(void);
+RPCORDMA_CORE rpcordma_u32 rpcordma_core_server_spare_pages(void);
 /**
  * The kernel is short of memory: give back up to @pages of those, or a few more. Returns how many.
  * Process context, memory reclaim included.
  */
-rpcordma_u32 rpcordma_core_server_shrink(rpcordma_u32 pages);
+RPCORDMA_CORE rpcordma_u32 rpcordma_core_server_shrink(rpcordma_u32 pages);
 
 /* Core: the operations of svc_xprt_ops, in a service thread. */
 
@@ -95,33 +95,33 @@ rpcordma_u32 rpcordma_core_server_shrink(rpcordma_u32 pages);
  * (rpcordma_svc_received(), exactly once). Returns the call's length in bytes, or 0: none to
  * process now, or its Reads were posted and it comes back when they are done.
  */
-int rpcordma_core_server_recvfrom(struct rpcordma_server *server, struct svc_rqst *rqst);
+RPCORDMA_CORE int rpcordma_core_server_recvfrom(struct rpcordma_server *server, struct svc_rqst *rqst);
 /** Send the reply in @rqst to @call; may wait for room in the send queue. Errors: ENOTCONN. */
-int rpcordma_core_server_sendto(struct rpcordma_server *server, struct svc_rqst *rqst,
+RPCORDMA_CORE int rpcordma_core_server_sendto(struct rpcordma_server *server, struct svc_rqst *rqst,
 				struct rpcordma_server_call *call);
 /**
  * The reply's bytes [@offset, @offset + @length) are one result that may go in a Write chunk: the
  * next one. Returns 0.
  */
-int rpcordma_core_server_result_payload(struct rpcordma_server_call *call, rpcordma_u32 offset,
+RPCORDMA_CORE int rpcordma_core_server_result_payload(struct rpcordma_server_call *call, rpcordma_u32 offset,
 					rpcordma_u32 length);
 /** sunrpc has done with @call: replied to, or dropped. Any process context. */
-void rpcordma_core_server_release(struct rpcordma_server *server,
+RPCORDMA_CORE void rpcordma_core_server_release(struct rpcordma_server *server,
 				  struct rpcordma_server_call *call);
 /** Whether a thread could send a reply without waiting for others that wait. Any context. */
-rpcordma_bool rpcordma_core_server_has_space(const struct rpcordma_server *server);
+RPCORDMA_CORE rpcordma_bool rpcordma_core_server_has_space(const struct rpcordma_server *server);
 
 /* Core: completions and events of a server's endpoint; as their namesakes in verbs.h. */
-void rpcordma_core_server_receive_done(void *context, struct rpcordma_cqe *cqe,
+RPCORDMA_CORE void rpcordma_core_server_receive_done(void *context, struct rpcordma_cqe *cqe,
 				       const struct rpcordma_completion *completion);
-void rpcordma_core_server_send_done(void *context, struct rpcordma_cqe *cqe,
+RPCORDMA_CORE void rpcordma_core_server_send_done(void *context, struct rpcordma_cqe *cqe,
 				    const struct rpcordma_completion *completion);
-void rpcordma_core_server_read_done(void *context, struct rpcordma_cqe *cqe,
+RPCORDMA_CORE void rpcordma_core_server_read_done(void *context, struct rpcordma_cqe *cqe,
 				    const struct rpcordma_completion *completion);
 /** Of a work request in the midst of a chain: comes only when it failed. */
-void rpcordma_core_server_chain_done(void *context, struct rpcordma_cqe *cqe,
+RPCORDMA_CORE void rpcordma_core_server_chain_done(void *context, struct rpcordma_cqe *cqe,
 				     const struct rpcordma_completion *completion);
-void rpcordma_core_server_event(void *context, enum rpcordma_endpoint_event event);
+RPCORDMA_CORE void rpcordma_core_server_event(void *context, enum rpcordma_endpoint_event event);
 
 /* Core: the backchannel. Process context; the caller has a reference to the svc_xprt. */
 
@@ -129,12 +129,12 @@ void rpcordma_core_server_event(void *context, enum rpcordma_endpoint_event even
  * Send the backward call in @message. Returns 0; ENOTCONN, the connection is gone; EMSGSIZE, it is
  * larger than the client's receive buffer; ENOBUFS, call again after a delay.
  */
-int rpcordma_core_server_send_backward(struct rpcordma_server *server, rpcordma_u32 xid,
+RPCORDMA_CORE int rpcordma_core_server_send_backward(struct rpcordma_server *server, rpcordma_u32 xid,
 				       const struct rpcordma_xdr_buf *message);
 /** Backward calls that may be outstanding before the client has granted anything, and at most. */
-rpcordma_u32 rpcordma_core_server_backward_calls(void);
+RPCORDMA_CORE rpcordma_u32 rpcordma_core_server_backward_calls(void);
 /** The largest backward call and reply, bytes; before a connection is known, a lower bound. */
-rpcordma_u32 rpcordma_core_server_backward_payload(const struct rpcordma_server *server);
+RPCORDMA_CORE rpcordma_u32 rpcordma_core_server_backward_payload(const struct rpcordma_server *server);
 
 /* Port: the connection as sunrpc sees it */
 

@@ -111,13 +111,13 @@ struct rpcordma_completion {
 };
 
 /* Core: completions. @context is the one given to rpcordma_endpoint_create(). */
-void rpcordma_core_send_done(void *context, struct rpcordma_cqe *cqe,
+RPCORDMA_CORE void rpcordma_core_send_done(void *context, struct rpcordma_cqe *cqe,
 			     const struct rpcordma_completion *completion);
-void rpcordma_core_receive_done(void *context, struct rpcordma_cqe *cqe,
+RPCORDMA_CORE void rpcordma_core_receive_done(void *context, struct rpcordma_cqe *cqe,
 				const struct rpcordma_completion *completion);
-void rpcordma_core_register_done(void *context, struct rpcordma_cqe *cqe,
+RPCORDMA_CORE void rpcordma_core_register_done(void *context, struct rpcordma_cqe *cqe,
 				 const struct rpcordma_completion *completion);
-void rpcordma_core_invalidate_done(void *context, struct rpcordma_cqe *cqe,
+RPCORDMA_CORE void rpcordma_core_invalidate_done(void *context, struct rpcordma_cqe *cqe,
 				   const struct rpcordma_completion *completion);
 
 /* What the device can do; figures as the device reports them. */
@@ -167,7 +167,7 @@ enum rpcordma_endpoint_event {
  * more than once, and may come before rpcordma_endpoint_connect() has returned. With
  * RPCORDMA_EVENT_DEVICE_REMOVAL the device waits until the endpoint is destroyed.
  */
-void rpcordma_core_endpoint_event(void *context, enum rpcordma_endpoint_event event);
+RPCORDMA_CORE void rpcordma_core_endpoint_event(void *context, enum rpcordma_endpoint_event event);
 
 /**
  * Make an endpoint for @xprt's network namespace.

@@ -50,10 +50,16 @@ using namespace rpcordma;
 	return call.failed_xid == xid ? call.failure : Error::none;
 }
 
+/* Sends of a message: one, where no version has more. */
+[[nodiscard]] static constexpr u32 sends_of(const chunk::Plan &plan)
+{
+	return protocol::kTransmissions > 1 ? plan.transmissions : 1;
+}
+
 /* --- planning --- */
 
 /* Decide how @call goes over the wire. */
-[[nodiscard]] static Status plan_call(const Connection &c, Call *call,
+[[nodiscard, gnu::always_inline]] static inline Status plan_call(const Connection &c, Call *call,
 				      const rpcordma_request &request, u32 most_transmissions)
 {
 	chunk::CallShape &shape = call->shape;
@@ -75,7 +81,7 @@ using namespace rpcordma;
  * Plan @call, with as many transmissions as there are credits for: one has the credit that was taken, and the
  * others take theirs all at once, or the call goes in one.
  */
-[[nodiscard]] static Status plan_within_credits(Client &client, const Connection &c, Call *call,
+[[nodiscard, gnu::always_inline]] static inline Status plan_within_credits(Client &client, const Connection &c, Call *call,
 						const rpcordma_request &request)
 {
 	TRY_STATUS(plan_call(c, call, request, protocol::kTransmissions));
@@ -91,10 +97,10 @@ using namespace rpcordma;
 
 /* --- what may run short, before anything is touched --- */
 
-[[nodiscard]] static Status take_resources(Client &client, Connection &c, Call *call)
+[[nodiscard, gnu::always_inline]] static inline Status take_resources(Client &client, Connection &c, Call *call)
 {
 	const u32 regions = call->plan.rkeys();
-	const u32 requests = regions + call->plan.transmissions;
+	const u32 sends = sends_of(call->plan), requests = regions + sends;
 	const bool enough = !regions || (regions == 1 && call->spare.front());
 
 	if (!enough && !client.take_regions(call, regions)) {
@@ -107,7 +113,7 @@ using namespace rpcordma;
 		rpcordma_xprt_queue_refill(client.xprt, 0);
 		return error;
 	}
-	if (!client.map_send_buffers(c, call, call->plan.transmissions))
+	if (!client.map_send_buffers(c, call, sends))
 		return Error::no_buffers;
 	if (!c.send_queue.take(requests, regions))
 		return client.wait_for_space([&] { return c.send_queue.has_room(requests, regions); });
@@ -216,20 +222,28 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 	tally(stats.nomsg_call_count, plan.nomsg());
 }
 
-/* Map the call's chunks, if it has some, and write its header. Returns the header's length. */
-[[nodiscard]] static Result<u32> marshal_header(Client &client, const Connection &c, Call *call,
-						const rpcordma_request &request)
+/* Map the call's chunks, and write its header. */
+[[nodiscard, gnu::noinline]] static Result<u32> marshal_chunks(Client &client, const Connection &c,
+							       Call *call,
+							       const rpcordma_request &request)
 {
-	if (!call->plan.rkeys())
-		return c.session.encode_bare(call->send().room(), envelope_of(c, *call));
 	TRY_STATUS(map_chunks(client, call, request));
 	const u32 length = TRY(encode_header(c, *call));
 	count_chunks(client.stats, call->plan);
 	return length;
 }
 
+/* Map the call's chunks, if it has some, and write its header. Returns the header's length. */
+[[nodiscard, gnu::always_inline]] static inline Result<u32> marshal_header(Client &client, const Connection &c, Call *call,
+						const rpcordma_request &request)
+{
+	if (!call->plan.rkeys())
+		return c.session.encode_bare(call->send().room(), envelope_of(c, *call));
+	return marshal_chunks(client, c, call, request);
+}
+
 /* Copy bytes [@at, @at + @left) of @buf to @to. Returns how many came from pages or the tail. */
-[[nodiscard]] static u32 copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape,
+[[nodiscard, gnu::always_inline]] static inline u32 copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape,
 				    u32 at, u32 left, u8 *to)
 {
 	const u32 head = shape.head_length;
@@ -292,7 +306,7 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 }
 
 /* Make the call's message: map its chunks, write its header, copy its inline bytes. */
-[[nodiscard]] static Status marshal(Client &client, const Connection &c, Call *call,
+[[nodiscard, gnu::always_inline]] static inline Status marshal(Client &client, const Connection &c, Call *call,
 				    const rpcordma_request &request)
 {
 	const chunk::Plan &plan = call->plan;
@@ -300,7 +314,7 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 
 	if (header != plan.header_length)
 		rpcordma_warn("the header is not as long as reduction said");
-	if (plan.transmissions == 1) {
+	if (sends_of(plan) == 1) {
 		SendBuffer &send = call->send();
 
 		tally(client.stats.pullup_copy_count,
@@ -322,14 +336,14 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 /* --- the whole of it --- */
 
 /* Post @call, whose message is made, and see to a reply that was faster. */
-[[nodiscard]] static Status transmit(Client &client, Connection &c, Call *call,
+[[nodiscard, gnu::always_inline]] static inline Status transmit(Client &client, Connection &c, Call *call,
 				     const rpcordma_request &request)
 {
 	rpcordma_rqst_sent(call->rqst);
 	call->set_state(CallState::posting);
 	SendQueue::Marker *marker = c.send_queue.should_signal() ? c.send_queue.signal(nullptr) :
 								   nullptr;
-	const Status posted = client.post(c, call, call->plan.transmissions, marker);
+	const Status posted = client.post(c, call, sends_of(call->plan), marker);
 	if (!posted.ok()) {
 		/*
 		 * Some of it may have been posted: the drain sorts it out. A reply to what was not sent in
@@ -353,7 +367,7 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 }
 
 /* Whether @call may be sent over @c now: it has a credit, and the peer has nothing of it. */
-[[nodiscard]] static Status admit(Client &client, Call *call, const rpcordma_request &request)
+[[nodiscard, gnu::always_inline]] static inline Status admit(Client &client, Call *call, const rpcordma_request &request)
 {
 	if (!rpcordma_rqst_take_credit(call->rqst))
 		return Error::no_slot;
@@ -399,7 +413,7 @@ Status rpcordma_client::send_request(Call *call)
 		tally(stats.failed_marshal_count, 1);
 		trace::error(peer, "marshaling failed", call->xid, to_errno(made.error()));
 		/* Nothing was posted: the peer knows none of it. */
-		c->send_queue.give_back(regions + call->plan.transmissions,
+		c->send_queue.give_back(regions + sends_of(call->plan),
 					regions - call->mapped_count);
 		unmap_all(*c, call);
 		return_extra_credits(call);

@@ -8,7 +8,7 @@ using namespace rpcordma;
 /* Have the buffers of @call's first @count Sends mapped. Any context. */
 bool rpcordma_client::map_send_buffers(Connection &c, Call *call, u32 count)
 {
-	for (u32 i = 0; i < count; i++)
+	for (u32 i = 0; i < (protocol::kTransmissions > 1 ? count : 1); i++)
 		if (!call->sends[i].map(c.endpoint))
 			return false;
 	return true;
@@ -33,7 +33,7 @@ Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions,
 		count++;
 	}
 	rpcordma_send_wr *last = nullptr;
-	for (u32 i = 0; i < transmissions; i++) {
+	for (u32 i = 0; i < (protocol::kTransmissions > 1 ? transmissions : 1); i++) {
 		last = &call->sends[i].wr;
 		last->opcode = RPCORDMA_WR_SEND;
 		last->send_flags = 0;

@@ -45,8 +45,6 @@ struct rpcordma_server_call {
 	/* Not for the service: it gets this error for an answer. */
 	bool refused = false;
 	rpcordma::xdr::ErrorCode refusal = rpcordma::xdr::ErrorCode::chunk;
-	/* No memory for what the service announced: there will be no reply. */
-	bool results_lost = false;
 
 	std::atomic<u32> owners{0};
 	u32 eager = 0; /* bytes taken of the eager budget */
@@ -55,7 +53,7 @@ struct rpcordma_server_call {
 	rpcordma::Transfer *transfer = nullptr;
 
 	/* The reply. */
-	rpcordma::Owned<rpcordma::ResultList> results; /* made when first needed, and kept */
+	rpcordma::ResultList results;
 	rpcordma::OwnedCqe<rpcordma_server_call> send_cqe;
 	rpcordma::OwnedCqe<rpcordma_server_call> read_cqe;
 	rpcordma::OwnedCqe<rpcordma_server_call> chain_cqe;

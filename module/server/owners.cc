@@ -14,9 +14,8 @@ void recycle(Server &server, ServerCall *call)
 		rpcordma_warn("a server's call is spare with a transfer");
 		give_back_resources(server, call);
 	}
-	call->refused = call->results_lost = false;
-	if (call->results)
-		call->results->count = 0;
+	call->refused = false;
+	call->results.count = 0;
 	SpinGuard guard(server.lock);
 
 	put_receives_locked(server, server.calls.put(call));

@@ -13,14 +13,7 @@ namespace rpcordma {
 
 void announce_result(ServerCall *call, chunk::ReplyRange range)
 {
-	if (!call->results)
-		call->results = Owned<ResultList>::create(RPCORDMA_ALLOC_SERVICE);
-	if (!call->results) {
-		/* Inline it may not fit, and then the client got an error that nothing is the reason of. */
-		call->results_lost = true;
-		return;
-	}
-	ResultList &results = *call->results;
+	ResultList &results = call->results;
 
 	if (results.count < chunk::Answer::kResults)
 		results.ranges[results.count++] = range;
@@ -49,9 +42,7 @@ void announce_result(ServerCall *call, chunk::ReplyRange range)
 [[nodiscard]] static Span<const chunk::ReplyRange>
 placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *reply)
 {
-	if (!call->results)
-		return {};
-	ResultList &results = *call->results;
+	ResultList &results = call->results;
 
 	for (u32 i = 0; i < results.count; i++)
 		results.ranges[i] = find_result(reply, results.ranges[i]);
@@ -123,7 +114,7 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 
 	if (server.closing.load(std::memory_order_acquire))
 		return Error::not_connected;
-	if (call->results_lost || !ensure_sends(server, call, 1, RPCORDMA_ALLOC_SERVICE)) {
+	if (!ensure_sends(server, call, 1, RPCORDMA_ALLOC_SERVICE)) {
 		/* A reply that is not sent must end the connection, so that the client asks again. */
 		request_close(server, "no memory for a reply", Error::no_memory);
 		return Error::not_connected;

@@ -226,7 +226,7 @@ struct Accepted : PortFixture {
 	}
 	[[nodiscard]] bool short_of_receives() const
 	{
-		return ServerInside::in_debt(server->grant);
+		return server->grant.in_debt();
 	}
 	[[nodiscard]] u32 backward_outstanding() const
 	{

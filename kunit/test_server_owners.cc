@@ -107,7 +107,7 @@ RPCORDMA_TEST(server_owners, no_receives_in_drain)
 		if (c.verbs.posted)
 			continue;
 		c.memory.allocations_left = kNoLimit;
-		ASSERT_TRUE(ensure_sends(*c.server, c.rqst->call, 1, RPCORDMA_ALLOC_SERVICE));
+		ASSERT_TRUE(ensure_send(*c.server, c.rqst->call, RPCORDMA_ALLOC_SERVICE));
 		c.memory.allocations_left = 0;
 		ASSERT_EQ(c.reply(20), 0);
 	}

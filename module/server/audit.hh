@@ -32,10 +32,6 @@ struct ServerInside {
 	{
 		return queue.ready_.empty();
 	}
-	[[nodiscard]] static bool in_debt(const Grant &grant)
-	{
-		return grant.debt_.load(std::memory_order_acquire);
-	}
 	/** Threads that wait. */
 	[[nodiscard]] static std::atomic<u32> &waiters(SendRoom &room)
 	{

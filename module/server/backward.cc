@@ -93,7 +93,7 @@ void take_backward_reply(Server &server, const Receive &receive)
 {
 	Outgoing out;
 
-	if (!ensure_sends(server, call, 1, RPCORDMA_ALLOC_NOIO))
+	if (!ensure_send(server, call, RPCORDMA_ALLOC_NOIO))
 		return Error::no_buffers;
 	TRY_STATUS(build_bare(server, call,
 			      {Xid(xid), kRequested, xdr::Direction::call, xdr::Kind::msg, 1, {}},

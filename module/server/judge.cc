@@ -78,33 +78,28 @@ namespace rpcordma {
 	return nullptr;
 }
 
-Judgement judge(const Server &server, const Receive &receive)
+Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival)
 {
 	const xdr::Message &message = receive.message;
-	Judgement judgement;
 
-	if (message.direction == xdr::Direction::reply) {
-		/* Neither a call nor, as it has a chunk, a backward reply (RFC 8167 5.3). */
-		if (message.kind != xdr::Kind::nomsg)
-			judgement.what = Judgement::What::backward;
-		return judgement;
-	}
+	/* Neither a call nor, if it has a chunk, a backward reply (RFC 8167 5.3). */
+	if (message.direction == xdr::Direction::reply)
+		return message.kind == xdr::Kind::nomsg ? Judgement::refused : Judgement::backward;
 	rpcordma_svc_limits limits;
 	rpcordma_svc_get_limits(server.xprt, &limits);
 	const u64 length = inline_length(receive);
+	/* As nearly all are. */
 	if (!message.has_chunks() && !in_pieces(receive) && length <= limits.max_message) {
-		judgement.what = Judgement::What::call;
-		judgement.arrival = chunk::Arrival::inline_only(u32(length));
-		return judgement;
+		arrival.inline_length = arrival.message_length = u32(length);
+		return Judgement::call;
 	}
 	int value = 0;
-	const char *const why = plan_call(server, receive, u32(min<u64>(length, ~0u)), limits,
-					  judgement.arrival, value);
-	if (why)
-		trace::error(server.peer, why, message.xid.get(), value);
-	else
-		judgement.what = Judgement::What::call;
-	return judgement;
+	const char *const why =
+		plan_call(server, receive, u32(min<u64>(length, ~0u)), limits, arrival, value);
+	if (!why)
+		return Judgement::call;
+	trace::error(server.peer, why, message.xid.get(), value);
+	return Judgement::refused;
 }
 
 } // namespace rpcordma

@@ -11,18 +11,18 @@
 
 namespace rpcordma {
 
-struct Judgement {
-	enum class What : u8 {
-		backward, /* a reply in the backward direction */
-		call,	  /* for the service */
-		refused,  /* a call, which gets an error for an answer */
-	};
-	What what = What::refused;
-	xdr::ErrorCode refusal = xdr::ErrorCode::chunk;
-	chunk::Arrival arrival; /* of a call */
+/** What a message is. */
+enum class Judgement : u8 {
+	call,	  /* for the service */
+	refused,  /* a call that gets ErrorCode::chunk for an answer */
+	backward, /* a reply in the backward direction */
 };
 
-/** Judge the message in @receive and those that follow by `next`, which is whole. Receive completion. */
-[[nodiscard]] Judgement judge(const Server &server, const Receive &receive);
+/**
+ * Judge the message in @receive and those that follow by `next`, which is whole. Receive completion.
+ *
+ * @arrival  freshly constructed; says of a call how its bytes are put together
+ */
+[[nodiscard]] Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival);
 
 } // namespace rpcordma

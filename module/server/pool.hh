@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What all connections of the server share: transfers (transfer.hh), and sink pages for Reads that the receive completion starts. Neither is held by an idle
- * connection. Taking never sleeps unless it says so; a worker keeps the pool filled, as far as use has
+ * What all connections of the server share: transfers (transfer.hh), and sink pages for Reads that the receive
+ * completion starts. Neither is held by an idle connection. Taking never sleeps unless it says so; a worker keeps the pool filled, as far as use has
  * shown to be wanted and never beyond the cap. When the kernel is short of memory it takes back what
  * lies idle, but for one call's pages and transfer.
  */

@@ -102,8 +102,8 @@ static void enclose_reads(Transfer &t, rpcordma_cqe *cqe, Chain &chain)
  * Map the call's sink and build the chain that fills it. Errors: ENOMEM, the mapping failed, which may
  * pass; EPROTO, the chain would be longer than a chain can be.
  */
-[[nodiscard]] static Result<Chain> build_reads(Server &server, ServerCall *call,
-					       rpcordma_alloc_how how)
+[[nodiscard]] static Status build_reads(Server &server, ServerCall *call, rpcordma_alloc_how how,
+					Chain &chain)
 {
 	Transfer &t = *call->transfer;
 	const chunk::Arrival &arrival = call->arrival;
@@ -129,13 +129,13 @@ static void enclose_reads(Transfer &t, rpcordma_cqe *cqe, Chain &chain)
 	}
 	if (!built || !builder.count() || builder.count() > queue_size)
 		return Error::protocol;
-	Chain chain = {&t.requests[0].wr, &builder.last(), builder.count()};
+	chain = {&t.requests[0].wr, &builder.last(), builder.count()};
 	enclose_reads(t, &call->chain_cqe.cqe, chain);
 	chain.last->cqe = &call->read_cqe.cqe;
 	chain.last->send_flags |= RPCORDMA_SEND_SIGNALED;
 	if (chain.count > queue_size)
 		return Error::protocol;
-	return chain;
+	return {};
 }
 
 /* What became of a chain that was to be posted. */
@@ -223,23 +223,25 @@ bool pull_eagerly(Server &server, ServerCall *call)
 		give_back_resources(server, call);
 		return false;
 	}
-	const auto chain = build_reads(server, call, RPCORDMA_ALLOC_ATOMIC);
-	if (!chain.ok() || !server.room.take(chain.value().count)) {
+	Chain chain;
+	if (!build_reads(server, call, RPCORDMA_ALLOC_ATOMIC, chain).ok() ||
+	    !server.room.take(chain.count)) {
 		give_back_resources(server, call);
 		return false;
 	}
-	const PostedReads posted = post_unless_closing(server, call, chain.value());
+	const PostedReads posted = post_unless_closing(server, call, chain);
 	if (posted.error == Error::none)
 		rpcordma_server_count(RPCORDMA_SERVER_EAGER, 1);
 	else
-		reads_failed(server, call, chain.value(), posted);
+		reads_failed(server, call, chain, posted);
 	return true;
 }
 
 /* --- by a service thread --- */
 
 /* Take a transfer, with pages of @rqst, and build the chain. */
-[[nodiscard]] static Result<Chain> build_reads_into(Server &server, ServerCall *call, svc_rqst *rqst)
+[[nodiscard]] static Status build_reads_into(Server &server, ServerCall *call, svc_rqst *rqst,
+					     Chain &chain)
 {
 	const u32 pages = sink_pages(server, call->arrival);
 
@@ -248,32 +250,32 @@ bool pull_eagerly(Server &server, ServerCall *call)
 		return Error::no_memory;
 	rpcordma_svc_lend_pages(rqst, call->transfer->pages, pages);
 	call->transfer->page_count = pages;
-	return build_reads(server, call, RPCORDMA_ALLOC_SERVICE);
+	return build_reads(server, call, RPCORDMA_ALLOC_SERVICE, chain);
 }
 
 void pull_with(Server &server, ServerCall *call, svc_rqst *rqst)
 {
 	rpcordma_server_count(RPCORDMA_SERVER_HELD, 1);
-	const auto chain = build_reads_into(server, call, rqst);
-	if (!chain.ok()) {
+	Chain chain;
+	if (const Status built = build_reads_into(server, call, rqst, chain); !built.ok()) {
 		give_back_resources(server, call);
-		if (chain.error() == Error::protocol) {
+		if (built.error() == Error::protocol) {
 			refuse(server, call, xdr::ErrorCode::chunk);
 			return;
 		}
 		/* The client sends it again, over another connection. */
 		recycle(server, call);
-		request_close(server, "no memory for RDMA Reads", chain.error());
+		request_close(server, "no memory for RDMA Reads", built.error());
 		return;
 	}
-	if (!wait_for_room(server, chain.value().count)) {
+	if (!wait_for_room(server, chain.count)) {
 		give_back_resources(server, call);
 		recycle(server, call);
 		return;
 	}
-	const PostedReads posted = post_reads(server, call, chain.value());
+	const PostedReads posted = post_reads(server, call, chain);
 	if (posted.error != Error::none)
-		reads_failed(server, call, chain.value(), posted);
+		reads_failed(server, call, chain, posted);
 }
 
 /* --- completion --- */

@@ -12,34 +12,21 @@ namespace rpcordma {
 
 /* What is to be done with what came. */
 struct Arrived {
-	Receive *message =
-		nullptr; /* a whole message, chained by `next`; null: wait for its rest, or nothing */
+	/* A whole message, chained by `next`; null: wait for its rest, or it is dropped. */
+	Receive *message = nullptr;
 	Receive *useless = nullptr; /* chained by `next` */
-	Judgement judgement;	    /* of @message */
+	/* Of @message. */
+	Judgement judgement = Judgement::refused;
+	xdr::ErrorCode refusal = xdr::ErrorCode::chunk;
 };
 
-/* Decode what came in @receive, and judge the message if that is whole. */
-[[nodiscard]] static Arrived decode(Server &server, Receive *receive)
+/* What came is no message that anything can be done with, as @verdict says. */
+[[nodiscard]] static Arrived not_understood(Server &server, Receive *receive,
+					    protocol::Session::Verdict verdict)
 {
 	using Action = protocol::Session::Action;
-	const auto verdict = server.session.receive(receive->bytes(), receive->message);
 	Arrived arrived;
 
-	if (__builtin_expect(verdict.action == Action::deliver, 1)) {
-		arrived.message = receive;
-		if constexpr (protocol::kTransmissions > 1) {
-			const Assembly::Outcome outcome = server.assembly.add(receive);
-
-			arrived.message = outcome.whole;
-			arrived.useless = outcome.useless;
-			if (outcome.useless)
-				trace::error(server.peer, "a message that was never whole",
-					     outcome.useless->message.xid.get(), 0);
-		}
-		if (arrived.message)
-			arrived.judgement = judge(server, *arrived.message);
-		return arrived;
-	}
 	if (verdict.action == Action::drop) {
 		trace::error(server.peer, "a message that is to be dropped", 0,
 			     to_errno(verdict.why));
@@ -50,7 +37,31 @@ struct Arrived {
 		     xdr::peek(receive->bytes()).value().xid.get(), to_errno(verdict.why));
 	arrived.message = receive;
 	if (verdict.action == Action::refuse_version)
-		arrived.judgement.refusal = xdr::ErrorCode::version;
+		arrived.refusal = xdr::ErrorCode::version;
+	return arrived;
+}
+
+/* Decode what came in @receive, and judge the message if that is whole; @arrival as for judge(). */
+[[nodiscard]] static Arrived decode(Server &server, Receive *receive, chunk::Arrival &arrival)
+{
+	const auto verdict = server.session.receive(receive->bytes(), receive->message);
+
+	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0))
+		return not_understood(server, receive, verdict);
+	Arrived arrived;
+	arrived.message = receive;
+	if constexpr (protocol::kTransmissions > 1) {
+		const Assembly::Outcome outcome = server.assembly.add(receive);
+
+		arrived.message = outcome.whole;
+		arrived.useless = outcome.useless;
+		if (outcome.useless)
+			trace::error(server.peer, "a message that was never whole",
+				     outcome.useless->message.xid.get(), 0);
+		if (!outcome.whole)
+			return arrived;
+	}
+	arrived.judgement = judge(server, *arrived.message, arrival);
 	return arrived;
 }
 
@@ -72,9 +83,11 @@ static void begin_call(Server &server, ServerCall *call)
 
 void take_message(Server &server, Receive *receive, const rpcordma_completion &completion)
 {
+	chunk::Arrival arrival;
+
 	server.receive_maker.arrived(receive, completion);
-	const Arrived arrived = decode(server, receive);
-	const bool is_call = arrived.message && arrived.judgement.what != Judgement::What::backward;
+	const Arrived arrived = decode(server, receive, arrival);
+	const bool is_call = arrived.message && arrived.judgement != Judgement::backward;
 	ServerCall *call = nullptr;
 	bool low;
 	{
@@ -84,7 +97,7 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		receives.completed();
 		if (is_call) {
 			call = server.calls.take_for(arrived.message);
-			if (arrived.judgement.what == Judgement::What::call)
+			if (arrived.judgement == Judgement::call)
 				receives.credits().call(arrived.message->message.credits,
 							server.calls.in_service(),
 							rpcordma_now_ms());
@@ -100,9 +113,9 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		put_receives(server, arrived.useless);
 	}
 	if (is_call) {
-		call->refused = arrived.judgement.what == Judgement::What::refused;
-		call->refusal = arrived.judgement.refusal;
-		call->arrival = arrived.judgement.arrival;
+		call->refused = arrived.judgement == Judgement::refused;
+		call->refusal = arrived.refusal;
+		call->arrival = arrival;
 		begin_call(server, call);
 	} else if (arrived.message) {
 		take_backward_reply(server, *arrived.message);

@@ -10,14 +10,6 @@ namespace rpcordma {
 /* Receives that there may be for each one that is promised: a bound on what a client can pin. */
 static constexpr u32 kCallsPerReceive = 3;
 
-/*
- * The queue pair may be in no state for it: then the connection is gone, and destroy() frees them.
- */
-static void post_locked(const Server &server, const Receive *first, u32 count) REQUIRES(server.lock)
-{
-	(void)server.receive_maker.post(first, count);
-}
-
 bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
 {
 	for (;;) {
@@ -44,7 +36,8 @@ bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
 				count++;
 			}
 			if (chain)
-				post_locked(server, chain, count);
+				/* When that fails the connection is gone, and destroy() frees them. */
+				(void)server.receive_maker.post(chain, count);
 			if (!make)
 				return have.posted() >= receives;
 		}
@@ -91,8 +84,7 @@ void replenish(Server &server)
 
 void pay_debt(Server &server)
 {
-	if (!server.grant.take_debt())
-		return;
+	server.grant.forget_debt();
 	u32 promised;
 	{
 		SpinGuard guard(server.lock);
@@ -102,28 +94,6 @@ void pay_debt(Server &server)
 	/* In a thread there is memory for what the completion had none for. */
 	if (!provide_receives(server, promised, RPCORDMA_ALLOC_SERVICE))
 		server.grant.note_debt();
-}
-
-void put_receives_locked(Server &server, Receive *receives)
-{
-	Receive *chain = nullptr;
-	u32 count = 0;
-
-	while (Receive *receive = receives) {
-		receives = receive->next;
-		/* Memory was short, or the client has more in service than it should. */
-		if (server.receives.posted() < promised_locked(server) &&
-		    !server.closing.load(std::memory_order_relaxed)) {
-			server.receives.repost();
-			receive->wr.next = chain ? &chain->wr : nullptr;
-			chain = receive;
-			count++;
-		} else {
-			server.receives.put_spare(receive);
-		}
-	}
-	if (chain)
-		post_locked(server, chain, count);
 }
 
 void put_receives(Server &server, Receive *receives)

@@ -124,11 +124,15 @@ public:
 	{
 		debt_.store(true, std::memory_order_relaxed);
 	}
-	/** Whether there was such a note, which is gone now. */
-	[[nodiscard]] bool take_debt()
+	/** Whether there was such a note. */
+	[[nodiscard]] bool in_debt() const
 	{
-		return debt_.load(std::memory_order_relaxed) &&
-		       debt_.exchange(false, std::memory_order_relaxed);
+		return debt_.load(std::memory_order_relaxed);
+	}
+	/** Whoever does this pays it. */
+	void forget_debt()
+	{
+		debt_.store(false, std::memory_order_relaxed);
 	}
 
 private:
@@ -144,7 +148,7 @@ private:
 [[nodiscard]] bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how);
 /** A Receive was consumed, and few are left: post others before anything that lets the client send again. */
 void replenish(Server &server);
-/** The reply that is about to be sent gives a credit back: have a Receive for it. A service thread. */
+/** There is a debt, and the reply that is about to be sent gives a credit back: make up for it. A service thread. */
 void pay_debt(Server &server);
 /** @receives, chained by `next`, are done with: post those that are missing, the others are spare. May be null. */
 void put_receives(Server &server, Receive *receives);

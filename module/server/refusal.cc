@@ -25,7 +25,7 @@ Status build_refusal(Server &server, ServerCall *call, xdr::ErrorCode code, Outg
 void refuse(Server &server, ServerCall *call, xdr::ErrorCode code)
 {
 	call->owners.store(1, std::memory_order_relaxed);
-	if (ensure_sends(server, call, 1, RPCORDMA_ALLOC_SERVICE)) {
+	if (ensure_send(server, call, RPCORDMA_ALLOC_SERVICE)) {
 		Outgoing out;
 
 		if (build_refusal(server, call, code, out).ok())

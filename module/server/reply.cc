@@ -56,9 +56,12 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 					  const rpcordma_xdr_buf *reply, Outgoing &out)
 {
 	const xdr::Message &message = call->message();
-	const chunk::Answer answer =
-		TRY(chunk::plan_answer(message, placeable_results(call, rqst, reply), reply->len,
-				       server.session.thresholds()));
+	/* Not copied: it is large. */
+	const auto planned = chunk::plan_answer(message, placeable_results(call, rqst, reply),
+						reply->len, server.session.thresholds());
+	if (!planned.ok())
+		return planned.error();
+	const chunk::Answer &answer = planned.value();
 	const xdr::Envelope envelope = {message.xid, server.grant.credits(), xdr::Direction::reply,
 					answer.kind, answer.transmissions,   {}};
 
@@ -68,13 +71,12 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 					  [&](xdr::ListEncoder &encoder) {
 						  chunk::encode_answer(encoder, message, answer);
 					  }));
-	if constexpr (protocol::kTransmissions > 1)
-		if (answer.transmissions > 1)
-			TRY_STATUS(encode_continuations(server, call, envelope, out));
+	if (protocol::kTransmissions > 1 && answer.transmissions > 1)
+		TRY_STATUS(encode_continuations(server, call, envelope, out));
 	if (answer.kind == xdr::Kind::msg)
 		append_inline(server, call, reply, {answer.rest, answer.rest_count}, out);
 	if (answer.write_length || answer.reply_length)
-		out.writes = TRY(build_writes(server, call, reply, answer, rqst));
+		TRY_STATUS(build_writes(server, call, reply, answer, rqst, out));
 	return {};
 }
 
@@ -84,16 +86,17 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
 	const xdr::Message &message = call->message();
 
-	/* Nothing can be placed. */
-	if (!message.has_chunks())
-		return build_bare(server, call,
-				  {message.xid,
-				   server.grant.credits(),
-				   xdr::Direction::reply,
-				   xdr::Kind::msg,
-				   1,
-				   {}},
-				  reply, out);
+	if (!message.has_chunks()) {
+		/* Nothing can be placed. */
+		const xdr::Envelope envelope = {message.xid,
+						server.grant.credits(),
+						xdr::Direction::reply,
+						xdr::Kind::msg,
+						1,
+						{}};
+
+		return build_bare(server, call, envelope, reply, out);
+	}
 	return build_chunked(server, call, rqst, reply, out);
 }
 
@@ -114,7 +117,7 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 
 	if (server.closing.load(std::memory_order_acquire))
 		return Error::not_connected;
-	if (!ensure_sends(server, call, 1, RPCORDMA_ALLOC_SERVICE)) {
+	if (!ensure_send(server, call, RPCORDMA_ALLOC_SERVICE)) {
 		/* A reply that is not sent must end the connection, so that the client asks again. */
 		request_close(server, "no memory for a reply", Error::no_memory);
 		return Error::not_connected;
@@ -132,7 +135,8 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 		TRY_STATUS(build_refusal(server, call, xdr::ErrorCode::chunk, out));
 	}
 	/* The reply gives the client a credit back, and what it sends with that must find a Receive. */
-	pay_debt(server);
+	if (server.grant.in_debt())
+		pay_debt(server);
 	const Status posted = post_message(server, call, out, xid);
 	if (posted.ok())
 		server.eager.note_reply();

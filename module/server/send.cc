@@ -12,22 +12,20 @@ namespace rpcordma {
 
 /* A message may have more than one Send. */
 static constexpr bool kSeveral = protocol::kTransmissions > 1;
-static constexpr bool kSeveralVersions = protocol::Spoken::lowest() != protocol::Spoken::highest();
 
 /* --- building --- */
 
-bool ensure_sends(Server &server, ServerCall *call, u32 transmissions, rpcordma_alloc_how how)
+bool make_sends(Server &server, ServerCall *call, u32 transmissions, rpcordma_alloc_how how)
 {
 	const u32 size = server.session.thresholds().send;
 
 	for (u32 i = 0; i < transmissions; i++) {
 		SendBuffer &send = call->sends[i];
 
-		/* The threshold may have changed once, with the version. */
-		if (kSeveralVersions && send.capacity() < size)
+		/* Of another version's threshold. */
+		if (send.capacity() < size)
 			send.unmap(server.endpoint);
-		if (!send.mapped() && (!send.ensure(size, how) || send.capacity() < size ||
-				       !send.map(server.endpoint)))
+		if (!send.ensure(size, how) || send.capacity() < size || !send.map(server.endpoint))
 			return false;
 	}
 	return true;
@@ -36,7 +34,7 @@ bool ensure_sends(Server &server, ServerCall *call, u32 transmissions, rpcordma_
 Status encode_continuations(Server &server, ServerCall *call, const xdr::Envelope &envelope,
 			    Outgoing &out)
 {
-	if (!ensure_sends(server, call, out.transmissions, RPCORDMA_ALLOC_SERVICE))
+	if (!make_sends(server, call, out.transmissions, RPCORDMA_ALLOC_SERVICE))
 		return Error::no_memory;
 	for (u32 i = 1; i < out.transmissions; i++)
 		out.lengths[i] =
@@ -44,21 +42,13 @@ Status encode_continuations(Server &server, ServerCall *call, const xdr::Envelop
 	return {};
 }
 
-void append_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
+void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
 		   Span<const chunk::ReplyRange> ranges, Outgoing &out)
 {
-	if constexpr (!kSeveral) {
-		for (const chunk::ReplyRange &range : ranges) {
-			rpcordma_buf_read(buf, range.offset,
-					  call->sends[0].room().data() + out.lengths[0],
-					  range.length);
-			out.lengths[0] += range.length;
-		}
-		return;
-	}
 	/* Each Send but the last is filled. */
 	const u32 size = server.session.thresholds().send;
 	u32 i = 0;
+
 	for (chunk::ReplyRange range : ranges)
 		while (range.length) {
 			if (out.lengths[i] == size)
@@ -71,24 +61,6 @@ void append_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 			range.offset += part;
 			range.length -= part;
 		}
-}
-
-Status build_bare(Server &server, ServerCall *call, xdr::Envelope envelope,
-		  const rpcordma_xdr_buf *buf, Outgoing &out)
-{
-	const chunk::Thresholds &thresholds = server.session.thresholds();
-
-	out.transmissions = envelope.transmissions =
-		thresholds.transmissions_for(thresholds.send, thresholds.bare_header, buf->len);
-	if (!out.transmissions)
-		return Error::no_space;
-	out.lengths[0] = TRY(server.session.encode_bare(call->sends[0].room(), envelope));
-	if constexpr (kSeveral)
-		if (out.transmissions > 1)
-			TRY_STATUS(encode_continuations(server, call, envelope, out));
-	const chunk::ReplyRange all[] = {{0, buf->len}};
-	append_inline(server, call, buf, all, out);
-	return {};
 }
 
 /* --- posting --- */
@@ -120,9 +92,9 @@ Status build_bare(Server &server, ServerCall *call, xdr::Envelope envelope,
 
 Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32 xid)
 {
-	const u32 requests = out.requests(), writes = out.writes.count;
+	const u32 requests = out.requests(), writes = out.writes;
 	const rpcordma_send_wr *const sends = link_sends(server, call, out);
-	const rpcordma_send_wr *const first = writes ? out.writes.first : sends;
+	const rpcordma_send_wr *const first = writes ? out.first_write : sends;
 	const rpcordma_send_wr *bad;
 
 	call->owners.fetch_add(1, std::memory_order_relaxed);

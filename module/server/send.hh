@@ -10,13 +10,15 @@
 #include "module/base/result.hh"
 #include "module/base/span.hh"
 #include "module/server/call.hh"
-#include "module/server/transfer.hh"
+#include "module/server/server.hh"
 
 namespace rpcordma {
 
 /** A message that is to be posted. */
 struct Outgoing {
-	Chain writes;	    /* of the call's transfer; the last is linked to the first Send */
+	const rpcordma_send_wr *first_write =
+		nullptr; /* of the call's transfer; the last is linked to the first Send */
+	u32 writes = 0;
 	u32 invalidate = 0; /* the R_key that the last Send invalidates; 0: none */
 	u32 transmissions = 1;
 	u32 lengths[protocol::kTransmissions] = {}; /* bytes in each Send */
@@ -24,29 +26,69 @@ struct Outgoing {
 	/** Work requests of all. */
 	[[nodiscard]] u32 requests() const
 	{
-		return writes.count + transmissions;
+		return writes + (protocol::kTransmissions > 1 ? transmissions : 1);
 	}
 };
 
-/** Have the first @transmissions of @call's send buffers, which nobody uses. False: no memory. @how names the contexts. */
-[[nodiscard]] bool ensure_sends(Server &server, ServerCall *call, u32 transmissions,
-				rpcordma_alloc_how how);
+/**
+ * Make the first @transmissions of @call's send buffers, which nobody uses. False: no memory. @how names the
+ * contexts.
+ */
+[[nodiscard]] bool make_sends(Server &server, ServerCall *call, u32 transmissions,
+			      rpcordma_alloc_how how);
+/** Have its first one. As that. */
+[[nodiscard]] inline bool ensure_send(Server &server, ServerCall *call, rpcordma_alloc_how how)
+{
+	/* The threshold may change once, with the version. */
+	if (protocol::Spoken::lowest() == protocol::Spoken::highest() && call->sends[0].mapped())
+		return true;
+	return make_sends(server, call, 1, how);
+}
 /**
  * Write the header of each transmission of @out but the first, whose lengths then are those of the headers.
  * Errors: ENOMEM; ENOSPC.
  */
 [[nodiscard]] Status encode_continuations(Server &server, ServerCall *call,
 					  const xdr::Envelope &envelope, Outgoing &out);
-/** Copy the bytes of @buf that @ranges say into the Sends of @out, behind what is there. There is room. */
-void append_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
+/** As append_inline(), for messages of several Sends. */
+void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
 		   Span<const chunk::ReplyRange> ranges, Outgoing &out);
+/** Copy the bytes of @buf that @ranges say into the Sends of @out, behind what is there. There is room. */
+inline void append_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
+			  Span<const chunk::ReplyRange> ranges, Outgoing &out)
+{
+	if (protocol::kTransmissions > 1)
+		return spread_inline(server, call, buf, ranges, out);
+	for (const chunk::ReplyRange &range : ranges) {
+		rpcordma_buf_read(buf, range.offset, call->sends[0].room().data() + out.lengths[0],
+				  range.length);
+		out.lengths[0] += range.length;
+	}
+}
 /**
  * Write a message without chunks, with the bytes of @buf behind the header; as many transmissions as they take.
  * Errors: ENOSPC, it is too long; ENOMEM. @call has a first send buffer. A service thread, or any process
  * context for one Send.
  */
-[[nodiscard]] Status build_bare(Server &server, ServerCall *call, xdr::Envelope envelope,
-				const rpcordma_xdr_buf *buf, Outgoing &out);
+[[nodiscard, gnu::always_inline]] inline Status build_bare(Server &server, ServerCall *call,
+							   xdr::Envelope envelope,
+							   const rpcordma_xdr_buf *buf,
+							   Outgoing &out)
+{
+	const chunk::Thresholds &thresholds = server.session.thresholds();
+
+	envelope.transmissions =
+		thresholds.transmissions_for(thresholds.send, thresholds.bare_header, buf->len);
+	if (!envelope.transmissions)
+		return Error::no_space;
+	out.transmissions = envelope.transmissions;
+	out.lengths[0] = TRY(server.session.encode_bare(call->sends[0].room(), envelope));
+	if (protocol::kTransmissions > 1 && envelope.transmissions > 1)
+		TRY_STATUS(encode_continuations(server, call, envelope, out));
+	const chunk::ReplyRange all[] = {{0, buf->len}};
+	append_inline(server, call, buf, all, out);
+	return {};
+}
 
 /**
  * Post @out, which is in @call's send buffers and its transfer, once there is room. From here on the device is

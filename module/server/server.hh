@@ -112,7 +112,32 @@ namespace rpcordma {
 {
 	return server.receives.promised() + server.session.rules().extra_receives;
 }
-/** As put_receives() in receives.hh. */
-void put_receives_locked(Server &server, Receive *receives) REQUIRES(server.lock);
+/** Post @receive, which is done with, if it is missing; else it is spare. */
+inline void put_receive_locked(Server &server, Receive *receive) REQUIRES(server.lock)
+{
+	/* Memory was short, or the client has more in service than it should. */
+	if (server.receives.posted() < promised_locked(server) &&
+	    !server.closing.load(std::memory_order_relaxed)) {
+		server.receives.repost();
+		receive->wr.next = nullptr;
+		/* When it cannot be posted the connection is gone, and destroy() frees it. */
+		(void)server.receive_maker.post(receive, 1);
+	} else {
+		server.receives.put_spare(receive);
+	}
+}
+/** As that, of all @receives, chained by `next`; there may be none. */
+inline void put_receives_locked(Server &server, Receive *receives) REQUIRES(server.lock)
+{
+	if (protocol::kTransmissions == 1) {
+		if (receives)
+			put_receive_locked(server, receives);
+		return;
+	}
+	while (Receive *receive = receives) {
+		receives = receive->next;
+		put_receive_locked(server, receive);
+	}
+}
 
 } // namespace rpcordma

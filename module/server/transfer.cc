@@ -39,14 +39,10 @@ void put_transfer(Server &server, ServerCall *call)
 	server_pool.give(transfer);
 }
 
-void give_back_resources(Server &server, ServerCall *call)
+void put_eager(Server &server, ServerCall *call)
 {
-	if (call->transfer)
-		put_transfer(server, call);
-	if (call->eager) {
-		server.eager.give_back(call->eager);
-		call->eager = 0;
-	}
+	server.eager.give_back(call->eager);
+	call->eager = 0;
 }
 
 } // namespace rpcordma

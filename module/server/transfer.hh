@@ -59,7 +59,15 @@ struct Chain {
 [[nodiscard]] Region *take_region(Server &server, rpcordma_alloc_how how);
 /** Give back @call's transfer, of which the device has nothing. It has one. Any context. */
 void put_transfer(Server &server, ServerCall *call);
+/** Give back @call's part of the eager budget. It has one. Any context. */
+void put_eager(Server &server, ServerCall *call);
 /** Give back what @call took, if it did: a transfer, and a part of the eager budget. Any context. */
-void give_back_resources(Server &server, ServerCall *call);
+inline void give_back_resources(Server &server, ServerCall *call)
+{
+	if (call->transfer)
+		put_transfer(server, call);
+	if (call->eager)
+		put_eager(server, call);
+}
 
 } // namespace rpcordma

@@ -51,8 +51,8 @@ map_pieces(Server &server, Transfer &t, const rpcordma_xdr_buf *reply, const chu
 	return u32(mapped);
 }
 
-Result<Chain> build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *reply,
-			   const chunk::Answer &answer, svc_rqst *rqst)
+Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *reply,
+		    const chunk::Answer &answer, svc_rqst *rqst, Outgoing &out)
 {
 	const xdr::Message &message = call->message();
 
@@ -91,7 +91,9 @@ Result<Chain> build_writes(Server &server, ServerCall *call, const rpcordma_xdr_
 	t.page_count = rpcordma_svc_take_reply_pages(rqst, t.pages, Transfer::kPages);
 	if (!t.page_count)
 		return Error::no_space;
-	return Chain{&t.requests[0].wr, &chain.last(), chain.count()};
+	out.first_write = &t.requests[0].wr;
+	out.writes = chain.count();
+	return {};
 }
 
 } // namespace rpcordma

@@ -78,32 +78,6 @@ RPCORDMA_TEST(server_reply_failures, post_fails)
 	}
 }
 
-/*
- * No memory for what the service announces: a reply would have it inline, where it may not fit. The connection
- * closes, so that the client asks again.
- */
-RPCORDMA_TEST(server_reply_failures, no_memory_for_results)
-{
-	for (const u32 lost : {0u, 1u}) {
-		TEST_NOTE("the announcement without memory", lost);
-		Connected c;
-
-		have_call(c, 1000, 0);
-		c.memory.allocation_refused_at = 0;
-		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 1000);
-		EXPECT_EQ(c.call_results(), 0);
-		/* The next one goes well, and would take the first one's Write chunk. */
-		if (lost)
-			(void)rpcordma_core_server_result_payload(c.rqst->call, 1020, 8);
-		EXPECT_EQ(c.call_results(), lost);
-		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
-		EXPECT_EQ(c.verbs.sends, 0);
-		EXPECT_EQ(c.svc.closed, 1);
-		c.release();
-		EXPECT_EQ(c.in_service(), 0);
-	}
-}
-
 /* A Write that the client's device refuses: as a Read. */
 RPCORDMA_TEST(server_reply_failures, remote_access)
 {
@@ -224,7 +198,7 @@ RPCORDMA_TEST(server_reply_failures, closing)
 	EXPECT_EQ(c.in_service(), 0);
 }
 
-RPCORDMA_SUITE(server_reply_failures, no_memory, post_fails, no_memory_for_results, remote_access,
+RPCORDMA_SUITE(server_reply_failures, no_memory, post_fails, remote_access,
 	       room, stalled, room_never, closing);
 
 } // namespace rpcordma

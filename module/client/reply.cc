@@ -185,6 +185,9 @@ static void process_reply(Client &client, Connection &c, Pin pin, Receive *recei
 	Call *call = pin.call();
 
 	client.unmap_invalidated(c, call, *receive);
+	if constexpr (protocol::kTransmissions > 1)
+		for (const Receive *more = receive->next; more; more = more->next)
+			client.unmap_invalidated(c, call, *more);
 	if (call->mapped.empty()) {
 		finish(client, c, static_cast<Pin &&>(pin), receive, context);
 		return;

@@ -126,6 +126,11 @@ vm-check: ## the tests between virtual machines; TESTS="server replay", SLOW=1 w
 	@$(build)
 	@VM_SLOW=$(filter-out 0,$(or $(SLOW),$(VM_SLOW))) scripts/vm-check $(TESTS)
 
+.PHONY: wire-golden
+wire-golden: ## is what two revisions put on the wire equal? BASE=newest tag, AFTER=working tree, CELLS="v3 in-tree*"
+	@scripts/setup build uml
+	@set -f; scripts/wire-golden $(if $(BASE),--base $(BASE)) $(if $(AFTER),--after $(AFTER)) $(if $(CELLS),--cells $(CELLS))
+
 .PHONY: load
 load: ## verified I/O while a connection is dropped every second: five minutes, or SECONDS=; KERNEL=lockdep|kcsan
 	@scripts/setup build vm interop $(if $(filter lockdep kcsan,$(KERNEL)),uml)

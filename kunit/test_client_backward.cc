@@ -117,6 +117,7 @@ RPCORDMA_TEST(client_backward, chunks)
 		EXPECT_EQ(version_of(r.peer.last()), version_of(call.message()));
 		EXPECT_GT(header.credits.get(), 0);
 	}
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_chunks), 4);
 }
 
 /*
@@ -146,6 +147,7 @@ RPCORDMA_TEST(client_backward, version)
 	EXPECT_EQ(r.sunrpc.backward_calls, 1);
 	EXPECT_EQ(answer_backward(r, 32), 0);
 	EXPECT_EQ(version_of(r.peer.last()), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::message_version), 8);
 }
 
 /* RFC 8167 6: where nobody serves them, backward calls are dropped; forward ones go on. */
@@ -163,6 +165,7 @@ RPCORDMA_TEST(client_backward, unserved)
 	EXPECT_TRUE(r.reply(9, 24));
 	EXPECT_EQ(forward->result, 24);
 	r.done(forward);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), 1);
 }
 
 /* The reply to a backward call of a connection that is gone goes nowhere: the next one's peer did not ask. */
@@ -182,6 +185,7 @@ RPCORDMA_TEST(client_backward, orphan)
 	EXPECT_TRUE(r.deliver(call.message()));
 	EXPECT_EQ(answer_backward(r, 32), 0);
 	EXPECT_EQ(r.peer.messages, 1);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_reply_lost), 1);
 }
 
 /*
@@ -244,6 +248,8 @@ RPCORDMA_TEST(client_backward, shortage)
 	EXPECT_EQ(answer_backward(r, 32), 0);
 	EXPECT_EQ(r.peer.messages, 1);
 	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::send_map_failed), 1);
+	EXPECT_GT(r.log.take(trace::Failure::send_queue_full), 0);
 }
 
 /* RFC 8167 4.3.1: as many backward calls as are granted find a Receive each; one that heeds nothing, an end. */
@@ -300,6 +306,7 @@ RPCORDMA_TEST(client_backward, not_submitted)
 		EXPECT_EQ(r.sunrpc.backward_calls, 0);
 		r.sunrpc.busy = xid <= kBackwardCalls;
 	});
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), kBackwardCalls + 1);
 }
 
 /* The reply cannot be posted: the connection goes, the call does not. */
@@ -314,6 +321,8 @@ RPCORDMA_TEST(client_backward, reply_not_posted)
 		r.verbs.sends_left = kNoLimit;
 		EXPECT_EQ(r.sunrpc.closes, xid);
 	});
+	EXPECT_EQ(r.log.take(trace::Failure::post_failed), kBackwardCalls + 1);
+	EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), kBackwardCalls + 1);
 }
 
 /* Nor can the answer to one that is refused. */
@@ -328,6 +337,9 @@ RPCORDMA_TEST(client_backward, refusal_not_posted)
 		r.verbs.sends_left = kNoLimit;
 		EXPECT_EQ(r.sunrpc.force_disconnects, xid);
 	});
+	EXPECT_EQ(r.log.take(trace::Failure::post_failed), kBackwardCalls + 1);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_chunks), kBackwardCalls + 1);
+	EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), kBackwardCalls + 1);
 }
 
 /* Nor can its buffer be mapped: then it is not answered. */
@@ -342,6 +354,9 @@ RPCORDMA_TEST(client_backward, refusal_dropped)
 		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 		EXPECT_EQ(r.peer.messages, 0);
 	});
+	EXPECT_EQ(r.log.take(trace::Failure::send_map_failed), kBackwardCalls + 1);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_chunks), kBackwardCalls + 1);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_refusal_lost), kBackwardCalls + 1);
 }
 
 /* A call that is longer than its buffer, as the limit was raised meanwhile, costs the connection. */
@@ -363,6 +378,7 @@ RPCORDMA_TEST(client_backward, longer_than_its_buffer)
 		EXPECT_EQ(r.sunrpc.backward_calls, 0);
 		EXPECT_EQ(r.sunrpc.force_disconnects, xid);
 	});
+	EXPECT_EQ(r.log.take(trace::Loss::backward_oversized), kBackwardCalls + 1);
 }
 
 /* Each grant comes on top of the Receives that backward calls and replies to them may take (RFC 8167 4.3.1). */

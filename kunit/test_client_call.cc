@@ -65,6 +65,8 @@ RPCORDMA_TEST(client_call, credits)
 	EXPECT_EQ(r.transmit(calls[7]), 0);
 	for (u32 i = 4; i < n; i++)
 		r.done(calls[i]);
+	EXPECT_EQ(r.log.take(trace::Failure::message_undecodable), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::grant_zero), 1);
 }
 
 /* There is a Receive for each reply that may come, before the call that brings it. */
@@ -285,6 +287,8 @@ RPCORDMA_TEST(client_call, no_retransmission)
 	EXPECT_TRUE(r.reply(1, 24));
 	EXPECT_EQ(call->result, 24);
 	r.done(call);
+	EXPECT_EQ(r.log.take(trace::Failure::retransmission), 1);
+	EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
 }
 
 /* A call that was given up keeps its credit, and its memory is out of reach, until the reply. */

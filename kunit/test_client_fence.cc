@@ -54,6 +54,8 @@ RPCORDMA_TEST(client_fence, mapping_fails)
 	EXPECT_EQ(r.send_queue().reserved(), 0);
 	r.done(call);
 	r.at_rest();
+	EXPECT_GT(r.log.take(trace::Failure::marshal_failed), 0);
+	EXPECT_GT(r.log.take(trace::Failure::region_map_failed), 0);
 }
 
 /*
@@ -161,6 +163,7 @@ RPCORDMA_TEST(client_fence, cancelled_at_the_end)
 	EXPECT_FALSE(writable(write));
 	EXPECT_EQ(r.stats().scratch_count, 0);
 	EXPECT_TRUE(audit(*r.core).at_rest());
+	EXPECT_EQ(r.log.take(trace::Loss::disconnected), 1);
 }
 
 /* Given up without a region, or with all of them invalidated by then: nothing is posted. */
@@ -219,6 +222,8 @@ RPCORDMA_TEST(client_fence, space)
 		}
 		r.done(next);
 		r.balance();
+		EXPECT_EQ(r.log.take(trace::Failure::regions_missing), 1);
+		EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
 	}
 }
 

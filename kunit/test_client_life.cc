@@ -27,6 +27,12 @@ RPCORDMA_TEST(client_life, back_off)
 		receive_fails,
 		not_posted
 	};
+	using trace::Failure;
+	using trace::Loss;
+	static constexpr Loss losses[] = {Loss::disconnected,	Loss::address_change,
+					  Loss::device_removal, Loss::qp_fatal,
+					  Loss::send_failed,	Loss::receive_failed,
+					  Loss::rpc_failed};
 
 	for (u32 end = disconnected; end <= not_posted; end++) {
 		TEST_NOTE("end", end);
@@ -65,6 +71,8 @@ RPCORDMA_TEST(client_life, back_off)
 			r.verbs.sends_left = kNoLimit;
 			break;
 		}
+		EXPECT_EQ(r.log.take(losses[end]), 1);
+		EXPECT_EQ(r.log.take(Failure::post_failed), end == not_posted ? 1 : 0);
 		EXPECT_TRUE(backs_off(r));
 		/* Once, or closed at once by who posted. */
 		EXPECT_EQ(r.sunrpc.force_disconnects, end == not_posted ? 0 : 1);
@@ -98,6 +106,17 @@ RPCORDMA_TEST(client_life, back_off_unconnected)
 
 		*left[missing] = 0;
 		EXPECT_EQ(rpcordma_core_client_connect(r.core), to_errno(Error::not_connected));
+		using trace::Failure;
+		using trace::Loss;
+		static constexpr Loss losses[] = {Loss::connection_alloc_failed,
+						  Loss::first_receives_failed,
+						  Loss::first_receives_failed,
+						  Loss::first_regions_failed};
+		EXPECT_EQ(r.log.take(losses[missing]), 1);
+		EXPECT_EQ(r.log.take(Loss::connect_failed), missing == memory ? 0 : 1);
+		EXPECT_EQ(r.log.take(Failure::receive_map_failed), missing == mappings ? 1 : 0);
+		EXPECT_EQ(r.log.take(Failure::receive_post_failed), missing == receives ? 1 : 0);
+		EXPECT_EQ(r.log.take(Failure::region_failed), missing == regions ? 1 : 0);
 		EXPECT_TRUE(backs_off(r));
 		EXPECT_EQ(r.connection(), nullptr);
 		*left[missing] = kNoLimit;
@@ -142,6 +161,8 @@ RPCORDMA_TEST(client_life, refill)
 	rpcordma_core_client_close(r.core);
 	rpcordma_core_client_refill(r.core);
 	EXPECT_EQ(r.sunrpc.refills, 4);
+	EXPECT_EQ(r.log.take(trace::Failure::regions_missing), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 5);
 }
 
 RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill);

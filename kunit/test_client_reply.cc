@@ -165,6 +165,9 @@ RPCORDMA_TEST(client_reply, discarded)
 	EXPECT_TRUE(r.reply(7, 24));
 	EXPECT_EQ(call->result, 24);
 	r.done(call);
+	EXPECT_EQ(r.log.take(trace::Failure::message_short), 6);
+	EXPECT_EQ(r.log.take(trace::Failure::message_version), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::message_undecodable), 11);
 }
 
 /* Replies to nobody, or a second time: dropped, whatever they are. */
@@ -187,6 +190,7 @@ RPCORDMA_TEST(client_reply, nobody)
 	EXPECT_EQ(call->result, 24);
 	EXPECT_EQ(r.sunrpc.bad_xids, 3);
 	r.done(call);
+	EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), 3);
 }
 
 /* RDMA_ERROR completes the RPC for good: the same xid is not sent again on its account (4.5). */
@@ -223,6 +227,8 @@ RPCORDMA_TEST(client_reply, errors)
 		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 		r.done(call);
 	}
+	EXPECT_EQ(r.log.take(trace::Failure::err_vers_received), 2);
+	EXPECT_EQ(r.log.take(trace::Failure::err_chunk_received), 2);
 }
 
 /* Chunks that come back otherwise than they were offered: an error for the consumer, for good (6.1). */
@@ -287,6 +293,9 @@ RPCORDMA_TEST(client_reply, contradictions)
 		EXPECT_EQ(call->result, to_errno(Error::io));
 		r.done(call);
 	}
+	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 6);
+	EXPECT_EQ(r.log.take(trace::Failure::err_chunk_received), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), 1);
 }
 
 /*
@@ -369,6 +378,7 @@ RPCORDMA_TEST(client_reply, invalidation)
 			  which == first || which == second ? 1 : 2);
 		r.done(call);
 	}
+	EXPECT_EQ(r.log.take(trace::Failure::invalidate_foreign), 1);
 }
 
 /* RFC 8166 4.5.4: memory that cannot be taken back costs the connection, and the RPC is not complete. */
@@ -440,6 +450,8 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 		EXPECT_EQ(call->result, 24);
 		r.done(call);
 		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::post_failed), posted ? 0 : 1);
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), posted ? 0 : 1);
 	}
 }
 

@@ -10,6 +10,18 @@ namespace rpcordma {
 
 PortDouble *the_port;
 
+void PortLog::expect_no_others() const
+{
+	for (u32 i = 0; i < RPCORDMA_FAILURE_COUNT; i++) {
+		TEST_NOTE("a failure that was not asked for", i);
+		EXPECT_EQ(failures[i], 0);
+	}
+	for (u32 i = 0; i < RPCORDMA_LOSS_COUNT; i++) {
+		TEST_NOTE("a loss that was not asked for", i);
+		EXPECT_EQ(losses[i], 0);
+	}
+}
+
 void PortDouble::want_for_nothing()
 {
 	memory.allocations_left = memory.pages_left = kNoLimit;
@@ -49,7 +61,8 @@ PortFixture::PortFixture()
 	peer.memory = static_cast<u8 *>(rpcordma_test_alloc(PortPeer::kBytes));
 	for (u32 i = 0; i < PortPeer::kBytes; i++)
 		peer.memory[i] = u8(i * 31 + (i >> 8) * 7);
-	rpcordma_trace_enabled = 0;
+	/* Each case counts what it says, and has seen the code that says it. */
+	rpcordma_trace_enabled = ~0u;
 	rpcordma_server_tunables = {};
 	rpcordma_server_tunables.max_requests = 64;
 	rpcordma_server_tunables.max_req_size = 1024;
@@ -66,6 +79,8 @@ PortFixture::~PortFixture()
 	dma.expect_none();
 	sync.expect_none();
 	EXPECT_EQ(log.warned, 0);
+	if (log.asked)
+		log.expect_no_others();
 	for (rpc_rqst *rqst : sunrpc.requests)
 		EXPECT_EQ(rqst, nullptr);
 	/* Last, as it frees what is left. */
@@ -104,23 +119,43 @@ void rpcordma_warn(const char *)
 
 /* --- trace.h --- */
 
-void rpcordma_trace_post(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32,
-			 rpcordma_bool, int)
-{
-	the_port->log.traced_posts++;
-}
-
-void rpcordma_trace_error(const rpcordma_peer *, const char *, rpcordma_u32, int)
-{
-	the_port->log.traced_errors++;
-}
-
 void rpcordma_trace_connection(const rpcordma_peer *, const char *, int)
 {
 }
 
-void rpcordma_trace_completion(const rpcordma_peer *, const char *, int, rpcordma_u32, rpcordma_u32)
+void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32, rpcordma_u32, rpcordma_u32,
+			    rpcordma_u32, rpcordma_u32, rpcordma_u32, rpcordma_u32)
 {
+}
+
+void rpcordma_trace_post(const rpcordma_endpoint *, rpcordma_trace_queue queue, const char *,
+			 rpcordma_u32, rpcordma_u32, rpcordma_bool, int, const void *entry)
+{
+	PortLog &log = the_port->log;
+
+	log.traced_posts++;
+	if (queue == RPCORDMA_TRACE_SEND_QUEUE)
+		log.posted_entry = entry;
+}
+
+void rpcordma_trace_receive_posted(const rpcordma_endpoint *, const void *entry)
+{
+	the_port->log.traced_receives++;
+	the_port->log.receive_entry = entry;
+}
+
+void rpcordma_trace_completion(const rpcordma_endpoint *, rpcordma_trace_queue queue, const char *,
+			       int, rpcordma_u32, rpcordma_u32, const void *entry)
+{
+	PortLog &log = the_port->log;
+
+	(queue == RPCORDMA_TRACE_SEND_QUEUE ? log.completed_entry : log.received_entry) = entry;
+}
+
+void rpcordma_trace_region(const rpcordma_peer *, const char *, rpcordma_u32, const rpcordma_region *,
+			   const rpcordma_mapping *)
+{
+	the_port->log.traced_regions++;
 }
 
 void rpcordma_trace_credits(const rpcordma_peer *, rpcordma_u32, rpcordma_u32)
@@ -132,12 +167,22 @@ void rpcordma_trace_reply(const rpcordma_peer *, const char *, rpcordma_u32, rpc
 {
 }
 
-void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32, rpcordma_u32, rpcordma_u32,
-			    rpcordma_u32, rpcordma_u32, rpcordma_u32, rpcordma_u32)
+void rpcordma_trace_decode(const rpcordma_peer *, const rpcordma_trace_call *call)
 {
+	the_port->log.decoded = *call;
 }
 
-void rpcordma_trace_region(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32,
-			   rpcordma_u32, rpcordma_u64)
+void rpcordma_trace_encode(const rpcordma_peer *, const rpcordma_trace_answer *answer)
 {
+	the_port->log.encoded = *answer;
+}
+
+void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcordma_u32, int)
+{
+	the_port->log.failures[which]++;
+}
+
+void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *, int)
+{
+	the_port->log.losses[which]++;
 }

@@ -23,13 +23,54 @@
 #include "kunit/test_rdma_port_svc.hh"
 #include "kunit/test_rdma_port_sync.hh"
 #include "kunit/test_rdma_port_verbs.hh"
+#include "module/rdma/trace.hh"
 
 namespace rpcordma {
 
 /** What was logged and traced. */
 struct PortLog {
 	u32 logged = 0, warned = 0;
-	u32 traced_posts = 0, traced_errors = 0;
+	u32 traced_posts = 0, traced_receives = 0, traced_regions = 0;
+	/* What the last post to the send queue ends in, and what completed there last; likewise of Receives. */
+	const void *posted_entry = nullptr, *completed_entry = nullptr;
+	const void *receive_entry = nullptr, *received_entry = nullptr;
+	rpcordma_trace_call decoded = {};
+	rpcordma_trace_answer encoded = {};
+	u32 failures[RPCORDMA_FAILURE_COUNT] = {};
+	u32 losses[RPCORDMA_LOSS_COUNT] = {};
+	u32 bulks[RPCORDMA_BULK_COUNT] = {};
+
+	/** How often there was such an event. */
+	[[nodiscard]] u32 count(trace::Bulk which) const
+	{
+		return bulks[u32(which)];
+	}
+	/**
+	 * How often there was such an event since it was asked last. A case that asks for one is to ask for all
+	 * that it gave, lest the fixture fail it at its end.
+	 */
+	[[nodiscard]] u32 take(trace::Failure which)
+	{
+		return take_(failures[u32(which)]);
+	}
+	[[nodiscard]] u32 take(trace::Loss which)
+	{
+		return take_(losses[u32(which)]);
+	}
+	/** Nothing else failed. */
+	void expect_no_others() const;
+
+	bool asked = false;
+
+private:
+	[[nodiscard]] u32 take_(u32 &count)
+	{
+		const u32 taken = count;
+
+		asked = true;
+		count = 0;
+		return taken;
+	}
 };
 
 struct PortDouble {

@@ -385,6 +385,12 @@ void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
 	bulk->count = 0;
 }
 
+void rpcordma_trace_bulk(rpcordma_bulk_event which, const rpcordma_peer *, rpcordma_u32,
+			 const rpcordma_bulk *bulk)
+{
+	the_port->log.bulks[which] += bulk->mapped && bulk->count;
+}
+
 void rpcordma_buf_read(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
 		       rpcordma_u32 length)
 {

@@ -188,6 +188,7 @@ RPCORDMA_TEST(rdma_receive_queue, one_allocation_fails)
 		c.memory.allocation_refused_at = kNoLimit;
 		EXPECT_EQ(queue.provide(4), 4);
 		EXPECT_EQ(c.verbs.posted, all);
+		EXPECT_EQ(c.log.take(trace::Failure::receive_alloc_failed), 1);
 	}
 }
 
@@ -208,10 +209,10 @@ RPCORDMA_TEST(rdma_receive_queue, post_fails)
 
 	QueueFixture c;
 	Queue queue(64);
-	rpcordma_trace_enabled = RPCORDMA_TRACE_ERROR;
+	rpcordma_trace_enabled = RPCORDMA_TRACE_FAILURE;
 	c.verbs.receives_left = 0;
 	EXPECT_EQ(queue.provide(3), 0);
-	EXPECT_EQ(c.log.traced_errors, 1);
+	EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 1);
 	EXPECT_EQ(c.log.traced_posts, 0);
 }
 
@@ -228,6 +229,7 @@ RPCORDMA_TEST(rdma_receive_queue, recycle)
 		ASSERT_NE(receive, nullptr);
 	}
 	rpcordma_trace_enabled = RPCORDMA_TRACE_POST;
+	c.log.traced_posts = c.log.traced_receives = 0;
 	for (u32 n = 1; n <= 3 * kBatch; n++) {
 		TEST_NOTE("recycled", n);
 		queue.recycle(taken[n - 1]);
@@ -235,7 +237,8 @@ RPCORDMA_TEST(rdma_receive_queue, recycle)
 		EXPECT_EQ(c.verbs.posted, n / kBatch * kBatch);
 	}
 	EXPECT_EQ(c.log.traced_posts, 3);
-	EXPECT_EQ(c.log.traced_errors, 0);
+	EXPECT_EQ(c.log.traced_receives, 0);
+	EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 0);
 	/* All of them are good for another message. */
 	for (u32 n = 0; n < 3 * kBatch; n++)
 		ASSERT_NE(c.verbs.deliver(28), nullptr);
@@ -264,6 +267,7 @@ RPCORDMA_TEST(rdma_receive_queue, recycle_fails)
 		queue.recycle(taken[i]);
 	EXPECT_EQ(c.verbs.doorbells, 3);
 	EXPECT_EQ(c.verbs.posted, kBatch);
+	EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 1);
 }
 
 /* A held buffer does not wait for others, and takes none along that wait. */
@@ -286,6 +290,7 @@ RPCORDMA_TEST(rdma_receive_queue, repost)
 	c.verbs.receives_left = 0;
 	queue.repost(c.verbs.deliver(28));
 	EXPECT_EQ(c.verbs.posted, kBatch - 1);
+	EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 1);
 }
 
 /* After destroy() the queue is as new, for the next connection. */
@@ -377,6 +382,7 @@ RPCORDMA_TEST(rdma_receive_queue, provide_after_failed_post)
 	EXPECT_EQ(queue.provide(4), 0);
 	c.verbs.receives_left = kNoLimit;
 	EXPECT_LE(queue.provide(5), c.verbs.posted);
+	EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 2);
 }
 
 RPCORDMA_TEST(rdma_receive_queue, provide_does_not_wrap)

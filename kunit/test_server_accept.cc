@@ -83,6 +83,8 @@ RPCORDMA_TEST(server_accept, read_depth)
 		EXPECT_EQ(c.accept(d.client), d.depth ? 0 : to_errno(Error::invalid));
 		EXPECT_EQ(c.verbs.parameters.initiator_depth, d.depth);
 		EXPECT_EQ(c.log.logged, d.depth ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.depth ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::client_serves_no_reads), d.depth ? 0 : 1);
 	}
 }
 
@@ -98,6 +100,8 @@ RPCORDMA_TEST(server_accept, small_queues)
 		if (most <= 40) {
 			EXPECT_EQ(rc, to_errno(Error::not_supported));
 			EXPECT_EQ(c.log.logged, 1);
+			EXPECT_EQ(c.log.take(trace::Loss::device_queues), 1);
+			EXPECT_EQ(c.log.take(trace::Loss::accept_failed), 1);
 			continue;
 		}
 		EXPECT_EQ(rc, 0);
@@ -146,6 +150,8 @@ RPCORDMA_TEST(server_accept, device_sges)
 		c.verbs.device.read_needs_region = d.region;
 		EXPECT_EQ(c.accept(), d.reads ? 0 : to_errno(Error::not_supported));
 		EXPECT_EQ(c.log.logged, d.reads ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.reads ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::device_sges), d.reads ? 0 : 1);
 		if (!d.reads)
 			continue;
 		EXPECT_EQ(c.send_sges(), d.sends);
@@ -172,6 +178,8 @@ RPCORDMA_TEST(server_accept, fewer_sges)
 		c.verbs.qp_sges = d.most;
 		EXPECT_EQ(c.accept(), d.sends ? 0 : to_errno(Error::no_memory));
 		EXPECT_EQ(c.verbs.qp_tries, d.tries);
+		EXPECT_EQ(c.log.take(trace::Loss::qp_failed), d.sends ? d.tries - 1 : d.tries);
+		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.sends ? 0 : 1);
 		if (!d.sends)
 			continue;
 		EXPECT_EQ(c.send_sges(), d.sends);
@@ -202,6 +210,8 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 		c.verbs.device.max_fast_reg_pages = d.pages;
 		EXPECT_EQ(c.accept(), d.good ? 0 : to_errno(Error::not_supported));
 		EXPECT_EQ(c.log.logged, d.good ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.good ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::device_registration), d.good ? 0 : 1);
 	}
 }
 
@@ -233,6 +243,9 @@ RPCORDMA_TEST(server_accept, failures)
 		Accepted c;
 		c.dma.mappings_left = n;
 		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
+		EXPECT_EQ(c.log.take(trace::Failure::receive_map_failed), 1);
+		EXPECT_EQ(c.log.take(trace::Loss::first_receives_failed), 1);
+		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), 1);
 	}
 	{
 		Accepted c;
@@ -256,6 +269,8 @@ RPCORDMA_TEST(server_accept, failures)
 		Accepted c;
 		c.verbs.accept_result = -107;
 		EXPECT_EQ(c.accept(), -107);
+		EXPECT_EQ(c.log.take(trace::Loss::handshake_failed), 1);
+		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), 1);
 		/* A later event finds a connection that is closing already. */
 		rpcordma_core_server_event(c.server, RPCORDMA_EVENT_DISCONNECTED);
 		EXPECT_EQ(c.svc.closed, 0);
@@ -283,6 +298,11 @@ RPCORDMA_TEST(server_accept, events)
 							     RPCORDMA_EVENT_DEVICE_REMOVAL,
 							     RPCORDMA_EVENT_QP_FATAL};
 
+	using trace::Loss;
+	static constexpr Loss losses[] = {Loss::disconnected, Loss::address_change,
+					  Loss::device_removal, Loss::qp_fatal};
+	const Loss *loss = losses;
+
 	for (const rpcordma_endpoint_event event : events) {
 		TEST_NOTE("event", event);
 		Connected c;
@@ -291,6 +311,7 @@ RPCORDMA_TEST(server_accept, events)
 		EXPECT_EQ(c.svc.closed, 1);
 		rpcordma_core_server_event(c.server, event);
 		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_EQ(c.log.take(*loss++), 1);
 		rpcordma_core_server_detach(c.server);
 		EXPECT_EQ(c.verbs.disconnects, 1);
 	}
@@ -310,6 +331,7 @@ RPCORDMA_TEST(server_accept, flushed)
 	EXPECT_EQ(c.posted(), 0);
 	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_FALSE(c.svc.data);
+	EXPECT_EQ(c.log.take(trace::Loss::receive_failed), 1);
 }
 
 /* A message that comes with the end is not looked at. */

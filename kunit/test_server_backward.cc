@@ -110,6 +110,9 @@ RPCORDMA_TEST(server_backward, replies)
 	ASSERT_TRUE(c.send(reply));
 	EXPECT_EQ(c.backward_outstanding(), 0);
 	EXPECT_EQ(c.svc.closed, 0);
+	EXPECT_EQ(c.log.take(trace::Failure::backward_error_received), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::backward_reply_unmatched), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::backward_reply_chunks), 1);
 }
 
 RPCORDMA_TEST(server_backward, refused)
@@ -175,6 +178,7 @@ RPCORDMA_TEST(server_backward, no_room)
 	c.work();
 	c.expect_reply(2, 40);
 	EXPECT_FALSE(c.replied());
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 40);
 }
 
 /* A call that could not be posted ends the connection. */
@@ -187,6 +191,8 @@ RPCORDMA_TEST(server_backward, not_posted)
 	EXPECT_EQ(c.svc.closed, 1);
 	EXPECT_EQ(c.backward_outstanding(), 0);
 	EXPECT_EQ(c.room_taken(), 0);
+	EXPECT_EQ(c.log.take(trace::Failure::post_failed), 1);
+	EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), 1);
 }
 
 RPCORDMA_SUITE(server_backward, calls, receives, replies, refused, no_room, not_posted);

@@ -104,6 +104,8 @@ RPCORDMA_TEST(server_credits, bad_messages)
 		c.work();
 	}
 	EXPECT_EQ(c.granted(), kInitial);
+	EXPECT_EQ(c.log.take(trace::Failure::message_undecodable), 30);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 30);
 }
 
 /*
@@ -203,6 +205,7 @@ RPCORDMA_TEST(server_credits, no_memory_to_grow)
 	}
 	EXPECT_GE(c.verbs.posted, kInitial);
 	c.memory.allocations_left = kNoLimit;
+	EXPECT_EQ(c.log.take(trace::Failure::receives_missing), 1);
 }
 
 /* Receives that a completion had no memory for are there before the reply that lets the client send. */
@@ -251,6 +254,7 @@ RPCORDMA_TEST(server_credits, short_of_receives)
 		c.release();
 	}
 	expect_promise(c);
+	EXPECT_EQ(c.log.take(trace::Failure::receives_missing), 3);
 }
 
 /* A client that heeds no credits comes to an end: there is a bound on what it can have of ours. */
@@ -278,6 +282,7 @@ RPCORDMA_TEST(server_credits, greedy_client)
 	}
 	expect_promise(c);
 	ASSERT_TRUE(c.send_inline(1));
+	EXPECT_EQ(c.log.take(trace::Failure::receives_missing), 65);
 }
 
 /* Receives that cannot be posted: the connection is gone, and nothing is lost. */
@@ -291,6 +296,7 @@ RPCORDMA_TEST(server_credits, post_fails)
 		ASSERT_TRUE(c.send_inline(i));
 	EXPECT_EQ(c.receive(), 40);
 	c.release();
+	EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 8);
 }
 
 RPCORDMA_SUITE(server_credits, grant_grows, idle_client, lower_request, bad_messages, any_client,

@@ -114,6 +114,7 @@ RPCORDMA_TEST(server_owners, no_receives_in_drain)
 	EXPECT_EQ(c.posted(), 0);
 	c.verbs.completes_in_drain = true;
 	c.end();
+	EXPECT_EQ(c.log.take(trace::Failure::receives_missing), 6);
 }
 
 /* What a reply lay in may be page cache: the pool, though it has room, does not keep it. */
@@ -159,6 +160,8 @@ RPCORDMA_TEST(server_owners, too_many_reply_pages)
 		EXPECT_EQ(c.svc.closed, 0);
 		if (!fits)
 			c.expect_error(1, xdr::ErrorCode::chunk);
+		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), fits ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Failure::reply_no_room), fits ? 0 : 1);
 	}
 }
 
@@ -228,6 +231,7 @@ RPCORDMA_TEST(server_owners, detached_in_wait)
 	EXPECT_EQ(c.sync.waits, 1);
 	EXPECT_EQ(c.dma.bulk_maps, 0);
 	c.release();
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
 }
 
 /* Only the first refusal on a connection says that a call's chunks are bad (RFC 8166 4.5.3). */
@@ -245,7 +249,7 @@ RPCORDMA_TEST(server_owners, first_refusal)
 		ASSERT_TRUE(c.send(*call));
 		c.work();
 		ASSERT_GT(c.receive(), 0);
-		chain_failed(*c.server, c.rqst->call, refused);
+		chain_failed(*c.server, c.rqst->call, trace::Loss::send_failed, refused);
 		c.server->closing.store(false);
 		c.release();
 	}
@@ -256,6 +260,11 @@ RPCORDMA_TEST(server_owners, first_refusal)
 	ASSERT_TRUE(c.send(bad));
 	EXPECT_EQ(c.verbs.sends, 1);
 	EXPECT_TRUE(c.svc.data);
+	EXPECT_EQ(c.receive(), 0);
+	EXPECT_EQ(c.log.take(trace::Failure::call_failed_before), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::chunk_refused), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+	EXPECT_EQ(c.log.take(trace::Loss::send_failed), 2);
 }
 
 RPCORDMA_SUITE(server_owners, ends_amid, no_receives_in_drain, reply_pages, too_many_reply_pages,

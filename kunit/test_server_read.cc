@@ -25,10 +25,19 @@ RPCORDMA_TEST(server_read, eager)
 		c.work();
 		EXPECT_EQ(c.svc.enqueued, 2);
 		c.fill_thread();
+		EXPECT_EQ(c.log.posted_entry, c.log.completed_entry);
+		EXPECT_EQ(c.log.count(trace::Bulk::sink_mapped), 1);
+		EXPECT_EQ(c.log.count(trace::Bulk::sink_unmapped), 0);
 		const u32 pages = c.memory.pages;
 		EXPECT_EQ(c.receive(), int(60 + size + xdr_pad(size)));
 		EXPECT_EQ(c.memory.pages, pages);
 		EXPECT_EQ(c.dma.bulk_maps, 0);
+		EXPECT_EQ(c.log.count(trace::Bulk::sink_unmapped), 1);
+		EXPECT_EQ(c.log.decoded.xid, 1);
+		EXPECT_EQ(c.log.decoded.inline_length, 60);
+		EXPECT_EQ(c.log.decoded.read_segments, 1);
+		EXPECT_EQ(c.log.decoded.read_length, size);
+		EXPECT_EQ(c.log.decoded.write_segments, 0);
 		EXPECT_EQ(Connected::eager_bytes(), 0);
 		EXPECT_EQ(Connected::eager_users(), 0);
 		expect_write(c, size, 33);
@@ -303,6 +312,8 @@ RPCORDMA_TEST(server_read, stranger)
 		ASSERT_TRUE(c.send(call));
 	}
 	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 3);
+	EXPECT_EQ(c.log.take(trace::Failure::message_undecodable), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
 }
 
 /* The module's cap, by its parameter and by default; and a connection's share of it. */
@@ -379,6 +390,7 @@ RPCORDMA_TEST(server_read, no_room)
 	EXPECT_EQ(c.receive(), 160);
 	expect_write(c, 100);
 	c.release();
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
 }
 
 /* The send queue stays full: the thread does not wait for ever, and the call comes to nothing. */
@@ -398,6 +410,8 @@ RPCORDMA_TEST(server_read, stalled)
 	EXPECT_EQ(c.dma.bulk_maps, 0);
 	EXPECT_EQ(c.in_service(), 0);
 	EXPECT_EQ(c.waiters(), 0);
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
+	EXPECT_EQ(c.log.take(trace::Loss::send_queue_stalled), 1);
 }
 
 RPCORDMA_SUITE(server_read, eager, held, in_order, behind_waiters, linear, short_position_zero,

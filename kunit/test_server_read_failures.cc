@@ -48,6 +48,11 @@ RPCORDMA_TEST(server_read_failures, no_memory)
 			EXPECT_EQ(c.verbs.sends, thread_too ? 0 : 1);
 			EXPECT_EQ(c.svc.closed, thread_too ? 1 : 0);
 			EXPECT_EQ(c.in_service(), thread_too ? 0 : 1);
+			/* Of the completion that is no failure, but a mapping's. */
+			using trace::Failure;
+			EXPECT_EQ(c.log.take(Failure::transfer_missing), thread_too && what < 2);
+			EXPECT_EQ(c.log.take(Failure::sink_map_failed), thread_too && what == 2);
+			EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), thread_too);
 			left = kNoLimit;
 		}
 }
@@ -201,6 +206,7 @@ RPCORDMA_TEST(server_read_failures, other_failures)
 		c.work();
 		EXPECT_EQ(c.receive(), 160);
 		c.release();
+		EXPECT_EQ(c.log.take(trace::Loss::read_failed), 1);
 	}
 }
 

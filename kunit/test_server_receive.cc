@@ -166,6 +166,12 @@ RPCORDMA_TEST(server_receive, bad_messages)
 	ASSERT_TRUE(c.send_inline(8));
 	EXPECT_EQ(c.receive(), 40);
 	c.release();
+	EXPECT_EQ(c.log.take(trace::Failure::message_short), 3);
+	EXPECT_EQ(c.log.take(trace::Failure::message_version), 2);
+	EXPECT_EQ(c.log.take(trace::Failure::message_undecodable), 10);
+	EXPECT_EQ(c.log.take(trace::Failure::err_vers_sent), 2);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 9);
+	EXPECT_EQ(c.log.take(trace::Failure::backward_reply_chunks), 1);
 }
 
 /* Chunks that make no call, or one that is more than can be pulled. */
@@ -236,6 +242,11 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		c.release();
 	}
 	EXPECT_EQ(c.svc.closed, 0);
+	EXPECT_EQ(c.log.take(trace::Failure::call_segments), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::call_read_list), 2);
+	EXPECT_EQ(c.log.take(trace::Failure::call_too_long), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 5);
+	EXPECT_EQ(c.log.take(trace::Failure::backward_reply_chunks), 1);
 }
 
 /* What precedes the arguments comes inline, all of it: a chunk begins at its end, or later. */
@@ -296,6 +307,8 @@ RPCORDMA_TEST(server_receive, chunk_in_header)
 		c.expect_error(1, xdr::ErrorCode::chunk);
 		EXPECT_EQ(c.in_service(), 0);
 		EXPECT_EQ(c.svc.closed, 0);
+		EXPECT_EQ(c.log.take(trace::Failure::call_cut_short), 1);
+		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
 	}
 }
 
@@ -319,6 +332,8 @@ RPCORDMA_TEST(server_receive, short_linear_call)
 		}
 		c.work();
 		c.expect_error(1, xdr::ErrorCode::chunk);
+		EXPECT_EQ(c.log.take(trace::Failure::call_cut_short), 1);
+		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
 	}
 }
 
@@ -373,6 +388,8 @@ RPCORDMA_TEST(server_receive, many_segments)
 		}
 		c.verbs.work();
 		EXPECT_EQ(c.peer.messages, fits ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Failure::call_segments), fits ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), fits ? 0 : 1);
 	}
 }
 
@@ -417,6 +434,8 @@ RPCORDMA_TEST(server_receive, many_reply_segments)
 		c.verbs.work();
 		EXPECT_EQ(c.peer.messages, m.fits ? 0 : 1);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), m.fits ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Failure::call_segments), m.fits ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), m.fits ? 0 : 1);
 	}
 }
 

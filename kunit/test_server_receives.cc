@@ -137,6 +137,7 @@ RPCORDMA_TEST(server_receives, reposted_alone)
 		EXPECT_EQ(c.verbs.posted, before + missing);
 	}
 	EXPECT_EQ(c.verbs.posted, c.promised());
+	EXPECT_EQ(c.log.take(trace::Failure::receives_missing), 5);
 }
 
 /* A connection that closes has no use for Receives, whoever asks for them. */
@@ -193,6 +194,7 @@ RPCORDMA_TEST(server_receives, backward)
 	EXPECT_EQ(c.verbs.posted, kInitial + 1 + kServerBatch);
 	EXPECT_EQ(c.backward_backed(), 1);
 	c.work();
+	EXPECT_EQ(c.log.take(trace::Failure::backward_receive_missing), 1);
 }
 
 /* --- the queues --- */
@@ -288,6 +290,9 @@ RPCORDMA_TEST(server_receives, used_again)
 		EXPECT_EQ(c.in_service(), 0);
 		EXPECT_FALSE(c.svc.data);
 	}
+	EXPECT_EQ(c.log.take(trace::Failure::message_short), 15);
+	EXPECT_EQ(c.log.take(trace::Failure::message_undecodable), 15);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 15);
 }
 
 RPCORDMA_SUITE(server_receives, growth, growth_without_memory, doorbells, reposted_alone, closing,

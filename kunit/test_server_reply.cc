@@ -38,6 +38,20 @@ RPCORDMA_TEST(server_reply, write_chunk)
 		EXPECT_EQ(c.peer.invalidated, PortPeer::kKey);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 1);
 		EXPECT_EQ(c.room_taken(), 0);
+		/* What was traced of it. */
+		EXPECT_EQ(c.log.posted_entry, c.log.completed_entry);
+		EXPECT_EQ(c.log.encoded.xid, 1);
+		EXPECT_EQ(c.log.encoded.header_length, header.value().header_length);
+		EXPECT_EQ(c.log.encoded.inline_length, 68);
+		EXPECT_EQ(c.log.encoded.write_length, size);
+		EXPECT_EQ(c.log.encoded.reply_length, 0);
+		EXPECT_EQ(c.log.encoded.segments, 1);
+		EXPECT_EQ(c.log.encoded.writes, 1);
+		EXPECT_EQ(c.log.encoded.transmissions, 1);
+		EXPECT_EQ(c.log.encoded.invalidate, PortPeer::kKey);
+		EXPECT_EQ(c.log.count(trace::Bulk::reply_mapped), 1);
+		EXPECT_EQ(c.log.count(trace::Bulk::reply_unmapped), 1);
+		EXPECT_EQ(c.log.count(trace::Bulk::sink_unmapped), 0);
 	}
 }
 
@@ -262,6 +276,8 @@ RPCORDMA_TEST(server_reply, fits_nowhere)
 		ASSERT_EQ(c.reply(20), 0);
 		c.work();
 		c.expect_reply(2, 20);
+		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+		EXPECT_EQ(c.log.take(trace::Failure::reply_no_room), 1);
 	}
 }
 

@@ -26,6 +26,14 @@ RPCORDMA_TEST(server_reply_failures, no_memory)
 		left = 0;
 		EXPECT_EQ(c.send_reply_pages(20, 1000, 8), to_errno(Error::not_connected));
 		left = kNoLimit;
+		using trace::Failure;
+		static constexpr Failure failures[] = {Failure::send_buffer_failed,
+						       Failure::send_map_failed,
+						       Failure::transfer_missing,
+						       Failure::write_map_failed};
+		EXPECT_EQ(c.log.take(failures[what]), 1);
+		EXPECT_EQ(c.log.take(Failure::reply_failed), what < 2 ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), 1);
 		EXPECT_EQ(c.svc.closed, 1);
 		EXPECT_EQ(c.verbs.sends, 0);
 		EXPECT_EQ(c.dma.bulk_maps, 0);
@@ -75,6 +83,8 @@ RPCORDMA_TEST(server_reply_failures, post_fails)
 		/* A Write and the Send. */
 		EXPECT_EQ(c.room_taken(), posted ? 2 : 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), writes);
+		EXPECT_EQ(c.log.take(trace::Failure::post_failed), 1);
+		EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), 1);
 	}
 }
 
@@ -106,6 +116,10 @@ RPCORDMA_TEST(server_reply_failures, remote_access)
 	ASSERT_TRUE(c.send_inline(1));
 	EXPECT_EQ(c.receive(), 40);
 	c.release();
+	EXPECT_EQ(c.log.take(trace::Failure::call_failed_before), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::chunk_refused), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+	EXPECT_EQ(c.log.take(trace::Loss::chain_failed), 1);
 }
 
 /* Room for a reply is waited for; when the connection ends meanwhile, that is the end of it. */
@@ -140,6 +154,8 @@ RPCORDMA_TEST(server_reply_failures, room)
 	/* And with that no reply is built any more. */
 	EXPECT_EQ(rpcordma_core_server_send_backward(c.server, 1, &c.rqst->reply),
 		  to_errno(Error::not_connected));
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 2);
+	EXPECT_EQ(c.log.take(trace::Loss::send_failed), 1);
 }
 
 /*
@@ -172,6 +188,8 @@ RPCORDMA_TEST(server_reply_failures, stalled)
 	/* The next one does not wait at all. */
 	EXPECT_FALSE(wait_for_room(*c.server, 1));
 	EXPECT_EQ(c.sync.waits, 2);
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
+	EXPECT_EQ(c.log.take(trace::Loss::send_queue_stalled), 1);
 }
 
 /* The connection ends, and nothing more completes: whoever waits hears of it. */
@@ -185,6 +203,8 @@ RPCORDMA_TEST(server_reply_failures, room_never)
 	EXPECT_EQ(c.reply(20), to_errno(Error::not_connected));
 	EXPECT_FALSE(c.sync.disconnect_in_wait);
 	EXPECT_EQ(c.svc.closed, 1);
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
+	EXPECT_EQ(c.log.take(trace::Loss::disconnected), 1);
 }
 
 RPCORDMA_TEST(server_reply_failures, closing)

@@ -299,6 +299,17 @@ int rpcordma_bulk_map(struct rpcordma_bulk *bulk, struct rpcordma_endpoint *ep,
 	return entries;
 }
 
+u32 rpcordma_bulk_pieces(const struct rpcordma_bulk *bulk, u32 *length)
+{
+	const struct scatterlist *entry = bulk->scatter.entries;
+	unsigned int i;
+
+	*length = 0;
+	for (i = 0; i < bulk->scatter.mapped; i++)
+		*length += entry[i].length;
+	return bulk->scatter.mapped;
+}
+
 void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk)
 {
 	rpcordma_scatter_unmap(&bulk->scatter);

@@ -15,6 +15,8 @@
 #include "compat/linux/peer.h"
 #include "compat/port/verbs.h"
 
+struct rpcordma_bulk;
+
 struct rpcordma_endpoint {
 	const struct rpcordma_peer *peer;
 	void *context; /* the core's */
@@ -37,6 +39,12 @@ struct rpcordma_endpoint {
 	u32 private_data_length;
 	u8 private_data[255];
 };
+
+/* verbs.c: the number that the RDMA core, and `rdma resource show mr`, know it by */
+u32 rpcordma_region_id(const struct rpcordma_region *region);
+
+/* bulk.c: how it is mapped: SGEs, 0 if it is not, and in *@length the bytes of all */
+u32 rpcordma_bulk_pieces(const struct rpcordma_bulk *bulk, u32 *length);
 
 /* verbs.c: destroy what rpcordma_endpoint_create_qp() made, even if it failed half-way */
 void rpcordma_endpoint_destroy_qp(struct rpcordma_endpoint *endpoint);

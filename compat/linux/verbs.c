@@ -452,3 +452,8 @@ void rpcordma_region_unmap(struct rpcordma_region *region)
 {
 	rpcordma_scatter_unmap(&region->scatter);
 }
+
+u32 rpcordma_region_id(const struct rpcordma_region *region)
+{
+	return region->mr->res.id;
+}

@@ -12,6 +12,8 @@
 #include "module/client/client.hh"
 
 using namespace rpcordma;
+using trace::Failure;
+using trace::Loss;
 
 /*
  * A backward message has no chunk, so that call_buffer holds the received call and reply_buffer the reply
@@ -90,25 +92,30 @@ void rpcordma_client::put_backward(Call *call)
 static void refuse_backward_call(Client &client, Connection &c, const Receive &receive)
 {
 	tally(client.stats.bad_reply_count, 1);
-	trace::error(client.peer, "backward call with chunks", receive.message.xid.get(), 0);
+	trace::failure(client.peer, Failure::backward_call_chunks, receive.message.xid.get(), 0);
 	Call *call = take_backward(client, receive.message.xid.get());
-	if (!call)
+	if (!call) {
+		trace::failure(client.peer, Failure::backward_refusal_lost,
+			       receive.message.xid.get(), 0);
 		return;
-	const Result<u32> length =
-		c.session.encode_refusal(call->send().room(), receive.bytes(),
-					 Credits(kBackwardCredits), xdr::ErrorCode::chunk);
+	}
+	const Result<u32> length = c.session.encode_refusal(call->send().room(), receive.bytes(),
+							    Credits(kBackwardCredits),
+							    xdr::ErrorCode::chunk);
 	SendQueue::Marker *marker = nullptr;
 	if (length.ok() && client.map_send_buffers(c, call, 1))
 		marker = c.send_queue.signal_aside(call, 1);
 	if (!marker) {
+		trace::failure(client.peer, Failure::backward_refusal_lost, call->xid, 0);
 		client.put_backward(call);
 		return;
 	}
 	call->send().hand_over(c.endpoint, length.value());
 	if (const Status posted = client.post(c, call, 1, marker); !posted.ok()) {
+		trace::failure(client.peer, Failure::post_failed, call->xid, posted.error());
 		SendQueue::release(*marker);
 		client.put_backward(call);
-		c.request_close("post failed", to_errno(posted.error()));
+		c.request_close(Loss::rpc_failed, to_errno(posted.error()));
 	}
 }
 
@@ -124,7 +131,7 @@ static void accept_backward_call(Client &client, Connection &c, Receive *receive
 		/* The peer is out of step. */
 		rpcordma_log(client.peer, RPCORDMA_LOG_WARNING,
 			     "more backward calls than credits; the connection is dropped");
-		c.request_close("backward credits overrun", 0);
+		c.request_close(Loss::backward_overrun, 0);
 		c.receive_queue.recycle(receive);
 		return;
 	}
@@ -133,7 +140,7 @@ static void accept_backward_call(Client &client, Connection &c, Receive *receive
 		rpcordma_log_value(client.peer, RPCORDMA_LOG_WARNING,
 				   "a backward call is too long; the connection is dropped; bytes",
 				   length);
-		c.request_close("backward call too long", static_cast<int>(length));
+		c.request_close(Loss::backward_oversized, static_cast<int>(length));
 		c.receive_queue.recycle(receive);
 		client.put_backward(call);
 		return;
@@ -151,8 +158,10 @@ static void accept_backward_call(Client &client, Connection &c, Receive *receive
 	if (submitted)
 		tally(client.stats.bcall_count, 1);
 	guard.release();
-	if (!submitted)
+	if (!submitted) {
+		trace::failure(client.peer, Failure::backward_call_unserved, xid, 0);
 		client.put_backward(call);
+	}
 }
 
 /* Receive completion. */
@@ -165,7 +174,7 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive)
 		     static_cast<u32>(message.kind), 0);
 	if (!backchannel.load(std::memory_order_relaxed) || !rpcordma_xprt_has_bc_service(xprt)) {
 		tally(stats.bad_reply_count, 1);
-		trace::error(peer, "backward call, and nobody serves it", xid, 0);
+		trace::failure(peer, Failure::backward_call_unserved, xid, 0);
 		c.receive_queue.recycle(receive);
 		return;
 	}
@@ -208,8 +217,10 @@ Status rpcordma_client::send_backward_reply(Call *call)
 	rpcordma_rqst_get(call->rqst, &request);
 	Connection *c = connection;
 	/* On another connection nobody asked: no Receive is posted for it there. */
-	if (call->get_state() != CallState::serving)
+	if (call->get_state() != CallState::serving) {
+		trace::failure(peer, Failure::backward_reply_lost, call->xid, 0);
 		return give_up_reply(request, Error::not_connected);
+	}
 	if (!request.connected || !c)
 		return Error::not_connected;
 	SendBuffer &send = call->send();
@@ -218,17 +229,19 @@ Status rpcordma_client::send_backward_reply(Call *call)
 	if (payload + c->session.thresholds().bare_header >
 	    min(c->session.thresholds().send, send.capacity())) {
 		tally(stats.failed_marshal_count, 1);
-		trace::error(peer, "backward reply too long", call->xid, static_cast<int>(payload));
+		trace::failure(peer, Failure::backward_reply_long, call->xid,
+			       static_cast<int>(payload));
 		return give_up_reply(request, Error::io);
 	}
 	xdr::Envelope envelope;
 	envelope.xid = Xid(call->xid);
 	envelope.credits = Credits(kBackwardCredits);
 	envelope.direction = xdr::Direction::reply;
-	const Result<u32> header =
-		c->session.encode_bare(send.room(), envelope);
-	if (!header.ok())
+	const Result<u32> header = c->session.encode_bare(send.room(), envelope);
+	if (!header.ok()) {
+		trace::failure(peer, Failure::marshal_failed, call->xid, header.error());
 		return give_up_reply(request, Error::io);
+	}
 	copy_message(*request.send, send.room().data() + header.value());
 	if (!map_send_buffers(*c, call, 1))
 		return Error::no_buffers;
@@ -239,15 +252,17 @@ Status rpcordma_client::send_backward_reply(Call *call)
 		if (!marker)
 			c->send_queue.give_back(1, 0);
 	}
-	if (!marker)
+	if (!marker) {
+		trace::failure(peer, Failure::send_queue_full, call->xid, 1);
 		return wait_for_space(
 			[&] { return c->send_queue.has_room(1, 0) && c->send_queue.has_marker(); });
+	}
 	send.hand_over(c->endpoint, header.value() + payload);
 	call->owners.fetch_add(1, std::memory_order_relaxed);
 	if (const Status posted = post(*c, call, 1, marker); !posted.ok()) {
 		SendQueue::release(*marker);
 		put_backward(call);
-		return drop_connection("post failed", call->xid, to_errno(posted.error()));
+		return drop_connection(Failure::post_failed, call->xid, to_errno(posted.error()));
 	}
 	return {};
 }

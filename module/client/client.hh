@@ -92,7 +92,7 @@ struct rpcordma_client {
 	rpcordma::RegionList pool GUARDED_BY(lock);
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
-	u32 backward_made = 0;			 /* backward calls there are; setup_backchannel() alone */
+	u32 backward_made = 0; /* backward calls there are; setup_backchannel() alone */
 
 	/* slots.cc */
 	[[nodiscard]] Call *create_call(bool backward);
@@ -127,7 +127,8 @@ struct rpcordma_client {
 	/* close.cc */
 	void tear_down(Connection *c);
 	void close();
-	[[nodiscard]] rpcordma::Error drop_connection(const char *why, u32 xid, int value);
+	[[nodiscard]] rpcordma::Error drop_connection(rpcordma::trace::Failure why, u32 xid,
+						      int value);
 
 	/* backchannel.cc */
 	[[nodiscard]] Status setup_backchannel();
@@ -150,7 +151,8 @@ struct rpcordma_client {
 	[[nodiscard]] Status connect();
 
 	/** Nothing can be sent before @has_space(); have the task that sends called when it is so. */
-	template <typename HasSpace> [[nodiscard]] rpcordma::Error wait_for_space(HasSpace has_space);
+	template <typename HasSpace>
+	[[nodiscard]] rpcordma::Error wait_for_space(HasSpace has_space);
 	/** The credits that @call holds beyond its first are free: its reply is here, or nothing of it was posted. */
 	void return_extra_credits(Call *call)
 	{
@@ -173,7 +175,8 @@ inline void rpcordma_client::announce_space()
 		rpcordma_xprt_write_space(xprt);
 }
 
-template <typename HasSpace> inline rpcordma::Error rpcordma_client::wait_for_space(HasSpace has_space)
+template <typename HasSpace>
+inline rpcordma::Error rpcordma_client::wait_for_space(HasSpace has_space)
 {
 	rpcordma::tally(stats.empty_sendctx_q, 1);
 	rpcordma_xprt_wait_for_space(xprt);

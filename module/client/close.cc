@@ -8,11 +8,11 @@
 
 using namespace rpcordma;
 
-void Connection::request_close(const char *why, int value)
+void Connection::request_close(trace::Loss why, int value)
 {
 	if (broken.exchange(true, std::memory_order_seq_cst))
 		return;
-	trace::connection(client->peer, why, value);
+	trace::loss(peer, why, value);
 	client->back_off.store(true, std::memory_order_relaxed);
 	/* Before that, connect() is still at work, and looks at broken when it is done. */
 	if (published.load(std::memory_order_seq_cst))
@@ -24,6 +24,7 @@ static void end_call(Client &client, Connection &c, Call *call, RegionList &doom
 {
 	while (Region *region = call->mapped.pop_front()) {
 		rpcordma_region_unmap(region->device);
+		trace::region(c.peer, "drain", call->xid, region->device, region->mapping);
 		doomed.push_back(region);
 		tally(client.stats.mrs_recycled, 1);
 	}
@@ -119,9 +120,10 @@ void rpcordma_client::close()
 }
 
 /* The sender cannot go on with this connection: send it all again over another one. Send lock held. */
-Error rpcordma_client::drop_connection(const char *why, u32 xid, int value)
+Error rpcordma_client::drop_connection(trace::Failure why, u32 xid, int value)
 {
-	trace::error(peer, why, xid, value);
+	trace::failure(peer, why, xid, value);
+	trace::loss(peer, trace::Loss::rpc_failed, value);
 	/* Whatever it is: it may be there on the next connection too. */
 	back_off.store(true, std::memory_order_relaxed);
 	close();

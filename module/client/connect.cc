@@ -10,6 +10,7 @@
 #include "xdr/private_data.hh"
 
 using namespace rpcordma;
+using trace::Loss;
 
 /* What the in-tree transport allows for each of address and route. */
 static constexpr u32 kResolveLimitMs = 5000;
@@ -33,6 +34,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 			"management extensions), which NFS over RDMA needs; use another device, "
 			"or mount with proto=tcp",
 			d.name);
+		trace::loss(peer, Loss::device_registration, 0);
 		return Error::not_supported;
 	}
 	c.limits.page_size = d.page_size;
@@ -47,6 +49,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 		rpcordma_log_string(
 			peer, RPCORDMA_LOG_ERROR,
 			"this device registers too little memory at once for NFS over RDMA", d.name);
+		trace::loss(peer, Loss::device_registration, static_cast<int>(c.limits.mr_pages));
 		return Error::not_supported;
 	}
 	return {};
@@ -62,13 +65,14 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	const protocol::Rules rules = c.session.rules();
 	const u32 receive_extra = 2 * kBackwardCredits + ReceiveQueue::kBatch + rules.extra_receives;
 	/* The longest call, twice: a part of the queue may be taken by Sends that nobody hears of. */
-	const u32 send_least = 2 * (2 * kMostRegions + rules.transmissions) + kBackwardCredits +
-			       SendQueue::kSlack;
+	const u32 send_least =
+		2 * (2 * kMostRegions + rules.transmissions) + kBackwardCredits + SendQueue::kSlack;
 
 	if (room < max(send_least, receive_extra + rules.transmissions)) {
 		rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
 				    "this device's queues are too short for NFS over RDMA",
 				    c.device.name);
+		trace::loss(peer, Loss::device_queues, static_cast<int>(room));
 		return Error::not_supported;
 	}
 	/* Each call may have a reply of as many transmissions as there may be. */
@@ -96,10 +100,12 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	int rc = 0;
 
 	c.endpoint = rpcordma_endpoint_create(client.xprt, &c, &rc);
-	if (!c.endpoint)
+	if (!c.endpoint) {
+		trace::loss(peer, Loss::endpoint_failed, rc);
 		return from_errno(rc);
+	}
 	if ((rc = rpcordma_endpoint_resolve(c.endpoint, kResolveLimitMs)) < 0) {
-		trace::connection(peer, "not resolved", rc);
+		trace::loss(peer, Loss::resolve_failed, rc);
 		return from_errno(rc);
 	}
 	rpcordma_endpoint_device(c.endpoint, &c.device);
@@ -113,7 +119,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	rpcordma_cqe_init(&c.silent_invalidate_cqe, RPCORDMA_CQE_INVALIDATE);
 
 	if ((rc = rpcordma_endpoint_create_qp(c.endpoint, &sizes)) < 0) {
-		trace::connection(peer, "no queue pair", rc);
+		trace::loss(peer, Loss::qp_failed, rc);
 		return from_errno(rc);
 	}
 
@@ -124,8 +130,10 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	const protocol::Rules rules = c.session.rules();
 	const u32 first = RequesterCredits::kInitial * rules.transmissions +
 			  (client.backchannel ? 2 * kBackwardCredits : 0) + rules.extra_receives;
-	if (c.receive_queue.provide(first) < first)
+	if (c.receive_queue.provide(first) < first) {
+		trace::loss(peer, Loss::first_receives_failed, static_cast<int>(first));
 		return Error::no_memory;
+	}
 
 	const private_data::Properties ours = {local_send, local_receive, true};
 	const u32 length = TRY(private_data::encode(message, ours));
@@ -143,7 +151,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	rc = rpcordma_endpoint_connect(c.endpoint, &parameters,
 				       rpcordma_xprt_connect_limit_ms(client.xprt));
 	if (rc < 0) {
-		trace::connection(peer, "not connected", rc);
+		trace::loss(peer, Loss::handshake_failed, rc);
 		return from_errno(rc);
 	}
 
@@ -155,8 +163,10 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	trace::connection(peer, "inline threshold, receive",
 			  static_cast<int>(c.session.thresholds().receive));
 
-	if (!client.create_regions(c, kFirstRegions))
+	if (!client.create_regions(c, kFirstRegions)) {
+		trace::loss(peer, Loss::first_regions_failed, to_errno(Error::no_memory));
 		return Error::no_memory;
+	}
 	return {};
 }
 
@@ -168,6 +178,7 @@ Status rpcordma_client::connect()
 	if (!made) {
 		/* Or sunrpc would try again at once, and again. */
 		back_off.store(true, std::memory_order_relaxed);
+		trace::loss(peer, Loss::connection_alloc_failed, to_errno(Error::no_memory));
 		return Error::no_memory;
 	}
 	Connection *c = made.let_go();
@@ -178,6 +189,7 @@ Status rpcordma_client::connect()
 	Status status = establish(*this, *c);
 	if (!status.ok()) {
 		back_off.store(true, std::memory_order_relaxed);
+		trace::loss(peer, Loss::connect_failed, to_errno(status.error()));
 		tear_down(c);
 		return status;
 	}

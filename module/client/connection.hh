@@ -14,6 +14,7 @@
 #include "module/rdma/credits.hh"
 #include "module/rdma/receive_queue.hh"
 #include "module/rdma/send_queue.hh"
+#include "module/rdma/trace.hh"
 
 namespace rpcordma {
 
@@ -34,7 +35,7 @@ struct Connection : ConnectionBase {
 	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */
 
 	/** Have the transport closed, once. Any context. */
-	void request_close(const char *why, int value);
+	void request_close(trace::Loss why, int value);
 };
 
 } // namespace rpcordma

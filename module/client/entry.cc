@@ -9,6 +9,7 @@
 #include <new>
 
 using namespace rpcordma;
+using trace::Loss;
 
 /* --- sizes and life --- */
 
@@ -120,16 +121,16 @@ void rpcordma_core_endpoint_event(void *context, rpcordma_endpoint_event event)
 		/* Of accepted endpoints only. */
 		break;
 	case RPCORDMA_EVENT_DISCONNECTED:
-		c->request_close("disconnected", 0);
+		c->request_close(Loss::disconnected, 0);
 		break;
 	case RPCORDMA_EVENT_ADDRESS_CHANGE:
-		c->request_close("address change", 0);
+		c->request_close(Loss::address_change, 0);
 		break;
 	case RPCORDMA_EVENT_DEVICE_REMOVAL:
-		c->request_close("device removal", 0);
+		c->request_close(Loss::device_removal, 0);
 		break;
 	case RPCORDMA_EVENT_QP_FATAL:
-		c->request_close("queue pair failed", 0);
+		c->request_close(Loss::qp_fatal, 0);
 		break;
 	}
 }
@@ -151,8 +152,10 @@ int rpcordma_core_buf_alloc(rpcordma_client *client, rpcordma_call *call, rpcord
 {
 	const Status allocated = client->alloc_buffers(call, call_size, reply_size);
 
-	if (!allocated.ok())
+	if (!allocated.ok()) {
+		trace::failure(client->peer, trace::Failure::buffers_missing, 0, allocated.error());
 		return to_errno(allocated.error());
+	}
 	*call_buffer = call->call_buffer.data();
 	*reply_buffer = call->reply_buffer.data();
 	return 0;
@@ -179,9 +182,9 @@ void rpcordma_core_send_done(void *context, rpcordma_cqe *cqe, const rpcordma_co
 {
 	Connection *c = static_cast<Connection *>(context);
 
-	trace::completion(c->peer, "send", *completion);
+	trace::completion(c->endpoint, "send", *completion, cqe);
 	if (completion->status != RPCORDMA_WC_SUCCESS)
-		c->request_close("Send failed", completion->status);
+		c->request_close(Loss::send_failed, completion->status);
 	SendQueue::Marker *marker = c->send_queue.completed(cqe);
 	if (!marker)
 		return;
@@ -192,14 +195,14 @@ void rpcordma_core_send_done(void *context, rpcordma_cqe *cqe, const rpcordma_co
 	c->client->announce_space();
 }
 
-void rpcordma_core_register_done(void *context, rpcordma_cqe *,
+void rpcordma_core_register_done(void *context, rpcordma_cqe *cqe,
 				 const rpcordma_completion *completion)
 {
 	Connection *c = static_cast<Connection *>(context);
 
-	trace::completion(c->peer, "register", *completion);
+	trace::completion(c->endpoint, "register", *completion, cqe);
 	if (completion->status != RPCORDMA_WC_SUCCESS)
-		c->request_close("REG_MR failed", completion->status);
+		c->request_close(Loss::register_failed, completion->status);
 }
 
 void rpcordma_core_invalidate_done(void *context, rpcordma_cqe *cqe,
@@ -208,13 +211,12 @@ void rpcordma_core_invalidate_done(void *context, rpcordma_cqe *cqe,
 	Connection *c = static_cast<Connection *>(context);
 	const bool success = completion->status == RPCORDMA_WC_SUCCESS;
 
-	trace::completion(c->peer, "invalidate", *completion);
-	if (cqe == &c->silent_invalidate_cqe) {
-		/* One before the last; only a failure is told, and the last one will fail too. */
-		if (!success)
-			c->request_close("LOCAL_INV failed", completion->status);
+	trace::completion(c->endpoint, "invalidate", *completion, cqe);
+	if (!success)
+		c->request_close(Loss::invalidate_failed, completion->status);
+	/* One before the last; only a failure is told, and the last one will fail too. */
+	if (cqe == &c->silent_invalidate_cqe)
 		return;
-	}
 	c->client->end_invalidation(*c, OwnedCqe<Call>::owner_of(cqe), success);
 }
 
@@ -224,9 +226,9 @@ void rpcordma_core_receive_done(void *context, rpcordma_cqe *cqe,
 	Connection *c = static_cast<Connection *>(context);
 	Receive *receive = OwnedCqe<Receive>::owner_of(cqe);
 
-	trace::completion(c->peer, "receive", *completion);
+	trace::received(c->endpoint, *completion, receive);
 	if (completion->status != RPCORDMA_WC_SUCCESS) {
-		c->request_close("Receive failed", completion->status);
+		c->request_close(Loss::receive_failed, completion->status);
 		return;
 	}
 	c->receive_queue.arrived(receive, *completion);
@@ -237,7 +239,11 @@ void rpcordma_core_receive_done(void *context, rpcordma_cqe *cqe,
 
 int rpcordma_core_bc_setup(rpcordma_client *client, u32)
 {
-	return to_errno(client->setup_backchannel().error());
+	const Status made = client->setup_backchannel();
+
+	if (!made.ok())
+		trace::failure(client->peer, trace::Failure::backward_setup_failed, 0, made.error());
+	return to_errno(made.error());
 }
 
 rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)

@@ -32,7 +32,10 @@ static void park(Client &client, Connection &c, Call *call)
 			continue;
 		}
 		/* The room is for the LOCAL_INV that undoes it. */
-		if (rpcordma_region_map_scratch(region->device, &region->register_wr)) {
+		if (const int rc = rpcordma_region_map_scratch(region->device, &region->register_wr);
+		    rc) {
+			trace::failure(client.peer, trace::Failure::scratch_map_failed, call->xid,
+				       rc);
 			c.send_queue.return_invalidations(1);
 			others.push_back(region);
 			continue;
@@ -46,7 +49,7 @@ static void park(Client &client, Connection &c, Call *call)
 		call->mapped.push_back(region);
 		call->mapped_count++;
 		count++;
-		trace::region(client.peer, "scratch", call->xid, region->mapping);
+		trace::region(client.peer, "scratch", call->xid, region->device, region->mapping);
 	}
 	call->spare.splice_back(others);
 	if (!count)
@@ -63,9 +66,11 @@ static void park(Client &client, Connection &c, Call *call)
 		call->set_state(CallState::parked_answered);
 	tally(client.stats.scratch_count, count);
 	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(client.peer, "scratch", call->xid, count, true, rc);
-	if (rc)
-		c.request_close("scratch memory could not be registered", rc);
+	trace::post(c.endpoint, "scratch", call->xid, count, true, rc, last->cqe);
+	if (!rc)
+		return;
+	trace::failure(client.peer, trace::Failure::scratch_post_failed, call->xid, rc);
+	c.request_close(trace::Loss::rpc_failed, rc);
 }
 
 /* buf_free() waits for the memory of @call from here on. */
@@ -108,7 +113,8 @@ void rpcordma_client::cancel(Call *call)
 		(void)call->change_from(CallState::sent, CallState::cancelled);
 		return;
 	}
-	trace::region(peer, "cancel", call->xid, call->mapped.front()->mapping);
+	trace::region(peer, "cancel", call->xid, call->mapped.front()->device,
+		      call->mapped.front()->mapping);
 	call->fenced.reset();
 	begin_fencing(call);
 	/*
@@ -210,8 +216,7 @@ bool rpcordma_client::take_late_reply(Connection &c, u32 xid, const Receive &rec
 
 	for (; call; call = all.next(call)) {
 		state = call->get_state();
-		if (call->xid == xid && !call->backward &&
-		    answered_state(state) != CallState::idle)
+		if (call->xid == xid && !call->backward && answered_state(state) != CallState::idle)
 			break;
 	}
 	if (!call)
@@ -237,11 +242,9 @@ bool rpcordma_client::take_late_reply(Connection &c, u32 xid, const Receive &rec
 /* The LOCAL_INVs that buf_free() or unpark() posted for @call have completed. Send completion. */
 void rpcordma_client::end_fence(Connection &c, Call *call, bool success)
 {
-	if (!success) {
-		/* The drain does it, and wakes buf_free(). */
-		c.request_close("LOCAL_INV failed", 0);
+	/* The connection is lost: the drain does it, and wakes buf_free(). */
+	if (!success)
 		return;
-	}
 	if (call->get_state() != CallState::unparking) {
 		call->fenced.raise();
 		return;
@@ -264,7 +267,7 @@ void rpcordma_client::check_zombies()
 	const u64 age = rpcordma_now_ms() - oldest->cancelled_at;
 	guard.release();
 	if (age >= kReplyLimitMs) {
-		trace::connection(peer, "replies to cancelled calls are overdue", 0);
+		trace::loss(peer, trace::Loss::replies_overdue, static_cast<int>(age));
 		rpcordma_xprt_force_disconnect(xprt);
 	} else {
 		rpcordma_xprt_queue_check(xprt, static_cast<u32>(kReplyLimitMs - age));

@@ -7,6 +7,7 @@
 #include "module/client/client.hh"
 
 using namespace rpcordma;
+using trace::Failure;
 
 /* Regions made at once: a handful of full-sized calls. */
 static constexpr u32 kRegionBatch = 16;
@@ -84,12 +85,13 @@ Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
 
 		if (rc) {
 			call->spare.push_front(region);
+			trace::failure(peer, Failure::region_map_failed, call->xid, rc);
 			return from_errno(rc);
 		}
 		region->writable = writable;
 		call->mapped.push_back(region);
 		call->mapped_count++;
-		trace::region(peer, "map", call->xid, region->mapping);
+		trace::region(peer, "map", call->xid, region->device, region->mapping);
 	}
 	return {};
 }
@@ -99,7 +101,7 @@ void rpcordma_client::unmap_all(Connection &c, Call *call)
 {
 	while (Region *region = call->mapped.pop_front()) {
 		rpcordma_region_unmap(region->device);
-		trace::region(peer, "unmap", call->xid, region->mapping);
+		trace::region(peer, "unmap", call->xid, region->device, region->mapping);
 		call->spare.push_back(region);
 	}
 	c.send_queue.return_invalidations(call->mapped_count);
@@ -116,14 +118,14 @@ void rpcordma_client::unmap_invalidated(Connection &c, Call *call, const Receive
 	while (region && region->mapping.rkey != receive.invalidated_rkey)
 		region = call->mapped.next(region);
 	if (!region) {
-		trace::error(peer, "the peer invalidated an R_key that is not the call's",
-			     call->xid, static_cast<int>(receive.invalidated_rkey));
+		trace::failure(peer, Failure::invalidate_foreign, call->xid,
+			       static_cast<int>(receive.invalidated_rkey));
 		return;
 	}
 	decltype(call->mapped)::remove(region);
 	call->mapped_count--;
 	rpcordma_region_unmap(region->device);
-	trace::region(peer, "remote-inv", call->xid, region->mapping);
+	trace::region(peer, "remote-inv", call->xid, region->device, region->mapping);
 	call->spare.push_front(region);
 	c.send_queue.return_invalidations(1);
 	announce_space();
@@ -148,7 +150,7 @@ Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 		*link = last;
 		link = &last->next;
 		count++;
-		trace::region(peer, "local-inv", call->xid, region->mapping);
+		trace::region(peer, "local-inv", call->xid, region->device, region->mapping);
 	}
 	/* Callers have seen that there is a region. */
 	// NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
@@ -157,10 +159,10 @@ Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 	last->send_flags = RPCORDMA_SEND_SIGNALED;
 	tally(stats.local_inv_needed, count);
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(peer, "invalidate", call->xid, count, true, rc);
+	trace::post(c.endpoint, "invalidate", call->xid, count, true, rc, &call->invalidate_cqe.cqe);
 	if (!rc)
 		return {};
-	trace::error(peer, "LOCAL_INV could not be posted", call->xid, rc);
-	c.request_close("LOCAL_INV could not be posted", rc);
+	trace::failure(peer, Failure::invalidate_post_failed, call->xid, rc);
+	c.request_close(trace::Loss::rpc_failed, rc);
 	return from_errno(rc);
 }

@@ -11,6 +11,7 @@
 #include "module/client/client.hh"
 
 using namespace rpcordma;
+using trace::Failure;
 
 /* Where a reply goes on: a Receive is given back with the next batch in the receive completion, else at once. */
 enum class Context { receive_completion, elsewhere };
@@ -25,7 +26,7 @@ static void accept_grant(Client &client, Connection &c, Credits granted)
 
 	if (!granted.get()) {
 		tally(client.stats.bad_reply_count, 1);
-		trace::error(client.peer, "the peer granted no credit", 0, 0);
+		trace::failure(client.peer, Failure::grant_zero, 0, 0);
 	}
 	/* C4: first the Receives, then the credits; as many credits as there are Receives for. */
 	if (wanted * rules.transmissions + others > c.receive_queue.provided()) {
@@ -144,13 +145,17 @@ struct Lengths {
 		trace::reply(client.peer, "error", call->xid, message.credits.get(),
 			     static_cast<u32>(message.error.code),
 			     static_cast<int>(message.error.low));
+		if (message.error.code == xdr::ErrorCode::version)
+			trace::failure(client.peer, Failure::err_vers_received, call->xid,
+				       static_cast<int>(message.error.high));
+		else
+			trace::failure(client.peer, Failure::err_chunk_received, call->xid, 0);
 		return Error::io;
 	}
 	const Result<u32> placed = place_reply(client, call, receive);
 	if (placed.ok())
 		return placed;
-	trace::error(client.peer, "reply contradicts its call", call->xid,
-		     to_errno(placed.error()));
+	trace::failure(client.peer, Failure::reply_contradicts, call->xid, placed.error());
 	return Error::io;
 }
 
@@ -233,7 +238,7 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 	if (!pin) {
 		if (!client.take_late_reply(c, xid, *receive)) {
 			rpcordma_xprt_count_bad_xid(client.xprt);
-			trace::error(client.peer, "reply to nobody", xid, 0);
+			trace::failure(client.peer, Failure::reply_unmatched, xid, 0);
 		}
 		c.receive_queue.recycle(receive);
 		return;
@@ -257,7 +262,7 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 	}
 	/* A second reply, or one to a call that was not sent on this connection. */
 	tally(client.stats.bad_reply_count, 1);
-	trace::error(client.peer, "reply to a call that owes none", xid, static_cast<int>(state));
+	trace::failure(client.peer, Failure::reply_unexpected, xid, static_cast<int>(state));
 	c.receive_queue.recycle(receive);
 }
 
@@ -268,15 +273,15 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 
 	if (verdict.action != protocol::Session::Action::deliver) {
 		tally(stats.bad_reply_count, 1);
-		trace::error(peer, "message not decodable", 0, to_errno(verdict.why));
+		trace::failure(peer, trace::undecodable(verdict.why), 0, verdict.why);
 		c.receive_queue.recycle(receive);
 		return;
 	}
 	const Assembly::Outcome outcome = c.assembly.add(receive);
 	if (outcome.useless) {
 		tally(stats.bad_reply_count, 1);
-		trace::error(peer, "transmissions that make no message",
-			     outcome.useless->message.xid.get(), 0);
+		trace::failure(peer, Failure::message_incomplete,
+			       outcome.useless->message.xid.get(), 0);
 		c.receive_queue.recycle(outcome.useless);
 	}
 	if (!outcome.whole)
@@ -309,7 +314,6 @@ void rpcordma_client::end_invalidation(Connection &c, Call *call, bool success)
 	call->held = nullptr;
 	if (!success) {
 		/* The connection is lost, and the reply with it: the call will be sent again. */
-		c.request_close("LOCAL_INV failed", 0);
 		call->set_state(CallState::lost);
 		call->pin.drop();
 		return;

@@ -9,6 +9,7 @@
 #include "module/client/client.hh"
 
 using namespace rpcordma;
+using trace::Failure;
 
 [[nodiscard]] static chunk::BufferShape shape_of(const rpcordma_xdr_buf &buf)
 {
@@ -104,6 +105,8 @@ using namespace rpcordma;
 	const bool enough = !regions || (regions == 1 && call->spare.front());
 
 	if (!enough && !client.take_regions(call, regions)) {
+		trace::failure(client.peer, Failure::regions_missing, call->xid,
+			       static_cast<int>(regions));
 		const Error error = client.wait_for_space([&] {
 			SpinGuard guard(client.lock);
 
@@ -115,8 +118,12 @@ using namespace rpcordma;
 	}
 	if (!client.map_send_buffers(c, call, sends))
 		return Error::no_buffers;
-	if (!c.send_queue.take(requests, regions))
-		return client.wait_for_space([&] { return c.send_queue.has_room(requests, regions); });
+	if (!c.send_queue.take(requests, regions)) {
+		trace::failure(client.peer, Failure::send_queue_full, call->xid,
+			       static_cast<int>(requests));
+		return client.wait_for_space(
+			[&] { return c.send_queue.has_room(requests, regions); });
+	}
 	return {};
 }
 
@@ -263,7 +270,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 		to += n, at += n, left -= n, pulled += n;
 	}
 	if (left) {
-		__builtin_memcpy(to, static_cast<const u8 *>(buf.tail.base) + (at - pages_end), left);
+		__builtin_memcpy(to, static_cast<const u8 *>(buf.tail.base) + (at - pages_end),
+				 left);
 		pulled += left;
 	}
 	return pulled;
@@ -296,7 +304,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 		const u32 room = min(c.session.thresholds().send, send.capacity());
 
 		if (i)
-			header = TRY(c.session.encode_continuation(send.room(), envelope_of(c, *call), i));
+			header = TRY(c.session.encode_continuation(send.room(),
+								   envelope_of(c, *call), i));
 		const u32 length = min(room - header, call->plan.inline_length - at);
 		pulled += copy_range(buf, call->shape.send, at, length, send.room().data() + header);
 		at += length;
@@ -354,7 +363,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 			call->held = nullptr;
 			call->pin.drop();
 		}
-		return client.drop_connection("post failed", call->xid, to_errno(posted.error()));
+		return client.drop_connection(Failure::post_failed, call->xid,
+					      to_errno(posted.error()));
 	}
 	if (!call->change_from(CallState::posting, CallState::sent)) {
 		client.process_early_reply(c, call);
@@ -362,7 +372,7 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 	}
 	/* Without a reply, credits would be off for good: start over with a fresh connection. */
 	if (!request.reply_expected)
-		return client.drop_connection("no reply expected", request.xid, 0);
+		return client.drop_connection(Failure::reply_not_expected, request.xid, 0);
 	return {};
 }
 
@@ -373,15 +383,16 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 		return Error::no_slot;
 	/* The peer would see two calls and owe two replies: credits, and non-idempotent calls, forbid it. */
 	if (request.sent_before)
-		return client.drop_connection("retransmission on the same connection", request.xid,
-					      0);
+		return client.drop_connection(Failure::retransmission, request.xid, 0);
 	if (request.receive->flags & RPCORDMA_XDRBUF_SPARSE_PAGES)
-		if (rpcordma_fill_sparse_pages(request.receive))
+		if (const int rc = rpcordma_fill_sparse_pages(request.receive); rc) {
+			trace::failure(client.peer, Failure::pages_missing, request.xid, rc);
 			return Error::no_buffers;
+		}
 	/* C2 */
 	if (call->get_state() != CallState::idle || !call->mapped.empty()) {
 		rpcordma_warn("C2: a call is to be sent while the peer still has it");
-		return client.drop_connection("call sent twice", request.xid, 0);
+		return client.drop_connection(Failure::call_still_out, request.xid, 0);
 	}
 	return {};
 }
@@ -400,7 +411,7 @@ Status rpcordma_client::send_request(Call *call)
 	TRY_STATUS(admit(*this, call, request));
 	if (const Status planned = plan_within_credits(*this, *c, call, request); !planned.ok()) {
 		tally(stats.failed_marshal_count, 1);
-		trace::error(peer, "reduction failed", call->xid, to_errno(planned.error()));
+		trace::failure(peer, Failure::reduce_failed, call->xid, planned.error());
 		return fail_own(request, Error::message_size);
 	}
 	if (const Status taken = take_resources(*this, *c, call); !taken.ok()) {
@@ -411,7 +422,7 @@ Status rpcordma_client::send_request(Call *call)
 		const u32 regions = call->plan.rkeys();
 
 		tally(stats.failed_marshal_count, 1);
-		trace::error(peer, "marshaling failed", call->xid, to_errno(made.error()));
+		trace::failure(peer, Failure::marshal_failed, call->xid, made.error());
 		/* Nothing was posted: the peer knows none of it. */
 		c->send_queue.give_back(regions + sends_of(call->plan),
 					regions - call->mapped_count);

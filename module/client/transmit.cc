@@ -9,8 +9,11 @@ using namespace rpcordma;
 bool rpcordma_client::map_send_buffers(Connection &c, Call *call, u32 count)
 {
 	for (u32 i = 0; i < (protocol::kTransmissions > 1 ? count : 1); i++)
-		if (!call->sends[i].map(c.endpoint))
+		if (!call->sends[i].map(c.endpoint)) {
+			trace::failure(c.peer, trace::Failure::send_map_failed, call->xid,
+				       Error::io);
 			return false;
+		}
 	return true;
 }
 
@@ -18,8 +21,7 @@ bool rpcordma_client::map_send_buffers(Connection &c, Call *call, u32 count)
  * Post a REG_MR for each mapped region of @call, then the Sends of its @transmissions, each of which was handed
  * over. The send queue has room. The last Send is signaled when there is a @marker.
  */
-Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions,
-			     SendQueue::Marker *marker)
+Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions, SendQueue::Marker *marker)
 {
 	rpcordma_send_wr *first = nullptr, **link = &first;
 	const rpcordma_send_wr *bad;
@@ -47,6 +49,6 @@ Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions,
 		last->cqe = &marker->cqe;
 	}
 	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(peer, "send", call->xid, count, marker != nullptr, rc);
+	trace::post(c.endpoint, "send", call->xid, count, marker != nullptr, rc, last->cqe);
 	return rc ? Status(from_errno(rc)) : Status();
 }

@@ -52,10 +52,16 @@ public:
 	{
 		auto receive = Owned<Receive>::create(how);
 
-		if (!receive || !receive->buffer.create(buffer_size_, how) ||
-		    rpcordma_dma_map(endpoint_, receive->buffer.data(), buffer_size_,
-				     RPCORDMA_DMA_FROM_DEVICE, &receive->sge))
+		if (!receive || !receive->buffer.create(buffer_size_, how)) {
+			trace::failure(peer_, trace::Failure::receive_alloc_failed, 0,
+				       Error::no_memory);
 			return nullptr;
+		}
+		if (const int rc = rpcordma_dma_map(endpoint_, receive->buffer.data(), buffer_size_,
+						    RPCORDMA_DMA_FROM_DEVICE, &receive->sge)) {
+			trace::failure(peer_, trace::Failure::receive_map_failed, 0, rc);
+			return nullptr;
+		}
 		receive->cqe.init(kind_, receive.get());
 		receive->wr.cqe = &receive->cqe.cqe;
 		receive->wr.sg_list = &receive->sge;
@@ -72,11 +78,16 @@ public:
 	bool post(const Receive *first, u32 count) const
 	{
 		const rpcordma_recv_wr *bad;
-		const int rc = rpcordma_post_receive(endpoint_, &first->wr, &bad);
 
-		trace::post(peer_, "receive", 0, count, true, rc);
+		/* Before they can complete. */
+		if (trace::on(RPCORDMA_TRACE_RECEIVE_POSTED))
+			trace_each_(&first->wr);
+		const int rc = rpcordma_post_receive(endpoint_, &first->wr, &bad);
+		if (trace::on(RPCORDMA_TRACE_POST))
+			rpcordma_trace_post(endpoint_, RPCORDMA_TRACE_RECEIVE_QUEUE, "receive", 0,
+					    count, true, rc, first);
 		if (rc)
-			trace::error(peer_, "Receives could not be posted", 0, rc);
+			trace::failure(peer_, trace::Failure::receive_post_failed, 0, rc);
 		return rc == 0;
 	}
 	/** @receive has completed with success: what came is the CPU's. Any context. */
@@ -104,6 +115,13 @@ public:
 	}
 
 private:
+	[[gnu::cold, gnu::noinline]] void trace_each_(const rpcordma_recv_wr *wr) const
+	{
+		for (; wr; wr = wr->next)
+			rpcordma_trace_receive_posted(endpoint_,
+						      OwnedCqe<Receive>::owner_of(wr->cqe));
+	}
+
 	rpcordma_endpoint *endpoint_ = nullptr;
 	const rpcordma_peer *peer_ = nullptr;
 	Receive *all_ = nullptr;

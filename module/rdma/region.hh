@@ -40,7 +40,8 @@ using RegionList = List<Region, RegionTag>;
 	if (region)
 		region->device = rpcordma_region_create(endpoint, pages, sg_gaps, &error);
 	if (!region || !region->device) {
-		trace::error(peer, "no memory region could be made", 0, error);
+		trace::failure(peer, trace::Failure::region_failed, 0,
+			       region ? error : to_errno(Error::no_memory));
 		return nullptr;
 	}
 	region->register_wr.wr.opcode = RPCORDMA_WR_REG_MR;

@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Trace points as the cores call them: one load and a branch not taken while nobody listens. */
+/*
+ * Trace points as the cores call them: one load and a branch not taken while nobody listens. Which events
+ * there are, and when each is, stands in compat/port/trace.h.
+ */
 #pragma once
 
 #include "compat/port/port.h"
+#include "module/base/result.hh"
 #include "module/base/types.hh"
 
 namespace rpcordma::trace {
 
-[[nodiscard]] inline bool on(rpcordma_trace which)
+#define RPCORDMA_NAME(name, text) name,
+/** Why an RPC or a message failed. */
+enum class Failure : u32 { RPCORDMA_FAILURES(RPCORDMA_NAME) };
+/** Why a connection was not made, or ended. */
+enum class Loss : u32 { RPCORDMA_LOSSES(RPCORDMA_NAME) };
+/** What became of scattered memory. */
+enum class Bulk : u32 { RPCORDMA_BULK_EVENTS(RPCORDMA_NAME) };
+#undef RPCORDMA_NAME
+
+/** @which: bits of rpcordma_trace; whether anybody listens to one of them. */
+[[nodiscard]] inline bool on(u32 which)
 {
 	return __builtin_expect(__atomic_load_n(&rpcordma_trace_enabled, __ATOMIC_RELAXED) & which,
 				0);
@@ -19,23 +33,37 @@ inline void connection(const rpcordma_peer *peer, const char *what, int value)
 		rpcordma_trace_connection(peer, what, value);
 }
 
-inline void post(const rpcordma_peer *peer, const char *what, u32 xid, u32 requests, bool signaled,
-		 int rc)
+/** @entry: what the chain's end completes to, as completion() has it. */
+inline void post(const rpcordma_endpoint *endpoint, const char *what, u32 xid, u32 requests,
+		 bool signaled, int rc, const void *entry)
 {
 	if (on(RPCORDMA_TRACE_POST))
-		rpcordma_trace_post(peer, what, xid, requests, signaled, rc);
+		rpcordma_trace_post(endpoint, RPCORDMA_TRACE_SEND_QUEUE, what, xid, requests,
+				    signaled, rc, entry);
 }
 
-inline void completion(const rpcordma_peer *peer, const char *what, const rpcordma_completion &c)
+inline void completion(const rpcordma_endpoint *endpoint, const char *what,
+		       const rpcordma_completion &c, const void *entry)
 {
 	if (on(RPCORDMA_TRACE_COMPLETION))
-		rpcordma_trace_completion(peer, what, c.status, c.byte_len, c.invalidated_rkey);
+		rpcordma_trace_completion(endpoint, RPCORDMA_TRACE_SEND_QUEUE, what, c.status,
+					  c.byte_len, c.invalidated_rkey, entry);
 }
 
-inline void region(const rpcordma_peer *peer, const char *what, u32 xid, const rpcordma_mapping &m)
+/** As completion(), of a Receive. */
+inline void received(const rpcordma_endpoint *endpoint, const rpcordma_completion &c,
+		     const void *entry)
+{
+	if (on(RPCORDMA_TRACE_COMPLETION))
+		rpcordma_trace_completion(endpoint, RPCORDMA_TRACE_RECEIVE_QUEUE, "receive",
+					  c.status, c.byte_len, c.invalidated_rkey, entry);
+}
+
+inline void region(const rpcordma_peer *peer, const char *what, u32 xid,
+		   const rpcordma_region *region, const rpcordma_mapping &m)
 {
 	if (on(RPCORDMA_TRACE_REGION))
-		rpcordma_trace_region(peer, what, xid, m.rkey, m.length, m.iova);
+		rpcordma_trace_region(peer, what, xid, region, &m);
 }
 
 inline void credits(const rpcordma_peer *peer, u32 from, u32 to)
@@ -51,10 +79,36 @@ inline void reply(const rpcordma_peer *peer, const char *what, u32 xid, u32 cred
 		rpcordma_trace_reply(peer, what, xid, credits, proc, result);
 }
 
-inline void error(const rpcordma_peer *peer, const char *what, u32 xid, int value)
+/** @xid: 0 where there is none. @value: as the event's line in compat/port/trace.h has it. */
+inline void failure(const rpcordma_peer *peer, Failure which, u32 xid, int value)
 {
-	if (on(RPCORDMA_TRACE_ERROR))
-		rpcordma_trace_error(peer, what, xid, value);
+	if (on(RPCORDMA_TRACE_FAILURE))
+		rpcordma_trace_failure(static_cast<rpcordma_failure>(which), peer, xid, value);
+}
+inline void failure(const rpcordma_peer *peer, Failure which, u32 xid, Error error)
+{
+	failure(peer, which, xid, to_errno(error));
+}
+
+inline void loss(const rpcordma_peer *peer, Loss which, int value)
+{
+	if (on(RPCORDMA_TRACE_LOSS))
+		rpcordma_trace_loss(static_cast<rpcordma_loss>(which), peer, value);
+}
+
+/** Before @bulk is unmapped, if it is mapped; or after it was mapped. */
+inline void bulk(const rpcordma_peer *peer, Bulk which, u32 xid, const rpcordma_bulk *bulk)
+{
+	if (on(RPCORDMA_TRACE_BULK))
+		rpcordma_trace_bulk(static_cast<rpcordma_bulk_event>(which), peer, xid, bulk);
+}
+
+/** The event of a message that cannot be decoded for @why. */
+[[nodiscard]] inline Failure undecodable(Error why)
+{
+	return why == Error::message_size ? Failure::message_short :
+	       why == Error::no_protocol  ? Failure::message_version :
+					    Failure::message_undecodable;
 }
 
 } // namespace rpcordma::trace

@@ -38,7 +38,15 @@ void take_backward_reply(Server &server, const Receive &receive)
 	trace::reply(server.peer, known ? "backward reply" : "backward reply to nobody",
 		     message.xid.get(), message.credits.get(), u32(message.kind),
 		     int(message.payload.size()));
+	if (message.kind == xdr::Kind::error)
+		trace::failure(server.peer, trace::Failure::backward_error_received,
+			       message.xid.get(), 0);
 	if (!known) {
+		trace::failure(server.peer,
+			       message.has_chunks() || receive.next ?
+				       trace::Failure::backward_reply_chunks :
+				       trace::Failure::backward_reply_unmatched,
+			       message.xid.get(), 0);
 		rpcordma_server_count(RPCORDMA_SERVER_DROPPED, 1);
 		return;
 	}
@@ -108,6 +116,9 @@ void take_backward_reply(Server &server, const Receive &receive)
 				      post_with_room(server, call, out, xid) :
 				      Status(Error::no_buffers);
 	if (!posted.ok()) {
+		if (posted.error() == Error::no_buffers)
+			trace::failure(server.peer, trace::Failure::send_queue_full, xid,
+				       int(out.requests()));
 		SpinGuard guard(server.lock);
 
 		server.backward.end();
@@ -124,15 +135,21 @@ Status send_backward(Server &server, u32 xid, const rpcordma_xdr_buf *message)
 		return Error::not_connected;
 	/* RPC-over-RDMA without chunks, both ways (RFC 8167 5), in one Send. */
 	if (thresholds.bare_header + message->len > thresholds.send) {
-		trace::error(server.peer, "a backward call that exceeds the receive buffer", xid,
-			     int(message->len));
+		trace::failure(server.peer, trace::Failure::backward_call_long, xid,
+			       int(message->len));
 		return Error::message_size;
 	}
-	if (!back_with_receive(server))
+	if (!back_with_receive(server)) {
+		trace::failure(server.peer, trace::Failure::backward_receive_missing, xid,
+			       Error::no_memory);
 		return Error::no_buffers;
+	}
 	ServerCall *call = take_backward_call(server);
-	if (!call)
+	if (!call) {
+		trace::failure(server.peer, trace::Failure::backward_call_missing, xid,
+			       Error::no_memory);
 		return Error::no_buffers;
+	}
 	call->owners.store(1, std::memory_order_relaxed);
 	const Status sent = send_with(server, call, xid, message);
 	drop_owner(server, call);

@@ -66,6 +66,14 @@ struct rpcordma_server_call {
 	{
 		return receive->message;
 	}
+	/** The xid, of any message; 0 for a backward call. */
+	[[nodiscard]] u32 xid() const
+	{
+		const auto header = receive ? rpcordma::xdr::peek(receive->bytes()) :
+					      rpcordma::Error::message_size;
+
+		return header.ok() ? header.value().xid.get() : 0;
+	}
 	/** Its payload is in several Receives. */
 	[[nodiscard]] bool in_pieces() const
 	{

@@ -7,13 +7,19 @@
 
 namespace rpcordma {
 
-void request_close(Server &server, const char *why, int value)
+void request_close(Server &server, trace::Loss why, int value)
 {
 	if (server.closing.exchange(true, std::memory_order_seq_cst))
 		return;
-	trace::connection(server.peer, why, value);
+	trace::loss(server.peer, why, value);
 	rpcordma_svc_close(server.xprt);
 	server.room.wake_all();
+}
+
+void close_after(Server &server, trace::Failure why, u32 xid, Error error)
+{
+	trace::failure(server.peer, why, xid, error);
+	request_close(server, trace::Loss::rpc_failed, to_errno(error));
 }
 
 } // namespace rpcordma

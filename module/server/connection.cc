@@ -8,6 +8,8 @@
 
 namespace rpcordma {
 
+using trace::Loss;
+
 /* SGEs of a Write beyond which longer work requests cost more ring memory than they save. */
 static constexpr u32 kMostSges = 32;
 
@@ -41,7 +43,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 		rc = rpcordma_endpoint_create_qp(server.endpoint, &sizes);
 		if (!rc)
 			return {};
-		trace::connection(server.peer, "no queue pair", rc);
+		trace::loss(server.peer, Loss::qp_failed, rc);
 		/* Drivers say either when it is too large. */
 		if (from_errno(rc) != Error::no_memory && from_errno(rc) != Error::invalid)
 			break;
@@ -52,6 +54,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 			    "this device has too few SGEs for each RDMA Read or Write, or too "
 			    "short a queue",
 			    device.name);
+	trace::loss(server.peer, Loss::device_sges, int(device.max_send_sge));
 	return Error::not_supported;
 }
 
@@ -69,6 +72,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 	rpcordma_log_string(server.peer, RPCORDMA_LOG_ERROR,
 			    "this device registers too little memory at once for NFS over RDMA",
 			    device.name);
+	trace::loss(server.peer, Loss::device_registration, int(server.limits.region_pages));
 	return Error::not_supported;
 }
 
@@ -86,6 +90,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 		rpcordma_log_string(server.peer, RPCORDMA_LOG_ERROR,
 				    "this device's queues are too short for NFS over RDMA",
 				    device.name);
+		trace::loss(server.peer, Loss::device_queues, int(most));
 		return Error::not_supported;
 	}
 	const u32 limit = max(1u, min(rpcordma_server_tunables.max_requests, most - extra - 1));
@@ -111,8 +116,10 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 	parameters.responder_resources = 0;
 	parameters.initiator_depth = u8(depth);
 	parameters.rnr_retry_count = u8(min(rpcordma_server_tunables.rnr_retry_count, 7u));
-	if (int rc = rpcordma_endpoint_accept(server.endpoint, &parameters); rc)
+	if (int rc = rpcordma_endpoint_accept(server.endpoint, &parameters); rc) {
+		trace::loss(server.peer, Loss::handshake_failed, rc);
 		return from_errno(rc);
+	}
 	return {};
 }
 
@@ -133,6 +140,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 		rpcordma_log(server.peer, RPCORDMA_LOG_WARNING,
 			     "a client that serves no RDMA Reads (responder resources of zero) was "
 			     "refused; raise its limit, or mount with proto=tcp");
+		trace::loss(server.peer, Loss::client_serves_no_reads, int(initiator_depth));
 		return Error::invalid;
 	}
 
@@ -160,8 +168,10 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 
 	server_pool.join();
 	server.joined = true;
-	if (!provide_receives(server, first, RPCORDMA_ALLOC_SERVICE))
+	if (!provide_receives(server, first, RPCORDMA_ALLOC_SERVICE)) {
+		trace::loss(server.peer, Loss::first_receives_failed, int(first));
 		return Error::no_memory;
+	}
 	TRY_STATUS(answer_request(server, ours, depth));
 	trace::connection(server.peer, "accept", int(most_calls));
 	return {};

@@ -63,6 +63,8 @@ static void complete_sink(const ServerCall &call)
 	Transfer *transfer = call->transfer;
 	const u32 pages = sink_pages(server, call->arrival);
 
+	trace::bulk(server.peer, trace::Bulk::sink_unmapped, call->message().xid.get(),
+		    transfer->bulk);
 	rpcordma_bulk_unmap(transfer->bulk);
 	for (Region *region : transfer->regions)
 		if (region)
@@ -83,8 +85,10 @@ static void complete_sink(const ServerCall &call)
 
 	if (call->in_pieces() && !gather_pieces(server, call, rqst)) {
 		/* The client sends it again, over another connection. */
+		const u32 xid = call->message().xid.get();
+
 		recycle(server, call);
-		request_close(server, "no memory for a call in several Receives", Error::no_memory);
+		close_after(server, trace::Failure::gather_failed, xid, Error::no_memory);
 		return 0;
 	}
 	if (call->transfer)

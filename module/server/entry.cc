@@ -15,6 +15,7 @@
 #include "module/server/server.hh"
 
 using namespace rpcordma;
+using trace::Loss;
 
 /* Kernel interfaces have 0, or a negative errno. */
 [[nodiscard]] static int errno_of(const Status &status)
@@ -80,7 +81,7 @@ int rpcordma_core_server_accept(rpcordma_server *place, svc_xprt *xprt, const rp
 				  initiator_depth);
 	if (!accepted.ok()) {
 		server.closing.store(true, std::memory_order_seq_cst);
-		trace::connection(peer, "accept failed", to_errno(accepted.error()));
+		trace::loss(peer, Loss::accept_failed, to_errno(accepted.error()));
 	}
 	return errno_of(accepted);
 }
@@ -113,16 +114,16 @@ void rpcordma_core_server_event(void *context, rpcordma_endpoint_event event)
 		establish(server);
 		break;
 	case RPCORDMA_EVENT_DISCONNECTED:
-		request_close(server, "disconnected", 0);
+		request_close(server, Loss::disconnected, 0);
 		break;
 	case RPCORDMA_EVENT_ADDRESS_CHANGE:
-		request_close(server, "address changed", 0);
+		request_close(server, Loss::address_change, 0);
 		break;
 	case RPCORDMA_EVENT_DEVICE_REMOVAL:
-		request_close(server, "device goes away", 0);
+		request_close(server, Loss::device_removal, 0);
 		break;
 	case RPCORDMA_EVENT_QP_FATAL:
-		request_close(server, "queue pair failed", 0);
+		request_close(server, Loss::qp_fatal, 0);
 		break;
 	}
 }
@@ -135,7 +136,7 @@ void rpcordma_core_server_receive_done(void *context, rpcordma_cqe *cqe,
 	Server &server = *static_cast<Server *>(context);
 	Receive *receive = OwnedCqe<Receive>::owner_of(cqe);
 
-	trace::completion(server.peer, "receive", *completion);
+	trace::received(server.endpoint, *completion, receive);
 	/* A call that came with the disconnect is dropped: its reply could not be sent. */
 	if (completion->status == RPCORDMA_WC_SUCCESS &&
 	    !server.closing.load(std::memory_order_relaxed))
@@ -149,8 +150,10 @@ void rpcordma_core_server_send_done(void *context, rpcordma_cqe *cqe,
 {
 	Server &server = *static_cast<Server *>(context);
 
-	trace::completion(server.peer, "send", *completion);
-	message_sent(server, OwnedCqe<ServerCall>::owner_of(cqe), *completion);
+	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
+
+	trace::completion(server.endpoint, "send", *completion, call);
+	message_sent(server, call, *completion);
 }
 
 void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
@@ -158,8 +161,10 @@ void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
 {
 	Server &server = *static_cast<Server *>(context);
 
-	trace::completion(server.peer, "read", *completion);
-	reads_done(server, OwnedCqe<ServerCall>::owner_of(cqe), *completion);
+	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
+
+	trace::completion(server.endpoint, "read", *completion, call);
+	reads_done(server, call, *completion);
 }
 
 void rpcordma_core_server_chain_done(void *context, rpcordma_cqe *cqe,
@@ -167,10 +172,12 @@ void rpcordma_core_server_chain_done(void *context, rpcordma_cqe *cqe,
 {
 	Server &server = *static_cast<Server *>(context);
 
-	trace::completion(server.peer, "chain", *completion);
+	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
+
+	trace::completion(server.endpoint, "chain", *completion, call);
 	/* It comes for those that were flushed, too, and has freed nothing: the chain's last does. */
 	if (completion->status != RPCORDMA_WC_SUCCESS)
-		chain_failed(server, OwnedCqe<ServerCall>::owner_of(cqe), *completion);
+		chain_failed(server, call, Loss::chain_failed, *completion);
 }
 
 /* --- service threads --- */

@@ -32,7 +32,8 @@ bool failed_before(const Server &server, const Receive &receive)
 	return server_failures.recall(address, identity(receive), now);
 }
 
-void chain_failed(Server &server, ServerCall *call, const rpcordma_completion &completion)
+void chain_failed(Server &server, ServerCall *call, trace::Loss what,
+		  const rpcordma_completion &completion)
 {
 	if (completion.status == RPCORDMA_WC_REMOTE_ACCESS && call->receive &&
 	    !server.access_failed.exchange(true, std::memory_order_relaxed)) {
@@ -43,10 +44,10 @@ void chain_failed(Server &server, ServerCall *call, const rpcordma_completion &c
 			server_failures.remember(address, identity(*call->receive),
 						 rpcordma_now_ms());
 		}
-		trace::error(server.peer, "the client's device refused a chunk",
-			     call->message().xid.get(), completion.status);
+		trace::failure(server.peer, trace::Failure::chunk_refused,
+			       call->message().xid.get(), completion.status);
 	}
-	request_close(server, "RDMA failed", completion.status);
+	request_close(server, what, completion.status);
 }
 
 } // namespace rpcordma

@@ -86,8 +86,10 @@ extern Failures server_failures;
 [[nodiscard]] bool failed_before(const Server &server, const Receive &receive);
 /**
  * A work request of @call failed, and the connection ends. The first on a connection to report a remote access
- * error tells that the call's chunks are bad; those behind it are flushed, and tell nothing. Send completion.
+ * error tells that the call's chunks are bad; those behind it are flushed, and tell nothing. @what: the kind of
+ * work request. Send completion.
  */
-void chain_failed(Server &server, ServerCall *call, const rpcordma_completion &completion);
+void chain_failed(Server &server, ServerCall *call, trace::Loss what,
+		  const rpcordma_completion &completion);
 
 } // namespace rpcordma

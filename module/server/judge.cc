@@ -26,16 +26,16 @@ namespace rpcordma {
 	return length;
 }
 
-/* A call with chunks, or in pieces, or too long: why it is refused, or null. */
-[[nodiscard]] static const char *plan_call(const Server &server, const Receive &receive, u32 length,
-					   const rpcordma_svc_limits &limits,
-					   chunk::Arrival &arrival, int &value)
+/* A call with chunks, or in pieces, or too long. False, with a trace, when it is refused. */
+[[nodiscard]] static bool plan_call(const Server &server, const Receive &receive, u32 length,
+				    const rpcordma_svc_limits &limits, chunk::Arrival &arrival)
 {
+	using trace::Failure;
 	const xdr::Message &message = receive.message;
 	const u32 queue_size = server.room.size();
-	auto refuse = [&](const char *why, int what) {
-		value = what;
-		return why;
+	auto refuse = [&](Failure why, int value) {
+		trace::failure(server.peer, why, message.xid.get(), value);
+		return false;
 	};
 
 	/* Before they are looked at one by one; and what a reply could never fill, before it is executed. */
@@ -44,14 +44,13 @@ namespace rpcordma {
 	    message.writes.segments() + message.reply.count() +
 			    Transfer::kPages / server.limits.send_sges >
 		    most)
-		return refuse("chunks of too many segments", int(message.reads.count()));
+		return refuse(Failure::call_segments, int(message.reads.count()));
 	/* Read chunks would have to be put in between the pieces; nobody who has chunks needs several. */
 	if (in_pieces(receive) && !message.reads.empty())
-		return refuse("Read chunks of a call in several Receives",
-			      int(message.reads.count()));
+		return refuse(Failure::call_pieces, int(message.reads.count()));
 	const auto planned = chunk::plan_arrival(message.reads, length, limits.max_message);
 	if (!planned.ok())
-		return refuse("Read chunks that make no call", to_errno(planned.error()));
+		return refuse(Failure::call_read_list, to_errno(planned.error()));
 	arrival = planned.value();
 	if (in_pieces(receive)) {
 		/* A thread copies the pieces into its pages. */
@@ -67,24 +66,28 @@ namespace rpcordma {
 		    !preface.ok() || arrival.position < preface.value() :
 		    arrival.how == chunk::Arrival::How::linear &&
 			    arrival.message_length < rpc::least_call_length)
-		return refuse("a call that is cut short, or with a chunk in its RPC header",
-			      int(arrival.position));
+		return refuse(Failure::call_cut_short, int(arrival.position));
 	if (sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages) ||
 	    (arrival.segments &&
 	     longest_read_chain(server, arrival) > min(Transfer::kRequests, queue_size)))
-		return refuse("Read chunks of too many segments or pages", int(arrival.segments));
+		return refuse(Failure::call_too_long, int(arrival.segments));
 	if (failed_before(server, receive))
-		return refuse("a call whose chunks broke a connection", 0);
-	return nullptr;
+		return refuse(Failure::call_failed_before, 0);
+	return true;
 }
 
 Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival)
 {
 	const xdr::Message &message = receive.message;
 
-	/* Neither a call nor, if it has a chunk, a backward reply (RFC 8167 5.3). */
-	if (message.direction == xdr::Direction::reply)
-		return message.kind == xdr::Kind::nomsg ? Judgement::refused : Judgement::backward;
+	if (message.direction == xdr::Direction::reply) {
+		if (message.kind != xdr::Kind::nomsg)
+			return Judgement::backward;
+		/* Neither a call nor, as it has a chunk, a backward reply (RFC 8167 5.3). */
+		trace::failure(server.peer, trace::Failure::backward_reply_chunks,
+			       message.xid.get(), 0);
+		return Judgement::refused;
+	}
 	rpcordma_svc_limits limits;
 	rpcordma_svc_get_limits(server.xprt, &limits);
 	const u64 length = inline_length(receive);
@@ -93,13 +96,9 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 		arrival.inline_length = arrival.message_length = u32(length);
 		return Judgement::call;
 	}
-	int value = 0;
-	const char *const why =
-		plan_call(server, receive, u32(min<u64>(length, ~0u)), limits, arrival, value);
-	if (!why)
-		return Judgement::call;
-	trace::error(server.peer, why, message.xid.get(), value);
-	return Judgement::refused;
+	return plan_call(server, receive, u32(min<u64>(length, ~0u)), limits, arrival) ?
+		       Judgement::call :
+		       Judgement::refused;
 }
 
 } // namespace rpcordma

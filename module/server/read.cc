@@ -12,6 +12,8 @@
 
 namespace rpcordma {
 
+using trace::Failure;
+
 u32 sink_pages(const Server &server, const chunk::Arrival &arrival)
 {
 	return div_round_up(arrival.sink_length, server.device.page_size);
@@ -52,9 +54,13 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 			return Error::no_memory;
 		t.regions[count] = region;
 		region->register_wr.wr.cqe = &call->chain_cqe.cqe;
-		if (rpcordma_region_map(region->device, &sink, at, length, true, 0,
-					&region->register_wr, &region->mapping))
+		if (const int rc = rpcordma_region_map(region->device, &sink, at, length, true, 0,
+						       &region->register_wr, &region->mapping);
+		    rc) {
+			trace::failure(server.peer, Failure::region_map_failed, call->xid(), rc);
 			return Error::no_memory;
+		}
+		trace::region(server.peer, "map", call->xid(), region->device, region->mapping);
 		t.local[count] = {region->mapping.iova, length, region->mapping.lkey};
 		at += length;
 	}
@@ -68,12 +74,17 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 
 	if (server.limits.region_pages)
 		return register_sink(server, call, how);
-	if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, call->arrival.sink_length))
+	if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, call->arrival.sink_length)) {
+		trace::failure(server.peer, Failure::read_chain_long, call->xid(), Error::no_space);
 		return Error::protocol;
+	}
 	const int sges = rpcordma_bulk_map(t.bulk, server.endpoint, RPCORDMA_DMA_FROM_DEVICE,
 					   t.local, Transfer::kPieces);
-	if (sges < 0)
+	if (sges < 0) {
+		trace::failure(server.peer, Failure::sink_map_failed, call->xid(), sges);
 		return Error::no_memory;
+	}
+	trace::bulk(server.peer, trace::Bulk::sink_mapped, call->message().xid.get(), t.bulk);
 	return u32(sges);
 }
 
@@ -127,14 +138,18 @@ static void enclose_reads(Transfer &t, rpcordma_cqe *cqe, Chain &chain)
 		(void)chunk::walk_arrival(reads, arrival.inline_length, arrival.message_length,
 					  read, copy);
 	}
-	if (!built || !builder.count() || builder.count() > queue_size)
+	if (!built || !builder.count() || builder.count() > queue_size) {
+		trace::failure(server.peer, Failure::read_chain_long, call->xid(), Error::protocol);
 		return Error::protocol;
+	}
 	chain = {&t.requests[0].wr, &builder.last(), builder.count()};
 	enclose_reads(t, &call->chain_cqe.cqe, chain);
 	chain.last->cqe = &call->read_cqe.cqe;
 	chain.last->send_flags |= RPCORDMA_SEND_SIGNALED;
-	if (chain.count > queue_size)
+	if (chain.count > queue_size) {
+		trace::failure(server.peer, Failure::read_chain_long, call->xid(), Error::protocol);
 		return Error::protocol;
+	}
 	return {};
 }
 
@@ -152,7 +167,7 @@ struct PostedReads {
 
 	call->room_taken = chain.count;
 	const int rc = rpcordma_post_send(server.endpoint, chain.first, &bad);
-	trace::post(server.peer, "read", xid, chain.count, true, rc);
+	trace::post(server.endpoint, "read", xid, chain.count, true, rc, call);
 	if (rc)
 		return {from_errno(rc), bad != chain.first};
 	rpcordma_server_count(RPCORDMA_SERVER_READ, chain.count);
@@ -162,12 +177,14 @@ struct PostedReads {
 /* What was posted of the chain stays the device's until the drain: destroy() frees it. */
 static void reads_failed(Server &server, ServerCall *call, const Chain &chain, PostedReads posted)
 {
+	const u32 xid = call->xid();
+
 	if (!posted.any) {
 		server.room.give(chain.count);
 		give_back_resources(server, call);
 		recycle(server, call);
 	}
-	request_close(server, "RDMA Reads could not be posted", posted.error);
+	close_after(server, Failure::read_post_failed, xid, posted.error);
 }
 
 /* --- by the receive completion --- */
@@ -246,8 +263,11 @@ bool pull_eagerly(Server &server, ServerCall *call)
 	const u32 pages = sink_pages(server, call->arrival);
 
 	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
-	if (!call->transfer)
+	if (!call->transfer) {
+		trace::failure(server.peer, Failure::transfer_missing, call->xid(),
+			       Error::no_memory);
 		return Error::no_memory;
+	}
 	rpcordma_svc_lend_pages(rqst, call->transfer->pages, pages);
 	call->transfer->page_count = pages;
 	return build_reads(server, call, RPCORDMA_ALLOC_SERVICE, chain);
@@ -265,7 +285,7 @@ void pull_with(Server &server, ServerCall *call, svc_rqst *rqst)
 		}
 		/* The client sends it again, over another connection. */
 		recycle(server, call);
-		request_close(server, "no memory for RDMA Reads", built.error());
+		request_close(server, trace::Loss::rpc_failed, to_errno(built.error()));
 		return;
 	}
 	if (!wait_for_room(server, chain.count)) {
@@ -287,7 +307,7 @@ void reads_done(Server &server, ServerCall *call, const rpcordma_completion &com
 		enqueue(server, call, CallQueue::Lane::ready);
 		return;
 	}
-	chain_failed(server, call, completion);
+	chain_failed(server, call, trace::Loss::read_failed, completion);
 	give_back_resources(server, call);
 	recycle(server, call);
 }

@@ -27,14 +27,13 @@ struct Arrived {
 	using Action = protocol::Session::Action;
 	Arrived arrived;
 
+	const auto header = xdr::peek(receive->bytes());
+	trace::failure(server.peer, trace::undecodable(verdict.why),
+		       header.ok() ? header.value().xid.get() : 0, verdict.why);
 	if (verdict.action == Action::drop) {
-		trace::error(server.peer, "a message that is to be dropped", 0,
-			     to_errno(verdict.why));
 		arrived.useless = receive;
 		return arrived;
 	}
-	trace::error(server.peer, "a header that is not understood",
-		     xdr::peek(receive->bytes()).value().xid.get(), to_errno(verdict.why));
 	arrived.message = receive;
 	if (verdict.action == Action::refuse_version)
 		arrived.refusal = xdr::ErrorCode::version;
@@ -56,13 +55,31 @@ struct Arrived {
 		arrived.message = outcome.whole;
 		arrived.useless = outcome.useless;
 		if (outcome.useless)
-			trace::error(server.peer, "a message that was never whole",
-				     outcome.useless->message.xid.get(), 0);
+			trace::failure(server.peer, trace::Failure::message_incomplete,
+				       outcome.useless->message.xid.get(), 0);
 		if (!outcome.whole)
 			return arrived;
 	}
 	arrived.judgement = judge(server, *arrived.message, arrival);
 	return arrived;
+}
+
+[[gnu::cold, gnu::noinline]] static void trace_decode(const Server &server, const ServerCall &call)
+{
+	const xdr::Message &message = call.message();
+	rpcordma_trace_call what = {};
+
+	what.xid = message.xid.get();
+	what.credits = message.credits.get();
+	what.proc = u32(message.kind);
+	what.header_length = message.header_length;
+	what.inline_length = call.arrival.inline_length;
+	what.read_segments = message.reads.count();
+	what.read_length = u32(message.reads.total_length());
+	what.write_chunks = message.writes.count();
+	what.write_segments = message.writes.segments();
+	what.reply_segments = message.reply.count();
+	rpcordma_trace_decode(server.peer, &what);
 }
 
 /* @call is a message's, and is judged: it goes to the threads, or its chunks are pulled. */
@@ -71,9 +88,12 @@ static void begin_call(Server &server, ServerCall *call)
 	const xdr::Message &message = call->message();
 
 	rpcordma_server_count(RPCORDMA_SERVER_RECV, 1);
-	if (!call->refused)
+	if (!call->refused) {
 		trace::reply(server.peer, "call", message.xid.get(), message.credits.get(),
 			     u32(message.kind), int(call->receive->length));
+		if (trace::on(RPCORDMA_TRACE_DECODE))
+			trace_decode(server, *call);
+	}
 	/* Pieces are put together by a thread: there is nothing to pull. */
 	if (call->refused || call->arrival.how == chunk::Arrival::How::inline_ || call->in_pieces())
 		enqueue(server, call, CallQueue::Lane::ready);
@@ -131,7 +151,7 @@ void receive_failed(Server &server, Receive *receive, const rpcordma_completion 
 		server.receives.completed();
 		server.receives.put_spare(receive);
 	}
-	request_close(server, "receive failed", completion.status);
+	request_close(server, trace::Loss::receive_failed, completion.status);
 }
 
 } // namespace rpcordma

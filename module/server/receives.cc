@@ -67,6 +67,7 @@ void replenish(Server &server)
 	}
 	if (!provide_receives(server, target, RPCORDMA_ALLOC_ATOMIC)) {
 		rpcordma_server_count(RPCORDMA_SERVER_DEBT, 1);
+		trace::failure(server.peer, trace::Failure::receives_missing, 0, int(target));
 		server.grant.note_debt();
 	}
 	if (wanted <= granted)
@@ -92,8 +93,10 @@ void pay_debt(Server &server)
 		promised = promised_locked(server);
 	}
 	/* In a thread there is memory for what the completion had none for. */
-	if (!provide_receives(server, promised, RPCORDMA_ALLOC_SERVICE))
+	if (!provide_receives(server, promised, RPCORDMA_ALLOC_SERVICE)) {
+		trace::failure(server.peer, trace::Failure::receives_missing, 0, int(promised));
 		server.grant.note_debt();
+	}
 }
 
 void put_receives(Server &server, Receive *receives)

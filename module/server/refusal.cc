@@ -13,6 +13,10 @@ Status build_refusal(Server &server, ServerCall *call, xdr::ErrorCode code, Outg
 {
 	const xdr::FixedHeader request = TRY(xdr::peek(call->receive->bytes()));
 
+	trace::failure(server.peer,
+		       code == xdr::ErrorCode::version ? trace::Failure::err_vers_sent :
+							 trace::Failure::err_chunk_sent,
+		       request.xid.get(), 0);
 	rpcordma_server_count(code == xdr::ErrorCode::version ? RPCORDMA_SERVER_ERR_VERS :
 								RPCORDMA_SERVER_ERR_CHUNK,
 			      1);
@@ -28,11 +32,13 @@ void refuse(Server &server, ServerCall *call, xdr::ErrorCode code)
 	if (ensure_send(server, call, RPCORDMA_ALLOC_SERVICE)) {
 		Outgoing out;
 
-		if (build_refusal(server, call, code, out).ok())
-			(void)post_message(server, call, out,
-					   xdr::peek(call->receive->bytes()).value().xid.get());
+		if (const Status built = build_refusal(server, call, code, out); built.ok())
+			(void)post_message(server, call, out, call->xid());
+		else
+			trace::failure(server.peer, trace::Failure::refusal_failed, call->xid(),
+				       built.error());
 	} else {
-		request_close(server, "no memory for an error message", Error::no_memory);
+		request_close(server, trace::Loss::rpc_failed, to_errno(Error::no_memory));
 	}
 	drop_owner(server, call);
 }

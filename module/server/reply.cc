@@ -11,6 +11,8 @@
 
 namespace rpcordma {
 
+using trace::Failure;
+
 void announce_result(ServerCall *call, chunk::ReplyRange range)
 {
 	ResultList &results = call->results;
@@ -51,6 +53,41 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	return {results.ranges, results.count};
 }
 
+/* The R_key that the reply to @message invalidates; 0: none. */
+[[nodiscard]] static u32 invalidated_key(const Server &server, const xdr::Message &message)
+{
+	if (!server.limits.remote_invalidation)
+		return 0;
+	if (!server.session.rules().responder_chooses_invalidation)
+		return message.invalidate.get();
+	return message.has_chunks() ? chunk::choose_invalidation(message) : 0;
+}
+
+/* How the reply goes whose header, and inline bytes if it has some, are in @out. @answer: null without chunks. */
+[[gnu::cold, gnu::noinline]] static void trace_encode(const Server &server, const ServerCall &call,
+						      const Outgoing &out, u32 length,
+						      const chunk::Answer *answer)
+{
+	const xdr::Message &message = call.message();
+	rpcordma_trace_answer what = {};
+
+	what.xid = message.xid.get();
+	what.credits = server.grant.credits().get();
+	what.inline_length = answer ? answer->inline_length : length;
+	what.header_length = server.session.thresholds().bare_header;
+	what.transmissions = out.transmissions;
+	what.writes = out.writes;
+	what.invalidate = invalidated_key(server, message);
+	if (answer) {
+		what.proc = u32(answer->kind);
+		what.header_length = answer->header_length;
+		what.write_length = answer->write_length;
+		what.reply_length = answer->reply_length;
+		what.segments = message.writes.segments() + message.reply.count();
+	}
+	rpcordma_trace_encode(server.peer, &what);
+}
+
 /* Build the reply to a call with chunks: its Sends, and its Writes if it has some. */
 [[nodiscard]] static Status build_chunked(Server &server, ServerCall *call, svc_rqst *rqst,
 					  const rpcordma_xdr_buf *reply, Outgoing &out)
@@ -77,6 +114,8 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 		append_inline(server, call, reply, {answer.rest, answer.rest_count}, out);
 	if (answer.write_length || answer.reply_length)
 		TRY_STATUS(build_writes(server, call, reply, answer, rqst, out));
+	if (trace::on(RPCORDMA_TRACE_ENCODE))
+		trace_encode(server, *call, out, reply->len, &answer);
 	return {};
 }
 
@@ -95,19 +134,12 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 						1,
 						{}};
 
-		return build_bare(server, call, envelope, reply, out);
+		TRY_STATUS(build_bare(server, call, envelope, reply, out));
+		if (trace::on(RPCORDMA_TRACE_ENCODE))
+			trace_encode(server, *call, out, reply->len, nullptr);
+		return {};
 	}
 	return build_chunked(server, call, rqst, reply, out);
-}
-
-/* The R_key that the reply to @message invalidates; 0: none. */
-[[nodiscard]] static u32 invalidated_key(const Server &server, const xdr::Message &message)
-{
-	if (!server.limits.remote_invalidation)
-		return 0;
-	if (!server.session.rules().responder_chooses_invalidation)
-		return message.invalidate.get();
-	return message.has_chunks() ? chunk::choose_invalidation(message) : 0;
 }
 
 Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
@@ -119,7 +151,7 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 		return Error::not_connected;
 	if (!ensure_send(server, call, RPCORDMA_ALLOC_SERVICE)) {
 		/* A reply that is not sent must end the connection, so that the client asks again. */
-		request_close(server, "no memory for a reply", Error::no_memory);
+		request_close(server, trace::Loss::rpc_failed, to_errno(Error::no_memory));
 		return Error::not_connected;
 	}
 	if (const Status built = build_reply(server, call, rqst, out); built.ok()) {
@@ -127,11 +159,12 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 	} else {
 		give_back_resources(server, call);
 		if (built.error() != Error::no_space) {
-			request_close(server, "a reply could not be built", built.error());
+			close_after(server, Failure::reply_failed, xid, built.error());
 			return Error::not_connected;
 		}
 		/* It fits nowhere: the call is over, and the client learns so. */
-		trace::error(server.peer, "a reply that fits in no chunk", xid, 0);
+		trace::failure(server.peer, Failure::reply_no_room, xid,
+			       int(rpcordma_svc_reply(rqst)->len));
 		TRY_STATUS(build_refusal(server, call, xdr::ErrorCode::chunk, out));
 	}
 	/* The reply gives the client a credit back, and what it sends with that must find a Receive. */

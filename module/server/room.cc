@@ -20,6 +20,7 @@ bool wait_for_room(Server &server, u32 requests)
 	if (room.take(requests))
 		return true;
 	rpcordma_server_count(RPCORDMA_SERVER_SQ_STARVE, 1);
+	trace::failure(server.peer, trace::Failure::send_queue_full, 0, int(requests));
 	room.waiters_.fetch_add(1, std::memory_order_seq_cst);
 	bool taken = false;
 	for (;;) {
@@ -31,7 +32,7 @@ bool wait_for_room(Server &server, u32 requests)
 		if (taken)
 			break;
 		if (!rpcordma_gate_wait(room.gate_, ticket, kStallLimitMs))
-			request_close(server, "the send queue stalled", int(requests));
+			request_close(server, trace::Loss::send_queue_stalled, int(requests));
 	}
 	/* Threads that has_space() held back may come now. */
 	if (room.waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1)

@@ -25,8 +25,16 @@ bool make_sends(Server &server, ServerCall *call, u32 transmissions, rpcordma_al
 		/* Of another version's threshold. */
 		if (send.capacity() < size)
 			send.unmap(server.endpoint);
-		if (!send.ensure(size, how) || send.capacity() < size || !send.map(server.endpoint))
+		if (!send.ensure(size, how) || send.capacity() < size) {
+			trace::failure(server.peer, trace::Failure::send_buffer_failed, call->xid(),
+				       Error::no_memory);
 			return false;
+		}
+		if (!send.map(server.endpoint)) {
+			trace::failure(server.peer, trace::Failure::send_map_failed, call->xid(),
+				       Error::io);
+			return false;
+		}
 	}
 	return true;
 }
@@ -100,7 +108,7 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 	call->owners.fetch_add(1, std::memory_order_relaxed);
 	call->room_taken = requests;
 	const int rc = rpcordma_post_send(server.endpoint, first, &bad);
-	trace::post(server.peer, "reply", xid, requests, true, rc);
+	trace::post(server.endpoint, "reply", xid, requests, true, rc, call);
 	if (!rc) {
 		if (writes)
 			rpcordma_server_count(RPCORDMA_SERVER_WRITE, writes);
@@ -114,7 +122,7 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 		server.room.give(requests);
 		call->owners.fetch_sub(1, std::memory_order_relaxed);
 	}
-	request_close(server, "a reply could not be posted", rc);
+	close_after(server, trace::Failure::post_failed, xid, from_errno(rc));
 	return Error::not_connected;
 }
 
@@ -129,7 +137,7 @@ void message_sent(Server &server, ServerCall *call, const rpcordma_completion &c
 {
 	server.room.give(call->room_taken);
 	if (completion.status != RPCORDMA_WC_SUCCESS)
-		chain_failed(server, call, completion);
+		chain_failed(server, call, trace::Loss::send_failed, completion);
 	give_back_resources(server, call);
 	drop_owner(server, call);
 }

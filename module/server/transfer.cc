@@ -25,10 +25,14 @@ void put_transfer(Server &server, ServerCall *call)
 	Transfer *transfer = call->transfer;
 
 	call->transfer = nullptr;
+	trace::bulk(server.peer,
+		    transfer->writes ? trace::Bulk::reply_unmapped : trace::Bulk::sink_unmapped,
+		    call->xid(), transfer->bulk);
 	for (Region *&region : transfer->regions) {
 		if (!region)
 			continue;
 		rpcordma_region_unmap(region->device);
+		trace::region(server.peer, "unmap", call->xid(), region->device, region->mapping);
 		{
 			SpinGuard guard(server.lock);
 

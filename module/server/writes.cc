@@ -8,6 +8,8 @@
 
 namespace rpcordma {
 
+using trace::Failure;
+
 /*
  * Bytes of an RDMA Write, where there is room for several. One would do, but soft RoCE asks for an
  * acknowledgment at a Write's end, and sends no more than half a megabyte ahead: with longer ones a READ of a
@@ -31,9 +33,12 @@ static constexpr u32 kLongestWrite = 128 * 1024;
 }
 
 /* Map what @answer places and what goes into the Reply chunk, in that order. Returns how many SGEs there are. */
-[[nodiscard]] static Result<u32>
-map_pieces(Server &server, Transfer &t, const rpcordma_xdr_buf *reply, const chunk::Answer &answer)
+[[nodiscard]] static Result<u32> map_pieces(Server &server, const ServerCall &call,
+					    const rpcordma_xdr_buf *reply,
+					    const chunk::Answer &answer)
 {
+	Transfer &t = *call.transfer;
+
 	for (u32 i = 0; i < answer.placed_count; i++)
 		if (answer.placed[i].length &&
 		    rpcordma_bulk_add_buf(t.bulk, reply, answer.placed[i].offset,
@@ -46,8 +51,11 @@ map_pieces(Server &server, Transfer &t, const rpcordma_xdr_buf *reply, const chu
 				return Error::no_space;
 	const int mapped = rpcordma_bulk_map(t.bulk, server.endpoint, RPCORDMA_DMA_TO_DEVICE,
 					     t.local, Transfer::kPieces);
-	if (mapped < 0)
+	if (mapped < 0) {
+		trace::failure(server.peer, Failure::write_map_failed, call.xid(), mapped);
 		return Error::no_memory;
+	}
+	trace::bulk(server.peer, trace::Bulk::reply_mapped, call.message().xid.get(), t.bulk);
 	return u32(mapped);
 }
 
@@ -57,12 +65,15 @@ Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *re
 	const xdr::Message &message = call->message();
 
 	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
-	if (!call->transfer)
+	if (!call->transfer) {
+		trace::failure(server.peer, Failure::transfer_missing, call->xid(),
+			       Error::no_memory);
 		return Error::no_memory;
+	}
 	Transfer &t = *call->transfer;
 
 	t.writes = true;
-	const u32 mapped = TRY(map_pieces(server, t, reply, answer));
+	const u32 mapped = TRY(map_pieces(server, *call, reply, answer));
 	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, server.limits.send_sges,
 			   longest_write(server, message,
 					 u64(answer.write_length) + answer.reply_length),
@@ -84,8 +95,11 @@ Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *re
 	}
 	if (answer.reply_length)
 		fill(message.reply, answer.reply_length);
-	if (!built || chain.count() + answer.transmissions > server.room.size())
+	if (!built || chain.count() + answer.transmissions > server.room.size()) {
+		trace::failure(server.peer, Failure::write_chain_long, call->xid(),
+			       int(chain.count()));
 		return Error::no_space;
+	}
 	chain.last().next = &call->sends[0].wr;
 	/* From here on the thread's pages are the transfer's. */
 	t.page_count = rpcordma_svc_take_reply_pages(rqst, t.pages, Transfer::kPages);

@@ -236,24 +236,32 @@ void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32 xid, rpcordma_u3
 	      xid, credits, proc, header_length, inline_length, send_mode, receive_mode);
 }
 
-void rpcordma_trace_post(const rpcordma_peer *, const char *what, rpcordma_u32 xid,
-			 rpcordma_u32 work_requests, rpcordma_bool signaled, int result)
+void rpcordma_trace_post(const rpcordma_endpoint *, rpcordma_trace_queue, const char *what,
+			 rpcordma_u32 xid, rpcordma_u32 work_requests, rpcordma_bool signaled,
+			 int result, const void *)
 {
 	TRACE("post: %s xid %#x, %u requests%s: %d", what, xid, work_requests,
 	      signaled ? ", signaled" : "", result);
 }
 
-void rpcordma_trace_completion(const rpcordma_peer *, const char *what, int status,
-			       rpcordma_u32 byte_len, rpcordma_u32 invalidated_rkey)
+/* The chain has its line. */
+void rpcordma_trace_receive_posted(const rpcordma_endpoint *, const void *)
+{
+}
+
+void rpcordma_trace_completion(const rpcordma_endpoint *, rpcordma_trace_queue, const char *what,
+			       int status, rpcordma_u32 byte_len, rpcordma_u32 invalidated_rkey,
+			       const void *)
 {
 	TRACE("completion: %s status %d, %u bytes, invalidated %#x", what, status, byte_len,
 	      invalidated_rkey);
 }
 
 void rpcordma_trace_region(const rpcordma_peer *, const char *what, rpcordma_u32 xid,
-			   rpcordma_u32 rkey, rpcordma_u32 length, rpcordma_u64 iova)
+			   const rpcordma_region *, const rpcordma_mapping *mapping)
 {
-	TRACE("region: %s xid %#x rkey %#x %u@%#llx", what, xid, rkey, length, iova);
+	TRACE("region: %s xid %#x rkey %#x %u@%#llx", what, xid, mapping->rkey, mapping->length,
+	      mapping->iova);
 }
 
 void rpcordma_trace_credits(const rpcordma_peer *, rpcordma_u32 from, rpcordma_u32 to)
@@ -267,7 +275,44 @@ void rpcordma_trace_reply(const rpcordma_peer *, const char *what, rpcordma_u32 
 	TRACE("message: %s xid %#x credits %u proc %u: %d", what, xid, credits, proc, result);
 }
 
-void rpcordma_trace_error(const rpcordma_peer *, const char *what, rpcordma_u32 xid, int value)
+void rpcordma_trace_decode(const rpcordma_peer *, const rpcordma_trace_call *call)
 {
-	TRACE("error: %s xid %#x: %d", what, xid, value);
+	TRACE("decode: xid %#x credits %u proc %u header %u inline %u, segments read %u write %u "
+	      "reply %u",
+	      call->xid, call->credits, call->proc, call->header_length, call->inline_length,
+	      call->read_segments, call->write_segments, call->reply_segments);
 }
+
+void rpcordma_trace_encode(const rpcordma_peer *, const rpcordma_trace_answer *answer)
+{
+	TRACE("encode: xid %#x credits %u proc %u header %u inline %u write %u reply %u in %u "
+	      "sends",
+	      answer->xid, answer->credits, answer->proc, answer->header_length,
+	      answer->inline_length, answer->write_length, answer->reply_length,
+	      answer->transmissions);
+}
+
+#define RPCORDMA_NAME(name, text) #name,
+void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcordma_u32 xid,
+			    int value)
+{
+	static const char *const names[] = {RPCORDMA_FAILURES(RPCORDMA_NAME)};
+
+	TRACE("failure: %s xid %#x: %d", names[which], xid, value);
+}
+
+void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *, int value)
+{
+	static const char *const names[] = {RPCORDMA_LOSSES(RPCORDMA_NAME)};
+
+	TRACE("connection: %s: %d", names[which], value);
+}
+
+void rpcordma_trace_bulk(rpcordma_bulk_event which, const rpcordma_peer *, rpcordma_u32 xid,
+			 const rpcordma_bulk *)
+{
+	static const char *const names[] = {RPCORDMA_BULK_EVENTS(RPCORDMA_NAME)};
+
+	TRACE("memory: %s xid %#x", names[which], xid);
+}
+#undef RPCORDMA_NAME

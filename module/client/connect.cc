@@ -43,7 +43,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	c.limits.max_send_sge = max(1u, d.max_send_sge);
 	/* Never the raw attribute: some devices report billions. */
 	c.limits.mr_pages = min(d.max_fast_reg_pages, chunk::kMaxPayload / d.mr_page_size + 1);
-	/* Inline messages always go out of the call's own wire buffer, with one SGE. */
+	/* Inline messages always go out of the call's own send buffer, with one SGE. */
 	c.limits.copy_limit = ~0u;
 	if (!c.limits.valid() || !chunk::max_payload(c.limits)) {
 		rpcordma_log_string(

@@ -3,7 +3,7 @@
  * A ServerCall: a message that a client has sent, and whatever becomes of it; or a backward call on its way
  * out. And the ServerCalls of a connection that nothing is in, which are kept for the next ones.
  *
- * One is made with each Receive, so that a receive completion always finds one. Those that backward calls
+ * One is made with each Receive, so that a receive completion always finds one (S3). Those that backward calls
  * need are made besides.
  */
 #pragma once

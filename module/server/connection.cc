@@ -198,6 +198,7 @@ void destroy_connection(Server &server)
 	if (server.lock.exists()) {
 		SpinGuard guard(server.lock);
 
+		/* S2 */
 		server.closing.store(true, std::memory_order_seq_cst);
 	}
 	rpcordma_endpoint_drain(server.endpoint);

@@ -10,8 +10,9 @@ namespace rpcordma {
 
 void recycle(Server &server, ServerCall *call)
 {
+	/* S1 */
 	if (call->transfer) {
-		rpcordma_warn("a server's call is spare with a transfer");
+		rpcordma_warn("S1: a server's call is made spare while it still has a transfer");
 		give_back_resources(server, call);
 	}
 	call->refused = false;

@@ -46,11 +46,7 @@
  *   fewer until a call is done with. Until then a client that keeps to its credits finds a Receive, since its
  *   calls in service count against them; others wait (RNR).
  *
- * Invariants, each with the place that asserts or ensures it
- *
- *   S1  A call is made spare with no transfer.                            recycle() in owners.cc
- *   S2  Nothing is posted after the drain.                                destroy() in connection.cc
- *   S3  A message that comes finds a spare ServerCall.                    ServerCalls in call.hh
+ * The invariants S1 to S3 are listed in Documentation/architecture.rst, each with the place that asserts or ensures it.
  */
 #pragma once
 

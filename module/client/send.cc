@@ -60,7 +60,7 @@ using trace::Failure;
 /* --- planning --- */
 
 /* Decide how @call goes over the wire. */
-[[nodiscard, gnu::always_inline]] static inline Status plan_call(const Connection &c, Call *call,
+[[nodiscard, gnu::always_inline]] static inline Status reduce_call(const Connection &c, Call *call,
 				      const rpcordma_request &request, u32 most_transmissions)
 {
 	chunk::CallShape &shape = call->shape;
@@ -85,12 +85,12 @@ using trace::Failure;
 [[nodiscard, gnu::always_inline]] static inline Status plan_within_credits(Client &client, const Connection &c, Call *call,
 						const rpcordma_request &request)
 {
-	TRY_STATUS(plan_call(c, call, request, protocol::kTransmissions));
+	TRY_STATUS(reduce_call(c, call, request, protocol::kTransmissions));
 	if constexpr (protocol::kTransmissions > 1) {
 		const u32 more = call->plan.transmissions - 1;
 
 		if (more && !rpcordma_xprt_take_credits(client.xprt, more))
-			return plan_call(c, call, request, 1);
+			return reduce_call(c, call, request, 1);
 		call->credits = more;
 	}
 	return {};

@@ -77,7 +77,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 }
 
 /* How long the queues are to be. Returns how many calls the client may have outstanding. */
-[[nodiscard]] static Result<u32> size_queues(Server &server) EXCLUDES(server.lock)
+[[nodiscard]] static Result<u32> size_server_queues(Server &server) EXCLUDES(server.lock)
 {
 	const rpcordma_device &device = server.device;
 	/* Each queue has room for the drain besides. */
@@ -156,7 +156,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 				  ours.receive_size);
 
 	TRY_STATUS(check_regions(server));
-	const u32 most_calls = TRY(size_queues(server));
+	const u32 most_calls = TRY(size_server_queues(server));
 	u32 receives, first;
 	{
 		SpinGuard guard(server.lock);

@@ -77,7 +77,7 @@ static void complete_sink(const ServerCall &call)
 }
 
 /* Hand a whole call to the thread. Returns its length, or 0: there was no memory for it. */
-[[nodiscard]] static u32 deliver(Server &server, ServerCall *call, svc_rqst *rqst)
+[[nodiscard]] static u32 deliver_call(Server &server, ServerCall *call, svc_rqst *rqst)
 {
 	const chunk::Arrival &arrival = call->arrival;
 	u8 *const payload = call->receive->buffer.data() + call->message().header_length;
@@ -130,7 +130,7 @@ u32 take_and_deliver(Server &server, svc_rqst *rqst)
 		refuse(server, taken.call, taken.call->refusal);
 		return 0;
 	}
-	return deliver(server, taken.call, rqst);
+	return deliver_call(server, taken.call, rqst);
 }
 
 } // namespace rpcordma

@@ -27,7 +27,7 @@ namespace rpcordma {
 }
 
 /* A call with chunks, or in pieces, or too long. False, with a trace, when it is refused. */
-[[nodiscard]] static bool plan_call(const Server &server, const Receive &receive, u32 length,
+[[nodiscard]] static bool plan_call_chunks(const Server &server, const Receive &receive, u32 length,
 				    const rpcordma_svc_limits &limits, chunk::Arrival &arrival)
 {
 	using trace::Failure;
@@ -96,7 +96,7 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 		arrival.inline_length = arrival.message_length = u32(length);
 		return Judgement::call;
 	}
-	return plan_call(server, receive, u32(min<u64>(length, ~0u)), limits, arrival) ?
+	return plan_call_chunks(server, receive, u32(min<u64>(length, ~0u)), limits, arrival) ?
 		       Judgement::call :
 		       Judgement::refused;
 }

@@ -85,8 +85,7 @@ RPCORDMA_TEST(chunk_answer, placed)
 				const xdr::ChunkLists lists = made.decode();
 				const ReplyRange results[] = {{40, size}};
 				const u32 end = 40 + size + (padded ? xdr_pad(size) : 0);
-				const auto answer =
-					plan(lists, results, end + behind, kInline);
+				const auto answer = plan(lists, results, end + behind, kInline);
 				ASSERT_OK(answer);
 				const Answer &a = answer.value();
 				EXPECT_EQ(a.kind, xdr::Kind::msg);
@@ -458,8 +457,8 @@ RPCORDMA_TEST(chunk_answer, any_reply)
 		Random random(seed);
 		ListMaker made;
 		const xdr::ChunkLists lists = reply.make(random, made);
-		const auto answer = plan(lists, {reply.results, reply.result_count},
-						reply.length, reply.max_inline);
+		const auto answer = plan(lists, {reply.results, reply.result_count}, reply.length,
+					 reply.max_inline);
 		u32 kept;
 
 		if (!possible(reply, kept)) {

@@ -33,8 +33,8 @@ inline u64 wire_header(const Plan &plan)
 {
 	const u32 writes = plan.write_chunk.size(), replies = plan.reply_chunk.size();
 
-	return xdr::encoded_length(kBareHeader, plan.read_chunk.size() + plan.position_zero.size(), writes != 0,
-				  writes, replies != 0, replies);
+	return xdr::encoded_length(kBareHeader, plan.read_chunk.size() + plan.position_zero.size(),
+				   writes != 0, writes, replies != 0, replies);
 }
 
 /** Bytes of the longest reply message that may come inline when the chunks take what they can. */

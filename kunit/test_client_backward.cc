@@ -209,7 +209,8 @@ RPCORDMA_TEST(client_backward, undeliverable)
 				EXPECT_EQ(rpcordma_core_client_connect(r.core), 0);
 			}
 			r.sunrpc.backward->foreign = foreign;
-			const int own = reason == orphaned ? to_errno(Error::not_connected) : to_errno(Error::io);
+			const int own = reason == orphaned ? to_errno(Error::not_connected) :
+							     to_errno(Error::io);
 			EXPECT_EQ(answer_backward(r, reason == orphaned ? 32 : 1024 - 27),
 				  foreign ? 0 : own);
 			EXPECT_EQ(r.peer.messages, 0);

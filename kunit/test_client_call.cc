@@ -22,8 +22,7 @@ RPCORDMA_TEST(client_call, header)
 	EXPECT_GT(header.credits.get(), 0);
 	EXPECT_EQ(header.kind, xdr::Kind::msg);
 	EXPECT_FALSE(header.has_chunks());
-	EXPECT_BYTES(header.payload,
-		     Bytes(static_cast<u8 *>(call->send.head.base), 100));
+	EXPECT_BYTES(header.payload, Bytes(static_cast<u8 *>(call->send.head.base), 100));
 	r.done(call);
 }
 

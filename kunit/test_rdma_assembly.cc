@@ -75,16 +75,41 @@ RPCORDMA_TEST(rdma_assembly, broken_off)
 	const struct {
 		u32 xid, transmission, transmissions;
 		xdr::Direction direction;
-		bool whole;   /* it is a message of its own */
+		bool whole;  /* it is a message of its own */
 		u32 useless; /* Receives that come back */
 	} cases[] = {
 		/* another message */
-		{.xid = 2, .transmission = 0, .transmissions = 1, .direction = xdr::Direction::call, .whole = true, .useless = 2},
+		{.xid = 2,
+		 .transmission = 0,
+		 .transmissions = 1,
+		 .direction = xdr::Direction::call,
+		 .whole = true,
+		 .useless = 2},
 		/* another message's continuation; one that was sent twice, or left out; of the other direction */
-		{.xid = 2, .transmission = 2, .transmissions = 4, .direction = xdr::Direction::call, .whole = false, .useless = 3},
-		{.xid = 1, .transmission = 1, .transmissions = 4, .direction = xdr::Direction::call, .whole = false, .useless = 3},
-		{.xid = 1, .transmission = 3, .transmissions = 4, .direction = xdr::Direction::call, .whole = false, .useless = 3},
-		{.xid = 1, .transmission = 2, .transmissions = 4, .direction = xdr::Direction::reply, .whole = false, .useless = 3},
+		{.xid = 2,
+		 .transmission = 2,
+		 .transmissions = 4,
+		 .direction = xdr::Direction::call,
+		 .whole = false,
+		 .useless = 3},
+		{.xid = 1,
+		 .transmission = 1,
+		 .transmissions = 4,
+		 .direction = xdr::Direction::call,
+		 .whole = false,
+		 .useless = 3},
+		{.xid = 1,
+		 .transmission = 3,
+		 .transmissions = 4,
+		 .direction = xdr::Direction::call,
+		 .whole = false,
+		 .useless = 3},
+		{.xid = 1,
+		 .transmission = 2,
+		 .transmissions = 4,
+		 .direction = xdr::Direction::reply,
+		 .whole = false,
+		 .useless = 3},
 	};
 
 	for (const auto &c : cases) {

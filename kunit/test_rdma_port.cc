@@ -152,8 +152,8 @@ void rpcordma_trace_completion(const rpcordma_endpoint *, rpcordma_trace_queue q
 	(queue == RPCORDMA_TRACE_SEND_QUEUE ? log.completed_entry : log.received_entry) = entry;
 }
 
-void rpcordma_trace_region(const rpcordma_peer *, const char *, rpcordma_u32, const rpcordma_region *,
-			   const rpcordma_mapping *)
+void rpcordma_trace_region(const rpcordma_peer *, const char *, rpcordma_u32,
+			   const rpcordma_region *, const rpcordma_mapping *)
 {
 	the_port->log.traced_regions++;
 }

@@ -218,7 +218,7 @@ RPCORDMA_TEST(server_reply_failures, closing)
 	EXPECT_EQ(c.in_service(), 0);
 }
 
-RPCORDMA_SUITE(server_reply_failures, no_memory, post_fails, remote_access,
-	       room, stalled, room_never, closing);
+RPCORDMA_SUITE(server_reply_failures, no_memory, post_fails, remote_access, room, stalled,
+	       room_never, closing);
 
 } // namespace rpcordma

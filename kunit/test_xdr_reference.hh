@@ -286,11 +286,12 @@ private:
 [[nodiscard]] inline Result<u32> encode(const Model &m, MutableBytes room)
 {
 	if (m.proc == 4) {
-		const xdr::ErrorBody error = {
-			m.error_code == 1 ? xdr::ErrorCode::version : xdr::ErrorCode::chunk, m.low,
-			m.high};
+		const xdr::ErrorBody error = {m.error_code == 1 ? xdr::ErrorCode::version :
+								  xdr::ErrorCode::chunk,
+					      m.low, m.high};
 
-		return v1::encode_error(room, {Xid(m.xid), m.vers, {}, 0}, Credits(m.credits), error);
+		return v1::encode_error(room, {Xid(m.xid), m.vers, {}, 0}, Credits(m.credits),
+					error);
 	}
 	v1::Encoder e(room, Xid(m.xid), Credits(m.credits), static_cast<xdr::Kind>(m.proc));
 	for (u32 i = 0; i < m.read_count; i++)
@@ -336,8 +337,8 @@ inline void expect_same(const xdr::Message &h, const Model &m)
 	EXPECT_EQ(static_cast<u32>(h.kind), m.proc);
 	EXPECT_EQ(h.header_length, m.length);
 	if (m.proc == 4)
-		EXPECT_EQ(h.error.code, m.error_code == 1 ? xdr::ErrorCode::version :
-							    xdr::ErrorCode::chunk);
+		EXPECT_EQ(h.error.code,
+			  m.error_code == 1 ? xdr::ErrorCode::version : xdr::ErrorCode::chunk);
 	EXPECT_EQ(h.error.low, m.low);
 	EXPECT_EQ(h.error.high, m.high);
 	EXPECT_EQ(h.has_chunks(), m.read_count || m.chunk_count || m.reply);
@@ -422,8 +423,8 @@ inline void expect_payload(const xdr::Message &h, const Model &m, Bytes message)
 	else if (payload.size() < 8 || word_at(payload, 0) != m.xid || word_at(payload, 1) > 1)
 		EXPECT_EQ(h.direction, xdr::Direction::unknown);
 	else
-		EXPECT_EQ(h.direction, word_at(payload, 1) ? xdr::Direction::reply :
-							     xdr::Direction::call);
+		EXPECT_EQ(h.direction,
+			  word_at(payload, 1) ? xdr::Direction::reply : xdr::Direction::call);
 }
 
 /**

@@ -237,7 +237,8 @@ RPCORDMA_TEST(xdr_v1, versions)
 			MutableBytes message = wire(words);
 			EXPECT_ERROR(xdr_reference::decode(message), expected);
 			EXPECT_ERROR(xdr_reference::decode(test_copy(message.first(16))), expected);
-			EXPECT_ERROR(xdr_reference::decode(test_copy(message.first(15))), Error::message_size);
+			EXPECT_ERROR(xdr_reference::decode(test_copy(message.first(15))),
+				     Error::message_size);
 		}
 	}
 }
@@ -414,7 +415,8 @@ RPCORDMA_TEST(xdr_v1, span_beyond_32_bits)
 	if constexpr (sizeof(usize) > sizeof(u32)) {
 		MutableBytes bytes = test_alloc(0);
 
-		EXPECT_ERROR(xdr_reference::decode(Bytes(bytes.data(), usize(1) << 32)), Error::message_size);
+		EXPECT_ERROR(xdr_reference::decode(Bytes(bytes.data(), usize(1) << 32)),
+			     Error::message_size);
 	} else {
 		TEST_SKIP("no span is that long here");
 	}

@@ -275,8 +275,9 @@ RPCORDMA_TEST(xdr_v1_sweep, round_trips)
 				ASSERT_OK(encoded);
 				ASSERT_BYTES(Bytes(room.first(encoded.value())),
 					     Bytes(by_reference.first(length)));
-				ASSERT_EQ(xdr::encoded_length(v1::min_header_length, reads, m.chunk_count, m.segment_count,
-							     m.reply, m.reply_count),
+				ASSERT_EQ(xdr::encoded_length(v1::min_header_length, reads,
+							      m.chunk_count, m.segment_count,
+							      m.reply, m.reply_count),
 					  length);
 				built++;
 			} else {

@@ -351,9 +351,9 @@ constexpr u32 absent_lists_size = 3 * word_size;
 [[nodiscard]] constexpr u64 encoded_length(u32 bare, u32 read_segments, u32 write_chunks,
 					   u32 write_segments, bool reply_chunk, u32 reply_segments)
 {
-	return bare - absent_lists_size + encoded_lists_length(read_segments, write_chunks,
-							       write_segments, reply_chunk,
-							       reply_segments);
+	return bare - absent_lists_size +
+	       encoded_lists_length(read_segments, write_chunks, write_segments, reply_chunk,
+				    reply_segments);
 }
 
 /**

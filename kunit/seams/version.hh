@@ -101,8 +101,8 @@ struct TestVersion {
 		return encoder.finish();
 	}
 
-	[[nodiscard]] static Result<u32> encode_continuation(MutableBytes room,
-							     const xdr::Envelope &envelope, u32 index)
+	[[nodiscard]] static Result<u32>
+	encode_continuation(MutableBytes room, const xdr::Envelope &envelope, u32 index)
 	{
 		if (room.size() < 28)
 			return Error::no_space;
@@ -120,9 +120,8 @@ struct TestVersion {
 		if (room.size() < kErrorLength)
 			return Error::no_space;
 		xdr::store_fixed(room.data(), {request.xid, request.vers, credits, 4});
-		xdr::store_be32(room.data() + 16, error.code == xdr::ErrorCode::version ?
-							  kCodeVersion :
-							  kCodeChunk);
+		xdr::store_be32(room.data() + 16,
+				error.code == xdr::ErrorCode::version ? kCodeVersion : kCodeChunk);
 		xdr::store_be32(room.data() + 20, error.low);
 		xdr::store_be32(room.data() + 24, error.high);
 		return kErrorLength;
@@ -140,7 +139,8 @@ private:
 		message.direction = xdr::Direction::reply;
 		message.error = {code == kCodeVersion ? xdr::ErrorCode::version :
 							xdr::ErrorCode::chunk,
-				 xdr::load_be32(bytes.data() + 20), xdr::load_be32(bytes.data() + 24)};
+				 xdr::load_be32(bytes.data() + 20),
+				 xdr::load_be32(bytes.data() + 24)};
 		message.header_length = kErrorLength;
 		return Error::none;
 	}

@@ -44,8 +44,9 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 	}
 	keep(length);
 
-	const u64 header = xdr::encoded_length(thresholds.bare_header, 0, lists.writes.count(), lists.writes.segments(),
-					      lists.reply.present(), lists.reply.count());
+	const u64 header = xdr::encoded_length(thresholds.bare_header, 0, lists.writes.count(),
+					       lists.writes.segments(), lists.reply.present(),
+					       lists.reply.count());
 	if (header > thresholds.send)
 		return Error::no_space;
 	answer.header_length = u32(header);

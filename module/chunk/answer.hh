@@ -26,7 +26,8 @@ struct Answer {
 
 	xdr::Kind kind = xdr::Kind::msg;
 	u32 header_length = 0;
-	u32 transmissions = 1; /* Sends of the message; the second and later ones have more of what is inline */
+	u32 transmissions =
+		1; /* Sends of the message; the second and later ones have more of what is inline */
 	u32 inline_length = 0; /* of the reduced reply; 0 with Kind::nomsg */
 	u32 reply_length = 0;  /* of the reduced reply, in the Reply chunk; 0 with Kind::msg */
 	u32 write_length = 0;  /* of the results in Write chunks */

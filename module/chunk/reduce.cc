@@ -82,8 +82,8 @@ namespace {
 }
 
 /** Choose the mode of the call, lay out its Read list, and fix the header's length. */
-[[nodiscard]] Status plan_call(const CallShape &call, const Limits &limits, const Thresholds &thresholds,
-			       Plan &plan)
+[[nodiscard]] Status plan_call(const CallShape &call, const Limits &limits,
+			       const Thresholds &thresholds, Plan &plan)
 {
 	const BufferShape &buffer = call.send;
 	const u32 threshold = thresholds.send, bare = thresholds.bare_header;
@@ -126,8 +126,8 @@ namespace {
 		plan.read_position = 0;
 		plan.header_length = header_length(bare, 0, writes, replies);
 	}
-	if (const u32 transmissions = thresholds.transmissions_for(threshold, plan.header_length,
-								   buffer.length())) {
+	if (const u32 transmissions =
+		    thresholds.transmissions_for(threshold, plan.header_length, buffer.length())) {
 		plan.send_mode = SendMode::inline_only;
 		plan.inline_length = static_cast<u32>(buffer.length());
 		plan.transmissions = transmissions;

@@ -61,7 +61,8 @@ using trace::Failure;
 
 /* Decide how @call goes over the wire. */
 [[nodiscard, gnu::always_inline]] static inline Status reduce_call(const Connection &c, Call *call,
-				      const rpcordma_request &request, u32 most_transmissions)
+								   const rpcordma_request &request,
+								   u32 most_transmissions)
 {
 	chunk::CallShape &shape = call->shape;
 
@@ -82,8 +83,8 @@ using trace::Failure;
  * Plan @call, with as many transmissions as there are credits for: one has the credit that was taken, and the
  * others take theirs all at once, or the call goes in one.
  */
-[[nodiscard, gnu::always_inline]] static inline Status plan_within_credits(Client &client, const Connection &c, Call *call,
-						const rpcordma_request &request)
+[[nodiscard, gnu::always_inline]] static inline Status
+plan_within_credits(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
 {
 	TRY_STATUS(reduce_call(c, call, request, protocol::kTransmissions));
 	if constexpr (protocol::kTransmissions > 1) {
@@ -98,7 +99,8 @@ using trace::Failure;
 
 /* --- what may run short, before anything is touched --- */
 
-[[nodiscard, gnu::always_inline]] static inline Status take_resources(Client &client, Connection &c, Call *call)
+[[nodiscard, gnu::always_inline]] static inline Status take_resources(Client &client, Connection &c,
+								      Call *call)
 {
 	const u32 regions = call->plan.rkeys();
 	const u32 sends = sends_of(call->plan), requests = regions + sends;
@@ -230,9 +232,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 }
 
 /* Map the call's chunks, and write its header. */
-[[nodiscard, gnu::noinline]] static Result<u32> marshal_chunks(Client &client, const Connection &c,
-							       Call *call,
-							       const rpcordma_request &request)
+[[nodiscard, gnu::noinline]] static Result<u32>
+marshal_chunks(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
 {
 	TRY_STATUS(map_chunks(client, call, request));
 	const u32 length = TRY(encode_header(c, *call));
@@ -241,8 +242,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 }
 
 /* Map the call's chunks, if it has some, and write its header. Returns the header's length. */
-[[nodiscard, gnu::always_inline]] static inline Result<u32> marshal_header(Client &client, const Connection &c, Call *call,
-						const rpcordma_request &request)
+[[nodiscard, gnu::always_inline]] static inline Result<u32>
+marshal_header(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
 {
 	if (!call->plan.rkeys())
 		return c.session.encode_bare(call->send().room(), envelope_of(c, *call));
@@ -250,8 +251,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 }
 
 /* Copy bytes [@at, @at + @left) of @buf to @to. Returns how many came from pages or the tail. */
-[[nodiscard, gnu::always_inline]] static inline u32 copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape,
-				    u32 at, u32 left, u8 *to)
+[[nodiscard, gnu::always_inline]] static inline u32
+copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at, u32 left, u8 *to)
 {
 	const u32 head = shape.head_length;
 	const u32 pages_end = head + shape.page_length;
@@ -315,8 +316,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 }
 
 /* Make the call's message: map its chunks, write its header, copy its inline bytes. */
-[[nodiscard, gnu::always_inline]] static inline Status marshal(Client &client, const Connection &c, Call *call,
-				    const rpcordma_request &request)
+[[nodiscard, gnu::always_inline]] static inline Status
+marshal(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
 {
 	const chunk::Plan &plan = call->plan;
 	const u32 header = TRY(marshal_header(client, c, call, request));
@@ -345,8 +346,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 /* --- the whole of it --- */
 
 /* Post @call, whose message is made, and see to a reply that was faster. */
-[[nodiscard, gnu::always_inline]] static inline Status transmit(Client &client, Connection &c, Call *call,
-				     const rpcordma_request &request)
+[[nodiscard, gnu::always_inline]] static inline Status
+transmit(Client &client, Connection &c, Call *call, const rpcordma_request &request)
 {
 	rpcordma_rqst_sent(call->rqst);
 	call->set_state(CallState::posting);
@@ -377,7 +378,8 @@ static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 }
 
 /* Whether @call may be sent over @c now: it has a credit, and the peer has nothing of it. */
-[[nodiscard, gnu::always_inline]] static inline Status admit(Client &client, Call *call, const rpcordma_request &request)
+[[nodiscard, gnu::always_inline]] static inline Status admit(Client &client, Call *call,
+							     const rpcordma_request &request)
 {
 	if (!rpcordma_rqst_take_credit(call->rqst))
 		return Error::no_slot;

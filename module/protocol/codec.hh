@@ -32,7 +32,8 @@ template <typename First, typename... Others> struct Versions {
 	}
 	[[nodiscard]] static constexpr bool speak(u32 version)
 	{
-		return version == First::rules.version || (... || (version == Others::rules.version));
+		return version == First::rules.version ||
+		       (... || (version == Others::rules.version));
 	}
 	static constexpr u32 lowest()
 	{

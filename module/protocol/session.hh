@@ -126,9 +126,8 @@ public:
 	/** Write the header of a message without chunks, of its first transmission. Errors: ENOSPC. */
 	[[nodiscard]] Result<u32> encode_bare(MutableBytes room, const xdr::Envelope &envelope) const
 	{
-		return Spoken::with(version_, [&](auto codec) {
-			return codec.encode_bare(room, envelope);
-		});
+		return Spoken::with(version_,
+				    [&](auto codec) { return codec.encode_bare(room, envelope); });
 	}
 
 	/** Write the header of a message's transmission @index, from 1 on. Errors: ENOSPC. */

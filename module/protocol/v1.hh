@@ -36,7 +36,8 @@ struct V1 {
 		return v1::encode_bare(room, envelope.xid, envelope.credits);
 	}
 	/** A message has one transmission. */
-	[[nodiscard]] static Result<u32> encode_continuation(MutableBytes, const xdr::Envelope &, u32)
+	[[nodiscard]] static Result<u32> encode_continuation(MutableBytes, const xdr::Envelope &,
+							     u32)
 	{
 		return Error::invalid;
 	}

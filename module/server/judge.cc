@@ -28,7 +28,8 @@ namespace rpcordma {
 
 /* A call with chunks, or in pieces, or too long. False, with a trace, when it is refused. */
 [[nodiscard]] static bool plan_call_chunks(const Server &server, const Receive &receive, u32 length,
-				    const rpcordma_svc_limits &limits, chunk::Arrival &arrival)
+					   const rpcordma_svc_limits &limits,
+					   chunk::Arrival &arrival)
 {
 	using trace::Failure;
 	const xdr::Message &message = receive.message;

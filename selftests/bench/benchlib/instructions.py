@@ -55,6 +55,10 @@ def _plain(symbols):
     return done.stdout.split("\n")
 
 
+# Kinds of symbols that are functions, weak ones among them: g++ makes such of what a class defines within itself.
+FUNCTIONS = "tTwW"
+
+
 class Symbols:
     """The functions of the modules that @vm has loaded now."""
 
@@ -63,8 +67,8 @@ class Symbols:
         for line in vm.run("grep '\\]$' /proc/kallsyms", 60, "read symbols").splitlines():
             address, kind, name, module = line.split()
             # Data is behind a module's last function, and is where that ends.
-            if kind in "tT" or int(address, 16) not in found:
-                found[int(address, 16)] = (module.strip("[]"), name if kind in "tT" else "")
+            if kind in FUNCTIONS or int(address, 16) not in found:
+                found[int(address, 16)] = (module.strip("[]"), name if kind in FUNCTIONS else "")
         self._addresses = sorted(found)
         plain = _plain([found[address][1] for address in self._addresses])
         self._names = [(found[address][0], name) for address, name in zip(self._addresses, plain)]

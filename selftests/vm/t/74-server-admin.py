@@ -172,24 +172,57 @@ CLIENT_EVENTS = {
                    "inline threshold, receive", "close"},
     "marshal": {""},
     "post": {"send", "receive"},
+    "receive_posted": {""},
     "completion": {"receive"},
     "region": {"map", "remote-inv"},
     "credits": {""},
     "reply": {"reply", "backward call"},
 }
 # As it happens: who closes first, and which Send is signaled.
-CLIENT_MAY = {"connection": {"disconnected"}, "completion": {"send"}}
+CLIENT_MAY = {"connection": {"disconnected"}, "disconnected": {""}, "completion": {"send"}}
 SERVER_EVENTS = {
     "connection": {"accept", "established", "disconnected"},
+    "disconnected": {""},
     "post": {"receive", "read", "reply"},
+    "receive_posted": {""},
     "completion": {"receive", "read", "send"},
     "credits": {""},
     "reply": {"call", "backward reply"},
+    "decode": {""},
+    "encode": {""},
+    "sink_mapped": {""},
+    "sink_unmapped": {""},
+    "reply_mapped": {""},
+    "reply_unmapped": {""},
 }
+# What is written, and read.
+BYTES = 2 << 20
 
 
 def xids(events, name, what=""):
     return {event.fields["xid"] for event in events[name] if event.what == what}
+
+
+def total(events, name, field):
+    return sum(event.fields[field] for event in events[name])
+
+
+def check_ids(t, end, found):
+    """What completes was posted: on that queue, with that number."""
+    posted = {what: {(event.fields["cq_id"], event.fields["cid"]) for name, event in
+                     ((name, event) for name in ("post", "receive_posted") for event in found[name])
+                     if (name == "receive_posted") == (what == "receive") and event.what != "receive"}
+              for what in ("receive", "send")}
+    t.equal(len({queue for queue, _ in posted["receive"]}), 1, f"{end}: queues of Receives")
+    t.equal(len({queue for queue, _ in posted["send"]}), 1, f"{end}: queues of Sends")
+    for event in found["completion"]:
+        entry = event.fields["cq_id"], event.fields["cid"]
+        t.check(entry in posted["receive" if event.what == "receive" else "send"],
+                f"{end}: {event.what} {event.fields} completes, and was not posted")
+    # An R_key is its region's but for the lowest byte, which changes each time that it is mapped.
+    regions = {(event.fields["rkey"] >> 8, event.fields["mr_id"]) for event in found.get("region", ())}
+    t.equal(len({rkey for rkey, _ in regions}), len(regions), f"{end}: regions {regions}: R_keys and numbers")
+    t.equal(len({number for _, number in regions}), len(regions), f"{end}: regions {regions}: numbers and R_keys")
 
 
 @test("trace-points")
@@ -218,8 +251,10 @@ def trace_points(t):
     for end, found, wanted, may, peer in (
             ("client", client, CLIENT_EVENTS, CLIENT_MAY, r"10\.0\.0\.1:20049"),
             ("server", server, SERVER_EVENTS, {}, r"10\.0\.0\.2:[1-9]\d*")):
-        t.equal({name: {event.what for event in found.get(name, ())} - may.get(name, set())
-                 for name in wanted | found}, wanted, f"{end}: events")
+        got = {name: {event.what for event in found[name]} - may.get(name, set()) for name in found}
+        t.equal({name: got.get(name, set()) for name in wanted | got if got.get(name) or name not in may}, wanted,
+                f"{end}: events")
+        check_ids(t, end, found)
         for name, event in ((name, event) for name in found for event in found[name]):
             fields = event.fields
             text = f"{end}: {name}: {event.peer} {event.what!r} {fields}"
@@ -257,13 +292,24 @@ def trace_points(t):
     t.check(sent < mapped <= calls, f"regions of calls {mapped}, with Read chunks {sent}, all calls {calls}")
     t.equal(xids(client, "region", "remote-inv"), mapped, "calls whose regions the server invalidated")
 
-    # What goes wrong has an event of its own. More messages than credits: where one finds no Receive, the
+    # Each byte of file data went in chunks, and memory that was mapped for them is not any more.
+    for name, field in (("decode", "read"), ("sink_mapped", "length")):
+        t.equal(total(server, name, field), BYTES, f"{name}: {field}")
+    # The delegated file, of a few bytes, is read as well.
+    for name, field in (("encode", "write"), ("reply_mapped", "length")):
+        t.equal(total(server, name, field), BYTES + len("before\n"), f"{name}: {field}")
+    for name in "sink", "reply":
+        t.equal(xids(server, f"{name}_unmapped"), xids(server, f"{name}_mapped"), f"{name}_unmapped")
+    t.equal(xids(server, "sink_mapped"), sent, "calls with sinks")
+    t.equal(xids(server, "decode"), calls, "decode: calls")
+    t.equal(xids(server, "encode"), calls, "encode: replies")
+
+    # What goes wrong has an event of its own, which can be had alone. More messages than credits: where one finds no Receive, the
     # client's device is to send it again, as by default.
     pair.server.run("echo 7 > /sys/module/rpcordma/parameters/server_rnr_retry_count")
-    one = trace.Trace(pair.server, ["rpcordma"])
+    one = trace.Trace(pair.server, ["rpcordma/rpcordma_message_short"])
     pair.client.run("modprobe -a rdma_ucm ib_uverbs; verbspeer 10.0.0.1 test header-under-16=", 60,
                     "a message that is no header")
     one.stop()
-    found = {event.what: event.fields for event in events(one).get("error", ())}
-    t.check("a message that is to be dropped" in found, f"errors in the trace: {found}")
+    t.equal(set(events(one)), {"message_short"}, "the events of a message that is no header")
     pair.unload()

@@ -24,7 +24,7 @@ static void end_call(Client &client, Connection &c, Call *call, RegionList &doom
 {
 	while (Region *region = call->mapped.pop_front()) {
 		rpcordma_region_unmap(region->device);
-		trace::region(c.peer, "drain", call->xid, region->device, region->mapping);
+		trace::region(c.peer, "drain", call->xid, *region);
 		doomed.push_back(region);
 		tally(client.stats.mrs_recycled, 1);
 	}

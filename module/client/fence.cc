@@ -49,7 +49,7 @@ static void park(Client &client, Connection &c, Call *call)
 		call->mapped.push_back(region);
 		call->mapped_count++;
 		count++;
-		trace::region(client.peer, "scratch", call->xid, region->device, region->mapping);
+		trace::region(client.peer, "scratch", call->xid, *region);
 	}
 	call->spare.splice_back(others);
 	if (!count)
@@ -66,7 +66,7 @@ static void park(Client &client, Connection &c, Call *call)
 		call->set_state(CallState::parked_answered);
 	tally(client.stats.scratch_count, count);
 	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(c.endpoint, "scratch", call->xid, count, true, rc, last->cqe);
+	trace::post(c.endpoint, "scratch", call->xid, count, true, rc, *last);
 	if (!rc)
 		return;
 	trace::failure(client.peer, trace::Failure::scratch_post_failed, call->xid, rc);
@@ -113,8 +113,7 @@ void rpcordma_client::cancel(Call *call)
 		(void)call->change_from(CallState::sent, CallState::cancelled);
 		return;
 	}
-	trace::region(peer, "cancel", call->xid, call->mapped.front()->device,
-		      call->mapped.front()->mapping);
+	trace::region(peer, "cancel", call->xid, *call->mapped.front());
 	call->fenced.reset();
 	begin_fencing(call);
 	/*

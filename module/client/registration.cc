@@ -91,7 +91,7 @@ Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
 		region->writable = writable;
 		call->mapped.push_back(region);
 		call->mapped_count++;
-		trace::region(peer, "map", call->xid, region->device, region->mapping);
+		trace::region(peer, "map", call->xid, *region);
 	}
 	return {};
 }
@@ -101,7 +101,7 @@ void rpcordma_client::unmap_all(Connection &c, Call *call)
 {
 	while (Region *region = call->mapped.pop_front()) {
 		rpcordma_region_unmap(region->device);
-		trace::region(peer, "unmap", call->xid, region->device, region->mapping);
+		trace::region(peer, "unmap", call->xid, *region);
 		call->spare.push_back(region);
 	}
 	c.send_queue.return_invalidations(call->mapped_count);
@@ -125,7 +125,7 @@ void rpcordma_client::unmap_invalidated(Connection &c, Call *call, const Receive
 	decltype(call->mapped)::remove(region);
 	call->mapped_count--;
 	rpcordma_region_unmap(region->device);
-	trace::region(peer, "remote-inv", call->xid, region->device, region->mapping);
+	trace::region(peer, "remote-inv", call->xid, *region);
 	call->spare.push_front(region);
 	c.send_queue.return_invalidations(1);
 	announce_space();
@@ -150,7 +150,7 @@ Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 		*link = last;
 		link = &last->next;
 		count++;
-		trace::region(peer, "local-inv", call->xid, region->device, region->mapping);
+		trace::region(peer, "local-inv", call->xid, *region);
 	}
 	/* Callers have seen that there is a region. */
 	// NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
@@ -159,7 +159,7 @@ Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 	last->send_flags = RPCORDMA_SEND_SIGNALED;
 	tally(stats.local_inv_needed, count);
 	int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(c.endpoint, "invalidate", call->xid, count, true, rc, &call->invalidate_cqe.cqe);
+	trace::post(c.endpoint, "invalidate", call->xid, count, true, rc, *last);
 	if (!rc)
 		return {};
 	trace::failure(peer, Failure::invalidate_post_failed, call->xid, rc);

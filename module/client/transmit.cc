@@ -49,6 +49,6 @@ Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions, SendQ
 		last->cqe = &marker->cqe;
 	}
 	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(c.endpoint, "send", call->xid, count, marker != nullptr, rc, last->cqe);
+	trace::post(c.endpoint, "send", call->xid, count, marker != nullptr, rc, *last);
 	return rc ? Status(from_errno(rc)) : Status();
 }

@@ -115,7 +115,7 @@ public:
 	}
 
 private:
-	[[gnu::cold, gnu::noinline]] void trace_each_(const rpcordma_recv_wr *wr) const
+	[[gnu::noinline]] void trace_each_(const rpcordma_recv_wr *wr) const
 	{
 		for (; wr; wr = wr->next)
 			rpcordma_trace_receive_posted(endpoint_,

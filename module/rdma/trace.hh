@@ -2,6 +2,9 @@
 /*
  * Trace points as the cores call them: one load and a branch not taken while nobody listens. Which events
  * there are, and when each is, stands in compat/port/trace.h.
+ *
+ * Arguments are computed before the load: where calls pass that go well, they are to be at hand, or on() is to be
+ * asked first.
  */
 #pragma once
 
@@ -42,6 +45,15 @@ inline void post(const rpcordma_endpoint *endpoint, const char *what, u32 xid, u
 				    signaled, rc, entry);
 }
 
+/** As that, of a chain whose @last completes to its own entry. */
+inline void post(const rpcordma_endpoint *endpoint, const char *what, u32 xid, u32 requests,
+		 bool signaled, int rc, const rpcordma_send_wr &last)
+{
+	if (on(RPCORDMA_TRACE_POST))
+		rpcordma_trace_post(endpoint, RPCORDMA_TRACE_SEND_QUEUE, what, xid, requests,
+				    signaled, rc, last.cqe);
+}
+
 inline void completion(const rpcordma_endpoint *endpoint, const char *what,
 		       const rpcordma_completion &c, const void *entry)
 {
@@ -59,11 +71,12 @@ inline void received(const rpcordma_endpoint *endpoint, const rpcordma_completio
 					  c.status, c.byte_len, c.invalidated_rkey, entry);
 }
 
-inline void region(const rpcordma_peer *peer, const char *what, u32 xid,
-		   const rpcordma_region *region, const rpcordma_mapping &m)
+/** @region: of struct Region. */
+template <typename Region>
+inline void region(const rpcordma_peer *peer, const char *what, u32 xid, const Region &region)
 {
 	if (on(RPCORDMA_TRACE_REGION))
-		rpcordma_trace_region(peer, what, xid, region, &m);
+		rpcordma_trace_region(peer, what, xid, region.device, &region.mapping);
 }
 
 inline void credits(const rpcordma_peer *peer, u32 from, u32 to)
@@ -94,13 +107,6 @@ inline void loss(const rpcordma_peer *peer, Loss which, int value)
 {
 	if (on(RPCORDMA_TRACE_LOSS))
 		rpcordma_trace_loss(static_cast<rpcordma_loss>(which), peer, value);
-}
-
-/** Before @bulk is unmapped, if it is mapped; or after it was mapped. */
-inline void bulk(const rpcordma_peer *peer, Bulk which, u32 xid, const rpcordma_bulk *bulk)
-{
-	if (on(RPCORDMA_TRACE_BULK))
-		rpcordma_trace_bulk(static_cast<rpcordma_bulk_event>(which), peer, xid, bulk);
 }
 
 /** The event of a message that cannot be decoded for @why. */

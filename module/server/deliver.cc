@@ -63,8 +63,7 @@ static void complete_sink(const ServerCall &call)
 	Transfer *transfer = call->transfer;
 	const u32 pages = sink_pages(server, call->arrival);
 
-	trace::bulk(server.peer, trace::Bulk::sink_unmapped, call->message().xid.get(),
-		    transfer->bulk);
+	trace_mapping(server, *call, false);
 	rpcordma_bulk_unmap(transfer->bulk);
 	for (Region *region : transfer->regions)
 		if (region)

@@ -60,7 +60,8 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 			trace::failure(server.peer, Failure::region_map_failed, call->xid(), rc);
 			return Error::no_memory;
 		}
-		trace::region(server.peer, "map", call->xid(), region->device, region->mapping);
+		if (trace::on(RPCORDMA_TRACE_REGION))
+			trace::region(server.peer, "map", call->xid(), *region);
 		t.local[count] = {region->mapping.iova, length, region->mapping.lkey};
 		at += length;
 	}
@@ -84,7 +85,7 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 		trace::failure(server.peer, Failure::sink_map_failed, call->xid(), sges);
 		return Error::no_memory;
 	}
-	trace::bulk(server.peer, trace::Bulk::sink_mapped, call->message().xid.get(), t.bulk);
+	trace_mapping(server, *call, true);
 	return u32(sges);
 }
 

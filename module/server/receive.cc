@@ -64,7 +64,7 @@ struct Arrived {
 	return arrived;
 }
 
-[[gnu::cold, gnu::noinline]] static void trace_decode(const Server &server, const ServerCall &call)
+[[gnu::noinline]] static void trace_decode(const Server &server, const ServerCall &call)
 {
 	const xdr::Message &message = call.message();
 	rpcordma_trace_call what = {};

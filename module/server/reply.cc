@@ -64,9 +64,9 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 }
 
 /* How the reply goes whose header, and inline bytes if it has some, are in @out. @answer: null without chunks. */
-[[gnu::cold, gnu::noinline]] static void trace_encode(const Server &server, const ServerCall &call,
-						      const Outgoing &out, u32 length,
-						      const chunk::Answer *answer)
+[[gnu::noinline]] static void trace_encode(const Server &server, const ServerCall &call,
+					   const Outgoing &out, u32 length,
+					   const chunk::Answer *answer)
 {
 	const xdr::Message &message = call.message();
 	rpcordma_trace_answer what = {};

@@ -20,19 +20,29 @@ Region *take_region(Server &server, rpcordma_alloc_how how)
 	return create_region(server.endpoint, server.peer, server.limits.region_pages, false, how);
 }
 
+void trace_mapping_listened(const Server &server, const ServerCall &call, bool mapped)
+{
+	const bool writes = call.transfer->writes;
+	const trace::Bulk which =
+		mapped ? (writes ? trace::Bulk::reply_mapped : trace::Bulk::sink_mapped) :
+			 (writes ? trace::Bulk::reply_unmapped : trace::Bulk::sink_unmapped);
+
+	rpcordma_trace_bulk(static_cast<rpcordma_bulk_event>(which), server.peer, call.xid(),
+			    call.transfer->bulk);
+}
+
 void put_transfer(Server &server, ServerCall *call)
 {
 	Transfer *transfer = call->transfer;
 
+	trace_mapping(server, *call, false);
 	call->transfer = nullptr;
-	trace::bulk(server.peer,
-		    transfer->writes ? trace::Bulk::reply_unmapped : trace::Bulk::sink_unmapped,
-		    call->xid(), transfer->bulk);
 	for (Region *&region : transfer->regions) {
 		if (!region)
 			continue;
 		rpcordma_region_unmap(region->device);
-		trace::region(server.peer, "unmap", call->xid(), region->device, region->mapping);
+		if (trace::on(RPCORDMA_TRACE_REGION))
+			trace::region(server.peer, "unmap", call->xid(), *region);
 		{
 			SpinGuard guard(server.lock);
 

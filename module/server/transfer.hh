@@ -57,6 +57,14 @@ struct Chain {
 
 /** A region for a sink; null without memory, or when none is free in a completion. */
 [[nodiscard]] Region *take_region(Server &server, rpcordma_alloc_how how);
+[[gnu::noinline]] void trace_mapping_listened(const Server &server, const ServerCall &call,
+					      bool mapped);
+/** The memory of @call's transfer was mapped, or is to be unmapped: a trace, if it is mapped. */
+inline void trace_mapping(const Server &server, const ServerCall &call, bool mapped)
+{
+	if (trace::on(RPCORDMA_TRACE_BULK))
+		trace_mapping_listened(server, call, mapped);
+}
 /** Give back @call's transfer, of which the device has nothing. It has one. Any context. */
 void put_transfer(Server &server, ServerCall *call);
 /** Give back @call's part of the eager budget. It has one. Any context. */

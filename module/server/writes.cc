@@ -55,7 +55,7 @@ static constexpr u32 kLongestWrite = 128 * 1024;
 		trace::failure(server.peer, Failure::write_map_failed, call.xid(), mapped);
 		return Error::no_memory;
 	}
-	trace::bulk(server.peer, trace::Bulk::reply_mapped, call.message().xid.get(), t.bulk);
+	trace_mapping(server, call, true);
 	return u32(mapped);
 }
 

@@ -19,15 +19,18 @@
 namespace rpcordma::protocol {
 
 struct TestVersion {
-	static constexpr Rules rules = {
-		9,     /* version */
-		40,    /* bare_header */
-		28,    /* continuation_header */
-		1024,  /* default_threshold */
-		2,     /* transmissions */
-		1,     /* extra_receives */
-		false, /* responder_chooses_invalidation */
-	};
+	[[nodiscard]] static constexpr Rules rules()
+	{
+		return {
+			9,     /* version */
+			40,    /* bare_header */
+			28,    /* continuation_header */
+			1024,  /* default_threshold */
+			2,     /* transmissions */
+			1,     /* extra_receives */
+			false, /* responder_chooses_invalidation */
+		};
+	}
 	static constexpr u32 kContinuation = 8;
 	static constexpr u32 kCodeVersion = 100, kCodeChunk = 101;
 	static constexpr u32 kErrorLength = 28;
@@ -74,7 +77,7 @@ struct TestVersion {
 			return Error::protocol;
 		message.direction = static_cast<xdr::Direction>(direction);
 		message.transmissions = static_cast<u16>(xdr::load_be32(bytes.data() + 24));
-		if (!message.transmissions || message.transmissions > rules.transmissions)
+		if (!message.transmissions || message.transmissions > rules().transmissions)
 			return Error::protocol;
 		if (proc == kContinuation) {
 			message.transmission = static_cast<u16>(xdr::load_be32(bytes.data() + 20));

@@ -22,22 +22,22 @@ template <typename First, typename... Others> struct Versions {
 	[[gnu::always_inline]] static decltype(auto) with(u32 version, Body &&body)
 	{
 		if constexpr (sizeof...(Others) != 0)
-			if (version != First::rules.version)
+			if (version != First::rules().version)
 				return Versions<Others...>::with(version, body);
 		return body(First{});
 	}
 	[[nodiscard]] static constexpr u32 preferred()
 	{
-		return First::rules.version;
+		return First::rules().version;
 	}
 	[[nodiscard]] static constexpr bool speak(u32 version)
 	{
-		return version == First::rules.version ||
-		       (... || (version == Others::rules.version));
+		return version == First::rules().version ||
+		       (... || (version == Others::rules().version));
 	}
 	static constexpr u32 lowest()
 	{
-		u32 all[] = {First::rules.version, Others::rules.version...}, low = ~0u;
+		u32 all[] = {First::rules().version, Others::rules().version...}, low = ~0u;
 
 		for (u32 version : all)
 			low = min(low, version);
@@ -45,7 +45,7 @@ template <typename First, typename... Others> struct Versions {
 	}
 	static constexpr u32 highest()
 	{
-		u32 all[] = {First::rules.version, Others::rules.version...}, high = 0;
+		u32 all[] = {First::rules().version, Others::rules().version...}, high = 0;
 
 		for (u32 version : all)
 			high = max(high, version);
@@ -54,7 +54,7 @@ template <typename First, typename... Others> struct Versions {
 	/** The most that the rules of any version say of @what. */
 	static constexpr u32 most(u32 Rules::*what)
 	{
-		u32 all[] = {First::rules.*what, Others::rules.*what...}, most = 0;
+		u32 all[] = {First::rules().*what, Others::rules().*what...}, most = 0;
 
 		for (u32 n : all)
 			most = max(most, n);
@@ -73,7 +73,7 @@ static constexpr u32 kTransmissions = Spoken::most(&Rules::transmissions);
 /** The rules of @version, which is spoken. */
 [[nodiscard]] inline Rules rules_of(u32 version)
 {
-	return Spoken::with(version, [](auto codec) { return decltype(codec)::rules; });
+	return Spoken::with(version, [](auto codec) { return decltype(codec)::rules(); });
 }
 
 } // namespace rpcordma::protocol

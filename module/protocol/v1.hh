@@ -8,15 +8,18 @@
 namespace rpcordma::protocol {
 
 struct V1 {
-	static constexpr Rules rules = {
-		v1::version,	       /* version */
-		v1::min_header_length, /* bare_header */
-		0,		       /* continuation_header */
-		1024,		       /* default_threshold, RFC 8166 3.3.3 */
-		1,		       /* transmissions */
-		0,		       /* extra_receives */
-		true,		       /* responder_chooses_invalidation */
-	};
+	[[nodiscard]] static constexpr Rules rules()
+	{
+		return {
+			v1::version,	       /* version */
+			v1::min_header_length, /* bare_header */
+			0,		       /* continuation_header */
+			1024,		       /* default_threshold, RFC 8166 3.3.3 */
+			1,		       /* transmissions */
+			0,		       /* extra_receives */
+			true,		       /* responder_chooses_invalidation */
+		};
+	}
 	/** Of the header of a message with chunks. */
 	struct Encoder : v1::Encoder {
 		Encoder(MutableBytes room, const xdr::Envelope &envelope)

@@ -55,7 +55,7 @@ rpcordma::xdr::Message decode(const u8 *message, u32 length)
 	rpcordma::xdr::Message decoded;
 
 	const rpcordma::Error error =
-		word(message, 1) == rpcordma::protocol::TestVersion::rules.version ?
+		word(message, 1) == rpcordma::protocol::TestVersion::rules().version ?
 			rpcordma::protocol::TestVersion::decode({message, length}, decoded) :
 			rpcordma::v1::decode({message, length}, decoded);
 	return error == rpcordma::Error::none ? decoded : rpcordma::xdr::Message();

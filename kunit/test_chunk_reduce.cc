@@ -564,7 +564,42 @@ RPCORDMA_TEST(chunk_reduce, families)
 	EXPECT_EQ(planned, 6 * 4 * 6 * 6 * 4 * 4 * 8);
 }
 
+/* Where a version has several transmissions to a message: no chunk for what they hold, and not one more than needed. */
+RPCORDMA_TEST(chunk_reduce, transmissions)
+{
+	Plan &plan = test_zeroed<Plan>();
+	constexpr u32 bare = 40, more = 16, threshold = 1024;
+	const u32 whole = threshold - bare + 2 * (threshold - more); /* what three hold */
+
+	for (u32 length : {100u, threshold - bare, threshold - bare + 1, 2 * threshold - bare - more,
+			   2 * threshold - bare - more + 1, whole, whole + 1, 2 * whole})
+		for (u32 allowed : {1u, 2u, 3u}) {
+			Thresholds thresholds{threshold, threshold};
+			CallShape call;
+
+			TEST_NOTE("length", length);
+			TEST_NOTE("transmissions allowed", allowed);
+			thresholds.bare_header = bare;
+			thresholds.continuation_header = more;
+			thresholds.transmissions = allowed;
+			call.send = shape(length, 0, 0);
+			call.receive = shape(length, 0, 0);
+			ASSERT_OK(reduce(call, Limits(), thresholds, plan));
+			u32 needed = 1;
+			for (u32 room = threshold - bare; room < length; room += threshold - more)
+				needed++;
+			const bool fits = needed <= allowed;
+			EXPECT_EQ(plan.send_mode,
+				  fits ? SendMode::inline_only : SendMode::position_zero);
+			EXPECT_EQ(plan.receive_mode,
+				  fits ? ReceiveMode::inline_only : ReceiveMode::reply_chunk);
+			EXPECT_EQ(plan.transmissions, fits ? needed : 1);
+			EXPECT_EQ(plan.inline_length, fits ? length : 0);
+			EXPECT_EQ(plan.header_length, fits ? bare : bare + 24 + 20);
+		}
+}
+
 RPCORDMA_SUITE(chunk_reduce, header_lengths, all_combinations, no_combination_by_default,
 	       security_forbids_placement, one_rkey, thresholds_are_exact, small_payload_is_inline,
 	       pad, pad_moves_tail, position, copy_or_gather, combination_too_large, errors,
-	       max_payload_is_sent, families);
+	       max_payload_is_sent, transmissions, families);

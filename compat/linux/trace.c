@@ -133,7 +133,7 @@ void rpcordma_trace_encode(const struct rpcordma_peer *peer,
 	trace_rpcordma_encode(peer, answer);
 }
 
-#define FAILURE(name, text)                                                                        \
+#define FAILURE(name, ...)                                                                        \
 	case RPCORDMA_FAILURE_##name:                                                              \
 		trace_rpcordma_##name(peer, xid, value);                                           \
 		break;
@@ -148,7 +148,7 @@ void rpcordma_trace_failure(enum rpcordma_failure which, const struct rpcordma_p
 	}
 }
 
-#define LOSS(name, text)                                                                           \
+#define LOSS(name, ...)                                                                           \
 	case RPCORDMA_LOSS_##name:                                                                 \
 		trace_rpcordma_##name(peer, value);                                                \
 		break;
@@ -162,7 +162,7 @@ void rpcordma_trace_loss(enum rpcordma_loss which, const struct rpcordma_peer *p
 	}
 }
 
-#define BULK(name, text)                                                                           \
+#define BULK(name, ...)                                                                           \
 	case RPCORDMA_BULK_##name:                                                                 \
 		trace_rpcordma_##name(peer, xid, length, pieces);                                  \
 		break;

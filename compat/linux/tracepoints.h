@@ -24,14 +24,14 @@
 #ifndef RPCORDMA_TRACE_ONCE
 #define RPCORDMA_TRACE_ONCE
 
-#define RPCORDMA_TRACE_HOOKS(name, text)                                                           \
+#define RPCORDMA_TRACE_HOOKS(name, ...)                                                            \
 	int rpcordma_trace_##name##_on(void);                                                      \
 	void rpcordma_trace_##name##_off(void);
 
 RPCORDMA_SINGLE_EVENTS(RPCORDMA_TRACE_HOOKS)
-RPCORDMA_TRACE_HOOKS(failure, )
-RPCORDMA_TRACE_HOOKS(loss, )
-RPCORDMA_TRACE_HOOKS(bulk, )
+RPCORDMA_TRACE_HOOKS(failure)
+RPCORDMA_TRACE_HOOKS(loss)
+RPCORDMA_TRACE_HOOKS(bulk)
 
 /* The peer by value, since the event outlives the transport. */
 #define RPCORDMA_TRACE_PEER __array(unsigned char, peer, sizeof(struct sockaddr_in6))
@@ -340,7 +340,7 @@ DECLARE_EVENT_CLASS(rpcordma_failure,
 	TP_printk("peer=%pISpc xid=0x%08x value=%d", __entry->peer, __entry->xid, __entry->value)
 );
 
-#define RPCORDMA_DEFINE_FAILURE(name, text)                                                        \
+#define RPCORDMA_DEFINE_FAILURE(name, ...)                                                        \
 	DEFINE_EVENT_FN(rpcordma_failure, rpcordma_##name,                                         \
 			TP_PROTO(const struct rpcordma_peer *peer, u32 xid, int value),            \
 			TP_ARGS(peer, xid, value),                                                 \
@@ -361,7 +361,7 @@ DECLARE_EVENT_CLASS(rpcordma_loss,
 	TP_printk("peer=%pISpc value=%d", __entry->peer, __entry->value)
 );
 
-#define RPCORDMA_DEFINE_LOSS(name, text)                                                           \
+#define RPCORDMA_DEFINE_LOSS(name, ...)                                                           \
 	DEFINE_EVENT_FN(rpcordma_loss, rpcordma_##name,                                            \
 			TP_PROTO(const struct rpcordma_peer *peer, int value),                     \
 			TP_ARGS(peer, value),                                                      \
@@ -387,7 +387,7 @@ DECLARE_EVENT_CLASS(rpcordma_bulk,
 		  __entry->length, __entry->pieces)
 );
 
-#define RPCORDMA_DEFINE_BULK(name, text)                                                           \
+#define RPCORDMA_DEFINE_BULK(name, ...)                                                           \
 	DEFINE_EVENT_FN(rpcordma_bulk, rpcordma_##name,                                            \
 			TP_PROTO(const struct rpcordma_peer *peer, u32 xid, u32 length, u32 pieces), \
 			TP_ARGS(peer, xid, length, pieces),                                        \

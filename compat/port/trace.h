@@ -150,9 +150,9 @@ struct rpcordma_region;
 	X(reply_mapped, "for Writes: SGEs")							\
 	X(reply_unmapped, "")
 
-#define RPCORDMA_FAILURE_ENUMERATOR(name, text) RPCORDMA_FAILURE_##name,
-#define RPCORDMA_LOSS_ENUMERATOR(name, text) RPCORDMA_LOSS_##name,
-#define RPCORDMA_BULK_ENUMERATOR(name, text) RPCORDMA_BULK_##name,
+#define RPCORDMA_FAILURE_ENUMERATOR(name, ...) RPCORDMA_FAILURE_##name,
+#define RPCORDMA_LOSS_ENUMERATOR(name, ...) RPCORDMA_LOSS_##name,
+#define RPCORDMA_BULK_ENUMERATOR(name, ...) RPCORDMA_BULK_##name,
 
 enum rpcordma_failure { RPCORDMA_FAILURES(RPCORDMA_FAILURE_ENUMERATOR) RPCORDMA_FAILURE_COUNT };
 enum rpcordma_loss { RPCORDMA_LOSSES(RPCORDMA_LOSS_ENUMERATOR) RPCORDMA_LOSS_COUNT };

@@ -158,11 +158,13 @@ Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 	last->cqe = &call->invalidate_cqe.cqe;
 	last->send_flags = RPCORDMA_SEND_SIGNALED;
 	tally(stats.local_inv_needed, count);
-	int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(c.endpoint, "invalidate", call->xid, count, true, rc, *last);
+	/* Once posted, they may complete, and the call be another one's, before this goes on. */
+	const u32 xid = call->xid;
+	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
+	trace::post(c.endpoint, "invalidate", xid, count, true, rc, &call->invalidate_cqe.cqe);
 	if (!rc)
 		return {};
-	trace::failure(peer, Failure::invalidate_post_failed, call->xid, rc);
+	trace::failure(peer, Failure::invalidate_post_failed, xid, rc);
 	c.request_close(trace::Loss::rpc_failed, rc);
 	return from_errno(rc);
 }

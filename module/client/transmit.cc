@@ -48,7 +48,10 @@ Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions, SendQ
 		last->send_flags = RPCORDMA_SEND_SIGNALED;
 		last->cqe = &marker->cqe;
 	}
+	/* Once posted, a backward reply may complete, and the call be another one's, before this goes on. */
+	const u32 xid = call->xid;
+	const rpcordma_cqe *const entry = last->cqe;
 	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
-	trace::post(c.endpoint, "send", call->xid, count, marker != nullptr, rc, *last);
+	trace::post(c.endpoint, "send", xid, count, marker != nullptr, rc, entry);
 	return rc ? Status(from_errno(rc)) : Status();
 }

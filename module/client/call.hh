@@ -35,7 +35,7 @@
  *	 |            v           |  |
  *	 \-------> answered <-----+--/                  answered --free_slot--> idle
  *
- *	replied, lost -> fencing_lost -> idle           (the memory of a reply that could not be fenced)
+ *	lost -> fencing_lost -> idle                    (the memory of a reply that could not be fenced)
  *
  * A drain makes every state idle. Changes between threads that may race are compare-and-exchange; those from
  * sent on along the second diagram are made with the fence mutex held, or by the receive completion and

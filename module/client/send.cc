@@ -357,13 +357,15 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 	if (!posted.ok()) {
 		/*
 		 * Some of it may have been posted: the drain sorts it out. A reply to what was not sent in
-		 * full is a peer's guess.
+		 * full is a peer's guess. It is let go of before the next guess can be taken for a reply.
 		 */
-		if (call->state.exchange(CallState::sent, std::memory_order_acq_rel) ==
-		    CallState::early) {
+		Pin early;
+		if (!call->change_from(CallState::posting, CallState::sent)) {
 			call->held = nullptr;
-			call->pin.drop();
+			early = static_cast<Pin &&>(call->pin);
+			call->set_state(CallState::sent);
 		}
+		early.drop();
 		return client.drop_connection(Failure::post_failed, call->xid,
 					      to_errno(posted.error()));
 	}

@@ -81,10 +81,11 @@ void rpcordma_client::retire(Call *call)
 	if (!call->mapped.empty() || call->get_state() != CallState::idle)
 		rpcordma_warn("C3: a call is freed while the peer can reach its memory");
 	call->failure = Error::none;
-	const bool regions = !call->spare.empty();
+	bool regions;
 	{
 		SpinGuard guard(lock);
 
+		regions = !call->spare.empty();
 		pool.splice_back(call->spare);
 		rpcordma_rqst_reset(call->rqst);
 		free_slots.push_front(call);

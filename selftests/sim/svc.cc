@@ -246,7 +246,7 @@ void Service::release_(svc_rqst &rqst)
 	xprt->put();
 }
 
-/* --- listening: compat/linux/svc.c --- */
+/* --- listening: compat/linux/svc_listener.c --- */
 
 bool Service::handle_request_(const std::shared_ptr<CmId> &id, u32 initiator_depth,
 			      const std::vector<u8> &private_data)

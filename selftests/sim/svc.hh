@@ -2,7 +2,7 @@
 /*
  * sunrpc's server, as far as a transport sees it: a service with threads, a listener, connections that are
  * enqueued when there is something to do, and the backchannel. It follows net/sunrpc/svc_xprt.c, and
- * compat/linux/svc.c for what is between that and the core.
+ * compat/linux/svc_connection.c for what is between that and the core.
  */
 #pragma once
 

@@ -70,7 +70,7 @@ struct Landing {
  * A chunk in the reply must be one that was offered, with as many segments, none longer than
  * offered, and none with bytes while one before it has room (RFC 8166 3.4.6). RDMA_MSG must leave
  * the Reply chunk unused; RDMA_NOMSG must use it. A Read list is always wrong (4.3.1). A responder
- * that leaves an unused chunk out, instead of returning it with lengths of zero, is borne with: it
+ * may leave an unused chunk out, instead of returning it with lengths of zero: then it
  * claims nothing. Bytes behind the header of RDMA_NOMSG are not part of the message, and are
  * ignored.
  *

@@ -8,8 +8,9 @@
  * REG_MR they undo, so that posting one never fails for want of room.
  *
  * take(), give_back() and signal() are for the sender, of which there is one at a time; everything else
- * may come from any context. Somebody else's Send is counted a moment before or after it is posted, so
- * the real queue has kSlack more room than is accounted for here.
+ * may be called from any context. Who posts beside the sender (a refusal, scratch memory) uses take_aside() and
+ * signal_aside(), and is counted a moment before or after the post; so the real queue has kSlack more room than is
+ * accounted for here.
  */
 #pragma once
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What all connections of the server share: transfers (transfer.hh), and sink pages for Reads that the receive
- * completion starts. Neither is held by an idle connection. Taking never sleeps unless it says so; a worker keeps the pool filled, as far as use has
- * shown to be wanted and never beyond the cap. When the kernel is short of memory it takes back what
- * lies idle, but for one call's pages and transfer.
+ * completion starts. An idle connection holds neither. take() sleeps only if @how allows, take_sink() never does; a
+ * worker refills the pool to what recent demand needed, within the cap. Under memory pressure the kernel takes back
+ * what is idle, except one call's pages and transfer.
  */
 #pragma once
 

@@ -44,7 +44,9 @@ struct ErrorBody {
 	u32 high = 0;
 };
 
-/** What the header of a message that is to be sent says besides its chunks; a version leaves out what it does not say. */
+/**
+ * What the header of a message that is to be sent says besides its chunks; a version leaves out what it does not say.
+ */
 struct Envelope {
 	Xid xid;
 	Credits credits; /* requested in a Call, granted in a Reply; not zero */

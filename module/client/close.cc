@@ -19,7 +19,9 @@ void Connection::request_close(trace::Loss why, int value)
 		rpcordma_xprt_force_disconnect(client->xprt);
 }
 
-/* The peer can reach nothing of @call any more: it is idle, and its regions are @doomed. Fence and client lock held. */
+/*
+ * The peer can reach nothing of @call any more: it is idle, and its regions are @doomed. Fence mutex and client lock held.
+ */
 static void end_call(Client &client, Connection &c, Call *call, RegionList &doomed)
 {
 	while (Region *region = call->mapped.pop_front()) {

@@ -86,7 +86,9 @@ struct Lengths {
 	}
 };
 
-/* Judge a reply with chunks, or one longer than the head, against what was offered, and put its bytes in their place. */
+/*
+ * Judge a reply with chunks, or one longer than the head, against what was offered, and put its bytes in their place.
+ */
 [[nodiscard]] static Result<u32> place_reply(Client &client, Call *call, const Receive &receive)
 {
 	const xdr::Message &message = receive.message;
@@ -184,7 +186,9 @@ static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Con
 				      to_errno(delivered.error()));
 }
 
-/* The reply to @pin's call, which is `replied`, is in @receive. Take the memory back from the peer, and complete it. */
+/*
+ * The reply to @pin's call, which is `replied`, is in @receive. Take the memory back from the peer, and complete it.
+ */
 static void process_reply(Client &client, Connection &c, Pin pin, Receive *receive, Context context)
 {
 	Call *call = pin.call();

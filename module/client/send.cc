@@ -195,7 +195,10 @@ plan_within_credits(Client &client, const Connection &c, Call *call, const rpcor
 	return c.session.encode(call.send().room(), envelope_of(c, call), fill);
 }
 
-/* Map what the peer is to reach, in the header's order: encode_header() relies on it. Some may be mapped after an error. */
+/*
+ * Map what the peer is to reach, in the header's order: encode_header() relies on it. Some may be mapped after an
+ * error.
+ */
 [[nodiscard]] static Status map_chunks(Client &client, Call *call, const rpcordma_request &request)
 {
 	const chunk::Plan &plan = call->plan;

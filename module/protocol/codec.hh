@@ -8,7 +8,9 @@
 
 #include "module/protocol/v1.hh"
 
-/* A test adds a version of its own (kunit/seams/), to show that nothing outside this folder depends on which there are. */
+/*
+ * A test adds a version of its own (kunit/seams/), to show that nothing outside this folder depends on which there are.
+ */
 #ifdef RPCORDMA_TEST_VERSION
 #include RPCORDMA_TEST_VERSION
 #endif

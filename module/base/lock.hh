@@ -27,22 +27,27 @@
 
 namespace rpcordma {
 
-/** A spin lock: process and completion context; its holder does not sleep. */
-class CAPABILITY("spin lock") SpinLock {
+/**
+ * A spin lock of the whole module: process and completion context; its holder does not sleep. It is ended by
+ * name, as nobody runs the destructors of what is static in a module.
+ */
+class CAPABILITY("spin lock") ModuleLock {
 public:
-	SpinLock() = default;
-	SpinLock(const SpinLock &) = delete;
-	SpinLock &operator=(const SpinLock &) = delete;
-	~SpinLock()
-	{
-		if (lock_)
-			rpcordma_lock_destroy(lock_);
-	}
+	constexpr ModuleLock() = default;
+	ModuleLock(const ModuleLock &) = delete;
+	ModuleLock &operator=(const ModuleLock &) = delete;
 	/** Make it; false without memory. Process context; once, before all else. */
 	[[nodiscard]] bool create(rpcordma_lock_class which)
 	{
 		lock_ = rpcordma_lock_create(which);
 		return lock_ != nullptr;
+	}
+	/** The end of it; it may never have been made. Process context. */
+	void destroy()
+	{
+		if (lock_)
+			rpcordma_lock_destroy(lock_);
+		lock_ = nullptr;
 	}
 	/** It was made. */
 	[[nodiscard]] bool exists() const
@@ -64,6 +69,15 @@ private:
 	rpcordma_lock *lock_ = nullptr;
 };
 
+/** The same in an object, with which it ends. */
+class CAPABILITY("spin lock") SpinLock : public ModuleLock {
+public:
+	~SpinLock()
+	{
+		destroy();
+	}
+};
+
 /** A mutex: process context; its holder may sleep. */
 class CAPABILITY("mutex") Mutex {
 public:
@@ -75,7 +89,7 @@ public:
 		if (mutex_)
 			rpcordma_mutex_destroy(mutex_);
 	}
-	/** As SpinLock::create(). */
+	/** As ModuleLock::create(). */
 	[[nodiscard]] bool create(rpcordma_mutex_class which)
 	{
 		mutex_ = rpcordma_mutex_create(which);
@@ -107,7 +121,7 @@ public:
 		if (event_)
 			rpcordma_event_destroy(event_);
 	}
-	/** As SpinLock::create(). */
+	/** As ModuleLock::create(). */
 	[[nodiscard]] bool create()
 	{
 		event_ = rpcordma_event_create();
@@ -163,7 +177,7 @@ private:
 	bool held_ = true;
 };
 
-using SpinGuard = BasicGuard<SpinLock>;
+using SpinGuard = BasicGuard<ModuleLock>;
 using MutexGuard = BasicGuard<Mutex>;
 
 } // namespace rpcordma

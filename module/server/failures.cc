@@ -27,7 +27,7 @@ bool failed_before(const Server &server, const Receive &receive)
 	if (!receive.message.has_chunks() || !server_failures.any(now))
 		return false;
 	const u64 address = rpcordma_svc_address_key(server.xprt);
-	ModuleGuard guard(server_failures_lock);
+	SpinGuard guard(server_failures_lock);
 
 	return server_failures.recall(address, identity(receive), now);
 }
@@ -39,7 +39,7 @@ void chain_failed(Server &server, ServerCall *call, trace::Loss what,
 	    !server.access_failed.exchange(true, std::memory_order_relaxed)) {
 		const u64 address = rpcordma_svc_address_key(server.xprt);
 		{
-			ModuleGuard guard(server_failures_lock);
+			SpinGuard guard(server_failures_lock);
 
 			server_failures.remember(address, identity(*call->receive),
 						 rpcordma_now_ms());

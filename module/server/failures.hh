@@ -11,10 +11,10 @@
 #pragma once
 
 #include "compat/port/port.h"
+#include "module/base/lock.hh"
 #include "module/base/span.hh"
 #include "module/base/types.hh"
 #include "module/server/call.hh"
-#include "module/server/module_lock.hh"
 #include "xdr/wire.hh"
 
 namespace rpcordma {

@@ -30,7 +30,7 @@ void ServerPool::exit()
 {
 	(void)shrink(~0u);
 	{
-		ModuleGuard guard(lock_);
+		SpinGuard guard(lock_);
 
 		if (lent_)
 			rpcordma_warn("sink pages are lent, and no connection is left");
@@ -44,7 +44,7 @@ void ServerPool::exit()
 void ServerPool::join()
 {
 	{
-		ModuleGuard guard(lock_);
+		SpinGuard guard(lock_);
 
 		if (users_++)
 			return;
@@ -57,7 +57,7 @@ void ServerPool::join()
 void ServerPool::leave()
 {
 	{
-		ModuleGuard guard(lock_);
+		SpinGuard guard(lock_);
 
 		if (--users_)
 			return;
@@ -96,7 +96,7 @@ Transfer *ServerPool::pop_transfer_locked_()
 Transfer *ServerPool::take(rpcordma_alloc_how how)
 {
 	{
-		ModuleGuard guard(lock_);
+		SpinGuard guard(lock_);
 
 		if (Transfer *transfer = pop_transfer_locked_())
 			return transfer;
@@ -159,7 +159,7 @@ Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 	Transfer *transfer = nullptr;
 	bool low;
 	{
-		ModuleGuard guard(lock_);
+		SpinGuard guard(lock_);
 
 		if (page_count_ >= pages)
 			transfer = pop_transfer_locked_();
@@ -187,7 +187,7 @@ void ServerPool::give(Transfer *transfer)
 
 	rpcordma_bulk_unmap(transfer->bulk);
 	{
-		ModuleGuard guard(lock_);
+		SpinGuard guard(lock_);
 
 		lent_ -= transfer->lent;
 		keep = transfer_count_ < kKeptTransfers && users_;
@@ -203,7 +203,7 @@ void ServerPool::give(Transfer *transfer)
 		destroy_(transfer);
 		return;
 	}
-	ModuleGuard guard(lock_);
+	SpinGuard guard(lock_);
 
 	transfers_.push_front(transfer);
 	transfer_count_++;
@@ -219,14 +219,14 @@ u32 ServerPool::missing_locked_() const
 
 u32 ServerPool::missing_()
 {
-	ModuleGuard guard(lock_);
+	SpinGuard guard(lock_);
 
 	return missing_locked_();
 }
 
 bool ServerPool::wants_transfer_()
 {
-	ModuleGuard guard(lock_);
+	SpinGuard guard(lock_);
 
 	return transfer_count_ < transfers_wanted_;
 }
@@ -234,7 +234,7 @@ bool ServerPool::wants_transfer_()
 /* Returns how many of the first @count of @pages were wanted, and are the pool's. */
 u32 ServerPool::keep_(page **pages, u32 count)
 {
-	ModuleGuard guard(lock_);
+	SpinGuard guard(lock_);
 
 	return push_locked_(pages, min(count, missing_locked_()));
 }
@@ -277,7 +277,7 @@ u32 ServerPool::spare_transfers_locked_() const
 
 u32 ServerPool::spare_pages()
 {
-	ModuleGuard guard(lock_);
+	SpinGuard guard(lock_);
 
 	return spare_pages_locked_() + spare_transfers_locked_() * kTransferPages;
 }
@@ -291,7 +291,7 @@ u32 ServerPool::shrink(u32 pages)
 		Transfer *transfer = nullptr;
 		u32 count = 0;
 		{
-			ModuleGuard guard(lock_);
+			SpinGuard guard(lock_);
 
 			count = min(min(kBatch, pages - freed), spare_pages_locked_());
 			pop_locked_(idle, count);

@@ -9,8 +9,8 @@
 
 #include "compat/port/port.h"
 #include "module/base/list.hh"
+#include "module/base/lock.hh"
 #include "module/base/types.hh"
-#include "module/server/module_lock.hh"
 #include "module/server/transfer.hh"
 
 namespace rpcordma {
@@ -48,7 +48,7 @@ public:
 	/** Pages that transfers have of it now. Any context. */
 	[[nodiscard]] u32 lent_pages()
 	{
-		ModuleGuard guard(lock_);
+		SpinGuard guard(lock_);
 
 		return lent_;
 	}

@@ -22,6 +22,37 @@ sys.dont_write_bytecode = True
 from vmlib import job  # noqa: E402
 
 GUEST_SHELL = job.GUEST_SHELL
+
+# What begins a script that has both ends in one kernel and one network, as rxe knows no other. Two veth interfaces
+# have an rxe device each; a packet takes DELAY milliseconds, one way. What one interface sends to the other's
+# address would be taken for loopback, but for a link-local address, which says which interface it is meant for: the
+# server is fe80::1%va, its client fe80::2.
+BOTH_ENDS = GUEST_SHELL + """
+. /job/lib.sh
+modprobe() {
+	[ "$1" = -a ] && return 0
+	[ -e /job/$1.ko ] && [ ! -e /sys/module/$1 ] || return 0
+	/usr/sbin/insmod /job/$1.ko
+}
+tc() {
+	/usr/sbin/tc "$@"
+}
+# both_up DELAY
+both_up() {
+	ip link set lo up
+	ip link add va type veth peer name vb || die "no veth"
+	for dev in va vb; do
+		echo 0 > /proc/sys/net/ipv6/conf/$dev/accept_dad
+		ip link set $dev mtu 4500 addrgenmode none up
+		tc qdisc add dev $dev root netem delay $1ms limit 100000 || die "no netem"
+	done
+	ip addr add fe80::2/64 dev va nodad
+	ip addr add fe80::1/64 dev vb nodad
+	for dev in va vb; do
+		rdma link add rxe_$dev type rxe netdev $dev || die "no rxe"
+	done
+}
+"""
 BUILD = os.environ.get("UML_BUILD", os.path.join(TOP, "build", "uml"))
 
 # Programs of the guest and the package that each comes from.

@@ -52,35 +52,14 @@ done
 # Of the client's address, fe80::2 in the guest.
 CLIENT = 2
 
-# The two interfaces, of which each rxe device has one: see scripts/bench's part "trips".
-SETUP = uml.GUEST_SHELL + """
-. /job/lib.sh
-modprobe() {
-	[ "$1" = -a ] && return 0
-	[ -e /job/$1.ko ] && [ ! -e /sys/module/$1 ] || return 0
-	/usr/sbin/insmod /job/$1.ko
-}
-tc() {
-	/usr/sbin/tc "$@"
-}
+SETUP = uml.BOTH_ENDS + """
 nfsd_start() {
 	echo '@CLASS@ 20049' > /proc/fs/nfsd/portlist || die "nfsd does not listen on @CLASS@"
 	echo 1 > /proc/fs/nfsd/threads || die "nfsd does not start"
 	echo Y > /proc/fs/nfsd/v4_end_grace
 }
 leaks_forget
-ip link set lo up
-ip link add va type veth peer name vb || die "no veth"
-for dev in va vb; do
-	echo 0 > /proc/sys/net/ipv6/conf/$dev/accept_dad
-	ip link set $dev mtu 4500 addrgenmode none up
-	tc qdisc add dev $dev root netem delay @DELAY@ms limit 100000 || die "no netem"
-done
-ip addr add fe80::2/64 dev va nodad
-ip addr add fe80::1/64 dev vb nodad
-for dev in va vb; do
-	rdma link add rxe_$dev type rxe netdev $dev || die "no rxe"
-done
+both_up @DELAY@
 export_up 400M
 for module in @MODULES@; do
 	insmod /job/$module.ko || die "$module does not load"

@@ -28,31 +28,9 @@ KIB, MIB = 1024, 1024 * 1024
 GUEST = os.path.join(report.TOP, "selftests", "vm", "guest")
 LIMIT = 240
 
-# Both ends are in one network, as rxe knows no other. What one interface sends to the other's address would be
-# taken for loopback, but for a link-local address, which says which interface it is meant for.
-COMMON = uml.GUEST_SHELL + """
-. /job/lib.sh
-modprobe() {
-	[ "$1" = -a ] && return 0
-	[ -e /job/$1.ko ] && [ ! -e /sys/module/$1 ] || return 0
-	/usr/sbin/insmod /job/$1.ko
-}
-tc() {
-	/usr/sbin/tc "$@"
-}
+COMMON = uml.BOTH_ENDS + """
 leaks_forget
-ip link set lo up
-ip link add va type veth peer name vb || die "no veth"
-for dev in va vb; do
-	echo 0 > /proc/sys/net/ipv6/conf/$dev/accept_dad
-	ip link set $dev mtu 4500 addrgenmode none up
-	tc qdisc add dev $dev root netem delay @DELAY@ms limit 100000 || die "no netem"
-done
-ip addr add fe80::1/64 dev va nodad
-ip addr add fe80::2/64 dev vb nodad
-for dev in va vb; do
-	rdma link add rxe_$dev type rxe netdev $dev || die "no rxe"
-done
+both_up @DELAY@
 export_up 400M
 server_up @XPRT@
 rpc_mount() {
@@ -61,7 +39,7 @@ rpc_mount() {
 	3) source=/export more=nolock,mountproto=tcp,mounthost=127.0.0.1,rsize=1048576,wsize=1048576 ;;
 	*) source=/ more=rsize=1048576 ;;
 	esac
-	/sbin/mount.nfs "[fe80::2%va]:$source" $2 -o vers=$1,proto=rdma6,port=20049,$more,$3 || die "no mount of $1"
+	/sbin/mount.nfs "[fe80::1%va]:$source" $2 -o vers=$1,proto=rdma6,port=20049,$more,$3 || die "no mount of $1"
 }
 now() {
 	sed -n 's/^now at \\([0-9]*\\) nsecs.*/\\1/p' /proc/timer_list

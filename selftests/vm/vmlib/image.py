@@ -51,7 +51,7 @@ MODULES = """
     virtio_pci virtio_console virtio_net rdma_rxe rpcrdma nfsd nfs nfsv3 nfsv4 lockd nfs_acl rdma_cm rdma_ucm ib_uverbs
     auth_rpcgss dummy veth bonding sch_netem sunrpc grace nfs_layout_flexfiles 9p 9pnet_virtio
     rpcsec_gss_krb5 cts? cmac? camellia_generic? aesni_intel? sha1_ssse3? sha256_ssse3? iw_cm
-    crc32_generic? crc32c_generic? crc32_pclmul? crc32c-intel? libcrc32c? md5? zram lzo lzo-rle?
+    nvme_rdma nvmet_rdma brd crc32_generic? crc32c_generic? crc32_pclmul? crc32c-intel? libcrc32c? md5? zram lzo lzo-rle?
 """.split()
 
 
@@ -352,7 +352,7 @@ def build_module(kernel, source, *settings):
     @settings  for make, such as "CONFIG_X=m"
     The sources are copied first: kbuild writes beside what it compiles.
     """
-    name = os.path.basename(source)
+    name = {"hca": "vhca"}.get(os.path.basename(source), os.path.basename(source))
     work = os.path.join(BUILD, kernel.release, name)
     target = os.path.join(work, f"{name}.ko")
     headers = kernel_headers(kernel)
@@ -523,6 +523,8 @@ def image(series, extra_modules=(), krb5=False):
     base, stage = _base(kernel)
     extra = {os.path.basename(p): p for p in extra_modules}
     extra["verbsmeter.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "vm", "verbsmeter"))
+    if series != "6.1":
+        extra["vhca.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "hca"))
     ours = find_module("rpcordma", kernel)
     if ours:
         extra.setdefault("rpcordma.ko", ours)

@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a queue pair does with its work requests: one after the other, in a worker of its own. Reads may come late:
+ * what is behind one goes on, unless it is fenced; completions keep their order. The first
+ * work request that fails says why, all behind it are flushed.
+ */
+#include "vhca.h"
+
+/* Work requests until others get their turn. */
+#define BUDGET	64
+/* Until a peer that does not answer is asked again, ms. */
+#define RETRY	50
+
+/* What sqe_execute() may say beside a status. */
+#define LATER	(-1)		/* no answer, or no Receive: again in *ms */
+#define COMES	(-2)		/* a Read's data is on its way */
+
+/* Receive-not-ready timers, in microseconds: InfiniBand 9.7.5.2.8, table 46, rounded. */
+static const u32 rnr_us[32] = {
+	655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840, 5120, 7680, 10240,
+	15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520
+};
+
+static struct vhca_cq *send_cq(struct vhca_qp *qp)
+{
+	return to_vcq(qp->init.send_cq);
+}
+
+/* A stretch of memory: SGEs of a queue pair, or what a peer's key names. */
+struct stretch {
+	struct vhca_qp *qp;
+	const struct ib_sge *sge;	/* NULL: a peer's */
+	u32 left;			/* in *sge */
+	u64 address;
+	u32 key;
+	int access;
+	bool writes;
+};
+
+static void advance(struct stretch *r, u32 n)
+{
+	r->address += n;
+	r->left -= n;
+	while (r->sge && !r->left) {
+		r->sge++;
+		r->address = r->sge->addr;
+		r->key = r->sge->lkey;
+		r->left = r->sge->length;
+	}
+}
+
+static void begin(struct stretch *r, struct vhca_qp *qp, const struct ib_sge *sge, bool writes)
+{
+	*r = (struct stretch){.qp = qp, .sge = sge, .address = sge->addr, .key = sge->lkey, .left = sge->length,
+			    .access = writes ? IB_ACCESS_LOCAL_WRITE : 0, .writes = writes};
+}
+
+static int pin(struct stretch *r, u32 length, struct vhca_mr **held, struct vhca_pin *pin)
+{
+	struct vhca *v = r->qp->dev;
+
+	*held = NULL;
+	if (r->sge)
+		length = min(length, r->left);
+	if (r->sge && r->key == v->ib.local_dma_lkey)
+		return vhca_dma_pin(v, r->address, length, r->writes, pin);
+	return vhca_mr_pin(v, r->qp->ib.pd, r->key, r->address, length, r->access, r->writes, held, pin);
+}
+
+/* The one copy. 0; or an error, and *@at_source whether it is the source's. */
+static int copy(struct stretch *to, struct stretch *from, u32 length, bool *at_source)
+{
+	int err = 0;
+
+	while (length && !err) {
+		struct vhca_pin source, sink;
+		struct vhca_mr *source_mr, *sink_mr;
+		unsigned long flags;
+		u32 n = 0;
+
+		/* An SGE of no bytes. */
+		if (from->sge && !from->left)
+			advance(from, 0);
+		if (to->sge && !to->left)
+			advance(to, 0);
+		local_irq_save(flags);
+		*at_source = true;
+		err = pin(from, length, &source_mr, &source);
+		if (!err) {
+			*at_source = false;
+			err = pin(to, source.length, &sink_mr, &sink);
+			if (!err) {
+				n = sink.length;
+				memcpy(sink.va, source.va, n);
+				vhca_mr_unpin(sink_mr, &sink);
+			}
+			vhca_mr_unpin(source_mr, &source);
+		}
+		local_irq_restore(flags);
+		length -= n;
+		/* Behind the last byte there may be no SGE. */
+		if (length) {
+			advance(from, n);
+			advance(to, n);
+		}
+	}
+	return err;
+}
+
+int vhca_copy_sges(struct vhca_qp *from_qp, const struct ib_sge *from, struct vhca_qp *to_qp, const struct ib_sge *to,
+		   u32 skip, u32 length)
+{
+	struct stretch source, sink;
+	bool at_source;
+
+	begin(&source, from_qp, from, false);
+	begin(&sink, to_qp, to, true);
+	while (skip) {
+		u32 n = min(skip, sink.left);
+
+		advance(&sink, n);
+		skip -= n;
+	}
+	return copy(&sink, &source, length, &at_source);
+}
+
+/* The queue pair at the other end with a reference, or NULL when nobody would answer. */
+static struct vhca_qp *peer_of(struct vhca_qp *qp)
+{
+	struct vhca_qp *peer = NULL;
+	unsigned long flags;
+
+	if (READ_ONCE(qp->dev->dead) || !READ_ONCE(qp->dev->port_up))
+		return NULL;
+	if (!qp->dev->preset->iwarp) {
+		peer = vhca_roce_peer(qp);
+	} else {
+		spin_lock_irqsave(&qp->lock, flags);
+		peer = qp->peer;
+		if (peer)
+			kref_get(&peer->ref);
+		spin_unlock_irqrestore(&qp->lock, flags);
+	}
+	if (peer && (READ_ONCE(peer->dev->dead) || !READ_ONCE(peer->dev->port_up) ||
+		     (peer->state != IB_QPS_RTR && peer->state != IB_QPS_RTS))) {
+		vhca_qp_put(peer);
+		peer = NULL;
+	}
+	return peer;
+}
+
+void vhca_recv_done(struct vhca_qp *qp, struct ib_wc *wc, bool solicited)
+{
+	struct vhca_cqe cqe = {.qp = qp};
+	unsigned long flags;
+	bool flushed;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	flushed = qp->state == IB_QPS_ERR && wc->status == IB_WC_SUCCESS && qp->ib.qp_type != IB_QPT_GSI;
+	wc->wr_id = qp->rq[qp->rq_done % qp->rq_size].wr_id;
+	wc->qp = &qp->ib;
+	cqe.wc = *wc;
+	if (flushed)
+		cqe.wc = (struct ib_wc){.wr_id = wc->wr_id, .qp = &qp->ib, .status = IB_WC_WR_FLUSH_ERR};
+	qp->dev->done[VHCA_RECV]++;
+	qp->rq_done++;
+	/* Others of the queue are flushed behind this one, not before. */
+	vhca_cq_push(to_vcq(qp->init.recv_cq), &cqe, solicited);
+	qp->rq_busy = false;
+	spin_unlock_irqrestore(&qp->lock, flags);
+	if (READ_ONCE(qp->state) == IB_QPS_ERR)
+		mod_delayed_work(vhca_wq, &qp->work, 0);
+}
+
+/* The responder has found fault: it is over for it as well. */
+static void peer_fails(struct vhca_qp *peer, enum ib_event_type event)
+{
+	vhca_qp_event(peer, event);
+	vhca_qp_set_state(peer, IB_QPS_ERR);
+}
+
+static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u32 *ms)
+{
+	struct ib_wc wc = {.status = IB_WC_SUCCESS, .opcode = IB_WC_RECV, .byte_len = e->length, .src_qp = qp->ib.qp_num,
+			   .port_num = 1};
+	struct vhca_rwqe *r = NULL;
+	unsigned long flags;
+	u32 room = 0;
+	int i, err;
+
+	spin_lock_irqsave(&peer->lock, flags);
+	if ((peer->state == IB_QPS_RTR || peer->state == IB_QPS_RTS) && peer->rq_posted != peer->rq_done) {
+		r = &peer->rq[peer->rq_done % peer->rq_size];
+		peer->rq_busy = true;
+	}
+	spin_unlock_irqrestore(&peer->lock, flags);
+	if (!r) {
+		if (peer->state != IB_QPS_RTR && peer->state != IB_QPS_RTS)
+			return LATER;
+		/* iWARP has no answer to that but to end the connection. */
+		if (qp->dev->preset->iwarp) {
+			peer_fails(peer, IB_EVENT_QP_FATAL);
+			return IB_WC_REM_OP_ERR;
+		}
+		if (qp->attr.rnr_retry != 7 && qp->rnr_retries++ >= qp->attr.rnr_retry)
+			return IB_WC_RNR_RETRY_EXC_ERR;
+		*ms = DIV_ROUND_UP(rnr_us[peer->attr.min_rnr_timer & 31], 1000);
+		qp->retries = 0;
+		return LATER;
+	}
+	qp->rnr_retries = 0;
+	for (i = 0; i < r->nsge; i++)
+		room += r->sge[i].length;
+	if (room < e->length) {
+		wc.status = IB_WC_LOC_LEN_ERR;
+		vhca_recv_done(peer, &wc, false);
+		peer_fails(peer, IB_EVENT_QP_REQ_ERR);
+		return IB_WC_REM_INV_REQ_ERR;
+	}
+	if (e->length) {
+		struct stretch source, sink;
+		bool at_source;
+
+		begin(&source, qp, e->sge, false);
+		begin(&sink, peer, r->sge, true);
+		err = copy(&sink, &source, e->length, &at_source);
+		if (err && !at_source) {
+			wc.status = IB_WC_LOC_PROT_ERR;
+			vhca_recv_done(peer, &wc, false);
+			peer_fails(peer, IB_EVENT_QP_FATAL);
+			return IB_WC_REM_OP_ERR;
+		} else if (err) {
+			/* Nothing of it has been sent: the Receive stays where it is. */
+			spin_lock_irqsave(&peer->lock, flags);
+			peer->rq_busy = false;
+			spin_unlock_irqrestore(&peer->lock, flags);
+			vhca_fault(qp->dev, "the Send's own memory is not to be read: address 0x%llx, key 0x%x",
+				   source.address, source.key);
+			mod_delayed_work(vhca_wq, &peer->work, 0);
+			return IB_WC_LOC_PROT_ERR;
+		}
+	}
+	if (e->opcode == IB_WR_SEND_WITH_INV) {
+		wc.wc_flags = IB_WC_WITH_INVALIDATE;
+		wc.ex.invalidate_rkey = e->rkey;
+		if (vhca_mr_invalidate(peer->dev, peer->ib.pd, e->rkey, true)) {
+			wc.status = IB_WC_LOC_ACCESS_ERR;
+			vhca_recv_done(peer, &wc, false);
+			peer_fails(peer, IB_EVENT_QP_ACCESS_ERR);
+			return IB_WC_REM_ACCESS_ERR;
+		}
+	} else if (e->opcode == IB_WR_SEND_WITH_IMM) {
+		wc.wc_flags = IB_WC_WITH_IMM;
+		wc.ex.imm_data = e->imm;
+	}
+	vhca_recv_done(peer, &wc, e->flags & IB_SEND_SOLICITED);
+	return IB_WC_SUCCESS;
+}
+
+/* A Read's sink, as iWARP devices without the Read of another kind want it. */
+static bool sink_is_wrong(struct vhca_qp *qp, struct vhca_swqe *e)
+{
+	return qp->dev->preset->sink_access && e->length &&
+		!vhca_mr_allows(qp->dev, qp->ib.pd, e->sge->lkey, e->sge->addr, e->length,
+				IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE);
+}
+
+static int move(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, bool reads)
+{
+	int access = reads ? IB_ACCESS_REMOTE_READ : IB_ACCESS_REMOTE_WRITE;
+	struct stretch local, remote = {.qp = peer, .address = e->remote_addr, .key = e->rkey, .access = access,
+				      .writes = !reads};
+	bool at_source;
+	int err;
+
+	if (!e->length)
+		return IB_WC_SUCCESS;
+	if (!(peer->attr.qp_access_flags & access) ||
+	    !vhca_mr_allows(peer->dev, peer->ib.pd, e->rkey, e->remote_addr, e->length, access)) {
+		peer_fails(peer, IB_EVENT_QP_ACCESS_ERR);
+		return IB_WC_REM_ACCESS_ERR;
+	}
+	begin(&local, qp, e->sge, reads);
+	err = reads ? copy(&local, &remote, e->length, &at_source) : copy(&remote, &local, e->length, &at_source);
+	if (!err && e->opcode == IB_WR_RDMA_READ_WITH_INV)
+		return vhca_mr_invalidate(qp->dev, qp->ib.pd, e->sge->lkey, false);
+	if (!err)
+		return IB_WC_SUCCESS;
+	if (at_source == reads) {
+		peer_fails(peer, IB_EVENT_QP_ACCESS_ERR);
+		return err == -EACCES ? IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
+	}
+	vhca_fault(qp->dev, "the own memory of a %s is not to be used so: address 0x%llx, key 0x%x",
+		   reads ? "Read" : "Write", local.address, local.key);
+	return IB_WC_LOC_PROT_ERR;
+}
+
+/* Carry @e out. A status, LATER with *@ms set where it is not RETRY, or COMES. */
+static int execute(struct vhca_qp *qp, struct vhca_swqe *e, u32 *ms)
+{
+	enum vhca_kind kind = vhca_kind_of(e->opcode);
+	struct vhca *v = qp->dev;
+	enum ib_wc_status status;
+	struct vhca_qp *peer;
+	int result;
+
+	if (e->state == VHCA_POSTED && !e->held && qp->ib.qp_type != IB_QPT_GSI) {
+		if (vhca_inject(v, kind, &status, ms)) {
+			if (e->mr)
+				WRITE_ONCE(to_vmr(e->mr)->posted, false);
+			return status;
+		}
+		e->held = true;
+		if (*ms)
+			return LATER;
+	}
+	if (kind == VHCA_REG)
+		return vhca_mr_register(qp, e->mr, e->rkey, e->access);
+	if (kind == VHCA_INV)
+		return vhca_mr_invalidate(v, qp->ib.pd, e->rkey, false);
+	if (qp->ib.qp_type == IB_QPT_GSI)
+		return vhca_roce_send(qp, e);
+
+	peer = peer_of(qp);
+	if (!peer) {
+		/* iWARP's stream is broken; InfiniBand's is asked again. */
+		if (v->preset->iwarp && !qp->peer)
+			return IB_WC_FATAL_ERR;
+		return qp->retries++ < max_t(int, qp->attr.retry_cnt, 1) ? LATER : IB_WC_RETRY_EXC_ERR;
+	}
+	qp->retries = 0;
+	if (kind == VHCA_SEND) {
+		result = send(qp, e, peer, ms);
+	} else if (kind == VHCA_WRITE) {
+		result = move(qp, e, peer, false);
+	} else if (e->state == VHCA_POSTED && (qp->reads >= peer->attr.max_dest_rd_atomic && !v->preset->iwarp)) {
+		vhca_fault(v, "%u Reads under way, for which the peer has %u resources", qp->reads + 1,
+			   peer->attr.max_dest_rd_atomic);
+		result = IB_WC_REM_INV_REQ_ERR;
+	} else if (sink_is_wrong(qp, e)) {
+		vhca_fault(v, "the sink of a Read is no region with IB_ACCESS_REMOTE_WRITE");
+		result = IB_WC_LOC_PROT_ERR;
+	} else if (e->state == VHCA_POSTED && READ_ONCE(v->read_delay)) {
+		e->due = ktime_add_us(ktime_get(), v->read_delay);
+		result = COMES;
+	} else {
+		result = move(qp, e, peer, true);
+	}
+	vhca_qp_put(peer);
+	return result;
+}
+
+/* Tell of those that are done, in their order. qp->lock. */
+static void complete_sends(struct vhca_qp *qp)
+{
+	while (qp->sq_done != qp->sq_posted) {
+		struct vhca_swqe *e = &qp->sq[qp->sq_done % qp->sq_size];
+		struct vhca_cqe cqe = {.qp = qp};
+
+		if (e->state != VHCA_DONE)
+			break;
+		qp->sq_done++;
+		qp->blocks_done += e->blocks;
+		e->mr = NULL;
+		if (e->status == IB_WC_SUCCESS && !(e->flags & IB_SEND_SIGNALED))
+			continue;
+		cqe.wc = (struct ib_wc){.wr_id = e->wr_id, .qp = &qp->ib, .status = e->status, .byte_len = e->length};
+		switch (vhca_kind_of(e->opcode)) {
+		case VHCA_WRITE:
+			cqe.wc.opcode = IB_WC_RDMA_WRITE;
+			break;
+		case VHCA_READ:
+			cqe.wc.opcode = IB_WC_RDMA_READ;
+			break;
+		case VHCA_REG:
+			cqe.wc.opcode = IB_WC_REG_MR;
+			break;
+		case VHCA_INV:
+			cqe.wc.opcode = IB_WC_LOCAL_INV;
+			break;
+		default:
+			cqe.wc.opcode = IB_WC_SEND;
+		}
+		cqe.releases = true;
+		cqe.release = qp->blocks_done;
+		vhca_cq_push(send_cq(qp), &cqe, true);
+	}
+}
+
+/* Everything that is left, with an error. qp->lock. */
+static void flush(struct vhca_qp *qp)
+{
+	u32 i;
+
+	for (i = qp->sq_done; i != qp->sq_posted; i++) {
+		struct vhca_swqe *e = &qp->sq[i % qp->sq_size];
+
+		if (e->state == VHCA_DONE)
+			continue;
+		if (e->mr)
+			WRITE_ONCE(to_vmr(e->mr)->posted, false);
+		e->state = VHCA_DONE;
+		e->status = IB_WC_WR_FLUSH_ERR;
+	}
+	qp->sq_next = qp->sq_posted;
+	qp->reads = 0;
+	complete_sends(qp);
+	while (!qp->rq_busy && qp->rq_done != qp->rq_posted) {
+		struct vhca_cqe cqe = {.qp = qp};
+
+		cqe.wc = (struct ib_wc){.wr_id = qp->rq[qp->rq_done++ % qp->rq_size].wr_id, .qp = &qp->ib,
+					.status = IB_WC_WR_FLUSH_ERR};
+		vhca_cq_push(to_vcq(qp->init.recv_cq), &cqe, true);
+	}
+}
+
+enum hrtimer_restart vhca_qp_timer(struct hrtimer *timer)
+{
+	struct vhca_qp *qp = container_of(timer, struct vhca_qp, timer);
+
+	queue_delayed_work(vhca_wq, &qp->work, 0);
+	return HRTIMER_NORESTART;
+}
+
+/* The oldest Read that is under way and has come; NULL when none has, with a timer for it. qp->lock. */
+static struct vhca_swqe *read_that_came(struct vhca_qp *qp)
+{
+	u32 i;
+
+	for (i = qp->sq_done; qp->reads && i != qp->sq_next; i++) {
+		struct vhca_swqe *e = &qp->sq[i % qp->sq_size];
+		ktime_t now = ktime_get();
+
+		if (e->state != VHCA_UNDER_WAY)
+			continue;
+		if (ktime_before(now, e->due)) {
+			hrtimer_start(&qp->timer, ktime_sub(e->due, now), HRTIMER_MODE_REL_HARD);
+			return NULL;
+		}
+		return e;
+	}
+	return NULL;
+}
+
+/* The next that may begin, or NULL. qp->lock. */
+static struct vhca_swqe *next(struct vhca_qp *qp)
+{
+	struct vhca_swqe *e = &qp->sq[qp->sq_next % qp->sq_size];
+
+	if (qp->sq_next == qp->sq_posted)
+		return NULL;
+	/* A LOCAL_INV that is not fenced takes the sink of such a Read away: InfiniBand 10.8.3.3, table 79. */
+	if (qp->reads && e->flags & IB_SEND_FENCE)
+		return NULL;
+	if (qp->reads && vhca_kind_of(e->opcode) == VHCA_READ && qp->reads >= qp->attr.max_rd_atomic)
+		return NULL;
+	return e;
+}
+
+void vhca_qp_work(struct work_struct *work)
+{
+	struct vhca_qp *qp = container_of(to_delayed_work(work), struct vhca_qp, work);
+	struct vhca_swqe *e;
+	unsigned long flags;
+	int budget, result;
+
+	for (budget = BUDGET; budget; budget--) {
+		bool came = true;
+		u32 ms = 0;
+
+		spin_lock_irqsave(&qp->lock, flags);
+		if (qp->state == IB_QPS_ERR || (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)) {
+			if (qp->state == IB_QPS_ERR)
+				flush(qp);
+			spin_unlock_irqrestore(&qp->lock, flags);
+			return;
+		}
+		e = read_that_came(qp);
+		if (!e) {
+			came = false;
+			e = next(qp);
+		}
+		spin_unlock_irqrestore(&qp->lock, flags);
+		if (!e)
+			return;
+
+		result = execute(qp, e, &ms);
+		if (result == LATER) {
+			mod_delayed_work(vhca_wq, &qp->work, msecs_to_jiffies(ms ?: RETRY));
+			return;
+		}
+		spin_lock_irqsave(&qp->lock, flags);
+		if (came)
+			qp->reads--;
+		else
+			qp->sq_next++;
+		if (result == COMES) {
+			e->state = VHCA_UNDER_WAY;
+			qp->reads++;
+		} else {
+			e->state = VHCA_DONE;
+			e->status = result;
+			if (result == IB_WC_SUCCESS)
+				qp->dev->done[vhca_kind_of(e->opcode)]++;
+			complete_sends(qp);
+		}
+		spin_unlock_irqrestore(&qp->lock, flags);
+		if (result > 0)
+			vhca_qp_set_state(qp, IB_QPS_ERR);
+	}
+	queue_delayed_work(vhca_wq, &qp->work, 0);
+}

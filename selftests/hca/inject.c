@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a test asks of a device, in debugfs/vhca/NAME/:
+ *
+ *	stats		counters, a line each: faults, work requests by kind, mappings, calls of each DMA operation
+ *	fault		the last rule that was broken
+ *	inject		write "KIND N STATUS" or "KIND N hold MS": the Nth work request of KIND from now fails with STATUS
+ *			(a number of enum ib_wc_status), or waits for MS milliseconds. KIND: send write read reg inv
+ *	event		write "remove", "fatal", "port down", "port up", "gid", "qp-fatal", "sq-drained"
+ *	read_delay	us until a Read's data comes
+ *	cq_delay, cq_batch	completions wait for others, at most so many us
+ *	map_fails	every Nth mapping fails; 0: none
+ */
+#include <linux/debugfs.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+
+#include "vhca.h"
+
+struct injection {
+	struct list_head node;
+	enum vhca_kind kind;
+	u32 nth;
+	enum ib_wc_status status;
+	u32 ms;
+};
+
+void vhca_fault(struct vhca *v, const char *fmt, ...)
+{
+	struct va_format text = {.fmt = fmt};
+	va_list args;
+
+	va_start(args, fmt);
+	text.va = &args;
+	atomic_inc(&v->faults);
+	snprintf(v->fault, sizeof(v->fault), "%pV", &text);
+	if (!vhca_quiet)
+		WARN(1, "vhca %s: %pV\n", dev_name(&v->ib.dev), &text);
+	va_end(args);
+}
+
+bool vhca_inject(struct vhca *v, enum vhca_kind kind, enum ib_wc_status *status, u32 *ms)
+{
+	struct injection *i, *due = NULL;
+	unsigned long flags;
+	bool fails = false;
+
+	*ms = 0;
+	if (list_empty_careful(&v->injections))
+		return false;
+	spin_lock_irqsave(&v->inject_lock, flags);
+	list_for_each_entry(i, &v->injections, node)
+		if (i->kind == kind && !--i->nth && !due)
+			due = i;
+	if (due) {
+		list_del(&due->node);
+		*status = due->status;
+		*ms = due->ms;
+		fails = due->status != IB_WC_SUCCESS;
+	}
+	spin_unlock_irqrestore(&v->inject_lock, flags);
+	kfree(due);
+	return fails;
+}
+
+static char *copy_words(const char __user *from, size_t n, char *words, size_t room)
+{
+	if (n >= room)
+		return ERR_PTR(-EINVAL);
+	if (copy_from_user(words, from, n))
+		return ERR_PTR(-EFAULT);
+	words[n] = 0;
+	return strim(words);
+}
+
+static ssize_t inject_write(struct file *file, const char __user *from, size_t n, loff_t *pos)
+{
+	struct vhca *v = file->private_data;
+	char words[64], kind[8], *text = copy_words(from, n, words, sizeof(words));
+	struct injection i = {};
+	unsigned long flags;
+	u32 status;
+	int k;
+
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	if (sscanf(text, "%7s %u hold %u", kind, &i.nth, &i.ms) != 3) {
+		i.ms = 0;
+		if (sscanf(text, "%7s %u %u", kind, &i.nth, &status) != 3 || !status || status > IB_WC_GENERAL_ERR)
+			return -EINVAL;
+		i.status = status;
+	}
+	k = match_string(vhca_kinds, VHCA_RECV, kind);
+	if (k < 0 || !i.nth)
+		return -EINVAL;
+	i.kind = k;
+	{
+		struct injection *new = kmemdup(&i, sizeof(i), GFP_KERNEL);
+
+		if (!new)
+			return -ENOMEM;
+		spin_lock_irqsave(&v->inject_lock, flags);
+		list_add_tail(&new->node, &v->injections);
+		spin_unlock_irqrestore(&v->inject_lock, flags);
+	}
+	return n;
+}
+
+static const struct file_operations inject_fops = {
+	.owner = THIS_MODULE, .open = simple_open, .write = inject_write,
+};
+
+/* What is told of every queue pair but queue pair 1; @fatal: it is over. */
+static void for_all_qps(struct vhca *v, enum ib_event_type event, bool fatal)
+{
+	unsigned long qpn;
+	u32 last = 1;
+
+	for (;;) {
+		struct vhca_qp *qp;
+		unsigned long flags;
+
+		qpn = last + 1;
+		xa_lock_irqsave(&v->qps, flags);
+		qp = xa_find(&v->qps, &qpn, ULONG_MAX, XA_PRESENT);
+		if (qp)
+			kref_get(&qp->ref);
+		xa_unlock_irqrestore(&v->qps, flags);
+		if (!qp)
+			return;
+		last = qpn;
+		if (fatal)
+			vhca_qp_set_state(qp, IB_QPS_ERR);
+		vhca_qp_event(qp, event);
+		vhca_qp_put(qp);
+	}
+}
+
+static ssize_t event_write(struct file *file, const char __user *from, size_t n, loff_t *pos)
+{
+	struct vhca *v = file->private_data;
+	char words[32], *text = copy_words(from, n, words, sizeof(words));
+	struct ib_event event = {.device = &v->ib, .element.port_num = 1};
+
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	if (!strcmp(text, "remove")) {
+		vhca_remove(v);
+	} else if (!strcmp(text, "fatal")) {
+		event.event = IB_EVENT_DEVICE_FATAL;
+		ib_dispatch_event(&event);
+	} else if (!strcmp(text, "gid")) {
+		event.event = IB_EVENT_GID_CHANGE;
+		ib_dispatch_event(&event);
+	} else if (!strcmp(text, "port down")) {
+		vhca_port(v, false);
+	} else if (!strcmp(text, "port up")) {
+		vhca_port(v, true);
+	} else if (!strcmp(text, "qp-fatal")) {
+		for_all_qps(v, IB_EVENT_QP_FATAL, true);
+	} else if (!strcmp(text, "sq-drained")) {
+		for_all_qps(v, IB_EVENT_SQ_DRAINED, false);
+	} else {
+		return -EINVAL;
+	}
+	return n;
+}
+
+static const struct file_operations event_fops = {
+	.owner = THIS_MODULE, .open = simple_open, .write = event_write,
+};
+
+static int stats_show(struct seq_file *s, void *unused)
+{
+	struct vhca *v = s->private;
+	unsigned long index;
+	void *entry;
+	u32 qps = 0, mrs = 0;
+	int i;
+
+	seq_printf(s, "faults %d\n", atomic_read(&v->faults));
+	for (i = 0; i < VHCA_KINDS; i++)
+		seq_printf(s, "%s %llu\n", vhca_kinds[i], v->done[i]);
+	seq_printf(s, "mapped %u\n", READ_ONCE(v->dma.live));
+	for (i = 0; vhca_dma_names[i]; i++)
+		seq_printf(s, "%s %llu\n", vhca_dma_names[i], v->dma.calls[i]);
+	xa_for_each(&v->qps, index, entry)
+		qps++;
+	xa_for_each(&v->mrs, index, entry)
+		mrs++;
+	seq_printf(s, "qps %u\nmrs %u\n", qps, mrs);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(stats);
+
+static int fault_show(struct seq_file *s, void *unused)
+{
+	seq_printf(s, "%s\n", ((struct vhca *)s->private)->fault);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(fault);
+
+void vhca_inject_add(struct vhca *v)
+{
+	static struct dentry *top;
+
+	top = debugfs_lookup("vhca", NULL);
+	v->debugfs = debugfs_create_dir(dev_name(&v->ib.dev), top);
+	dput(top);
+	debugfs_create_file("stats", 0400, v->debugfs, v, &stats_fops);
+	debugfs_create_file("fault", 0400, v->debugfs, v, &fault_fops);
+	debugfs_create_file("inject", 0200, v->debugfs, v, &inject_fops);
+	debugfs_create_file("event", 0200, v->debugfs, v, &event_fops);
+	debugfs_create_u32("read_delay", 0600, v->debugfs, &v->read_delay);
+	debugfs_create_u32("cq_delay", 0600, v->debugfs, &v->cq_delay);
+	debugfs_create_u32("cq_batch", 0600, v->debugfs, &v->cq_batch);
+	debugfs_create_u32("map_fails", 0600, v->debugfs, &v->dma.fail_every);
+}
+
+void vhca_inject_remove(struct vhca *v)
+{
+	struct injection *i, *next;
+
+	debugfs_remove_recursive(v->debugfs);
+	list_for_each_entry_safe(i, next, &v->injections, node)
+		kfree(i);
+}

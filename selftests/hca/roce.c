@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * RoCE version 2: GIDs are the core's affair, which keeps them as the interface's addresses change. Queue pair 1
+ * carries the messages of InfiniBand's CM as datagrams, each behind a network header, between the devices whose
+ * GIDs they name.
+ */
+#include <linux/etherdevice.h>
+#include <linux/ip.h>
+#include <rdma/ib_cache.h>
+
+#include "vhca.h"
+
+#define GRH	40
+
+int vhca_create_ah(struct ib_ah *ah, struct rdma_ah_init_attr *attr, struct ib_udata *udata)
+{
+	if (udata || !(rdma_ah_get_ah_flags(attr->ah_attr) & IB_AH_GRH))
+		return -EINVAL;
+	to_vah(ah)->attr = *attr->ah_attr;
+	return 0;
+}
+
+int vhca_destroy_ah(struct ib_ah *ah, u32 flags)
+{
+	return 0;
+}
+
+int vhca_query_ah(struct ib_ah *ah, struct rdma_ah_attr *attr)
+{
+	*attr = to_vah(ah)->attr;
+	return 0;
+}
+
+int vhca_add_gid(const struct ib_gid_attr *attr, void **context)
+{
+	return 0;
+}
+
+int vhca_del_gid(const struct ib_gid_attr *attr, void **context)
+{
+	return 0;
+}
+
+/* The queue pair @qpn, with a reference, of the device that has @gid; *@ndev is its interface, for comparison only. */
+static struct vhca_qp *find_qp(const union ib_gid *gid, u32 qpn)
+{
+	struct vhca_qp *qp = NULL;
+	struct vhca *v;
+	unsigned long flags;
+
+	read_lock_irqsave(&vhca_devices_lock, flags);
+	list_for_each_entry(v, &vhca_devices, node) {
+		const struct ib_gid_attr *attr;
+
+		if (v->preset->iwarp || v->dead || !v->port_up)
+			continue;
+		attr = rdma_find_gid_by_port(&v->ib, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+		if (IS_ERR(attr))
+			continue;
+		rdma_put_gid_attr(attr);
+		qp = vhca_qp_get(v, qpn);
+		if (qp)
+			break;
+	}
+	read_unlock_irqrestore(&vhca_devices_lock, flags);
+	return qp;
+}
+
+struct vhca_qp *vhca_roce_peer(struct vhca_qp *qp)
+{
+	struct vhca_qp *peer = find_qp(&qp->attr.ah_attr.grh.dgid, qp->attr.dest_qp_num);
+
+	if (peer && (peer->attr.dest_qp_num != qp->ib.qp_num || peer->ib.qp_type != IB_QPT_RC)) {
+		vhca_qp_put(peer);
+		return NULL;
+	}
+	return peer;
+}
+
+/* The 40 bytes before a datagram, as the receiver gets them. */
+static void make_grh(void *grh, const struct vhca_swqe *e, const struct ib_gid_attr *sgid_attr,
+		     enum rdma_network_type type)
+{
+	memset(grh, 0, GRH);
+	if (type == RDMA_NETWORK_IPV4) {
+		struct iphdr *ip = &((union rdma_network_hdr *)grh)->roce4grh;
+
+		ip->version = 4;
+		ip->ihl = 5;
+		ip->ttl = 64;
+		ip->protocol = IPPROTO_UDP;
+		ip->tot_len = htons(sizeof(*ip) + e->length);
+		memcpy(&ip->saddr, sgid_attr->gid.raw + 12, 4);
+		memcpy(&ip->daddr, e->ah->grh.dgid.raw + 12, 4);
+		/* rdma_cm looks at it to tell the two kinds of headers apart. */
+		ip->check = ip_fast_csum(ip, ip->ihl);
+	} else {
+		struct ib_grh *ib = grh;
+
+		ib->version_tclass_flow = htonl(6 << 28);
+		ib->paylen = htons(e->length);
+		ib->next_hdr = IPPROTO_UDP;
+		ib->hop_limit = 64;
+		ib->sgid = sgid_attr->gid;
+		ib->dgid = e->ah->grh.dgid;
+	}
+}
+
+enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
+{
+	const struct ib_gid_attr *sgid_attr = e->ah->grh.sgid_attr;
+	struct vhca *v = qp->dev;
+	struct ib_wc wc = {
+		.status = IB_WC_SUCCESS, .opcode = IB_WC_RECV, .byte_len = e->length + GRH, .src_qp = qp->ib.qp_num,
+		.port_num = 1, .wc_flags = IB_WC_GRH | IB_WC_WITH_SMAC | IB_WC_WITH_NETWORK_HDR_TYPE,
+	};
+	struct vhca_rwqe *r = NULL;
+	struct vhca_qp *peer;
+	unsigned long flags;
+	u8 grh[GRH];
+	struct vhca_pin pin;
+	u32 done = 0;
+	int err = 0;
+
+	wc.network_hdr_type = rdma_gid_attr_network_type(sgid_attr);
+	/* A datagram that nobody takes is lost, and nobody says so. */
+	if (v->dead || !v->port_up || !v->netdev)
+		return IB_WC_SUCCESS;
+	peer = find_qp(&e->ah->grh.dgid, e->remote_qpn);
+	if (!peer)
+		return IB_WC_SUCCESS;
+	ether_addr_copy(wc.smac, v->netdev->dev_addr);
+
+	spin_lock_irqsave(&peer->lock, flags);
+	if ((peer->state == IB_QPS_RTR || peer->state == IB_QPS_RTS) && peer->rq_posted != peer->rq_done &&
+	    !peer->rq_busy && peer->ib.qp_type == IB_QPT_GSI) {
+		r = &peer->rq[peer->rq_done % peer->rq_size];
+		peer->rq_busy = true;
+	}
+	spin_unlock_irqrestore(&peer->lock, flags);
+	if (!r)
+		goto out;
+
+	make_grh(grh, e, sgid_attr, wc.network_hdr_type);
+	while (done < GRH && !err) {
+		local_irq_save(flags);
+		err = vhca_dma_pin(peer->dev, r->sge[0].addr + done, GRH - done, true, &pin);
+		if (!err) {
+			memcpy(pin.va, grh + done, pin.length);
+			done += pin.length;
+			vhca_dma_unpin(&pin);
+		}
+		local_irq_restore(flags);
+	}
+	if (!err)
+		err = vhca_copy_sges(qp, e->sge, peer, r->sge, GRH, e->length);
+	if (err)
+		wc.status = IB_WC_LOC_PROT_ERR;
+	vhca_recv_done(peer, &wc, false);
+out:
+	vhca_qp_put(peer);
+	return IB_WC_SUCCESS;
+}

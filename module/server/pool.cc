@@ -104,6 +104,22 @@ Transfer *ServerPool::take(rpcordma_alloc_how how)
 	return create_(how);
 }
 
+/*
+ * The kernel's allocator often hands out neighbours from the last to the first. The right way round they are one
+ * piece of a mapping, and one SGE.
+ */
+static void put_in_order(page **pages, u32 count)
+{
+	if (!count || std::uintptr_t(pages[0]) <= std::uintptr_t(pages[count - 1]))
+		return;
+	for (u32 low = 0, high = count - 1; low < high; low++, high--) {
+		page *const last = pages[high];
+
+		pages[high] = pages[low];
+		pages[low] = last;
+	}
+}
+
 /* Returns how many of @pages were taken, null ones among them: all, or as many as there is memory for. */
 u32 ServerPool::push_locked_(page *const *pages, u32 count)
 {
@@ -186,6 +202,8 @@ void ServerPool::give(Transfer *transfer)
 	bool keep;
 
 	rpcordma_bulk_unmap(transfer->bulk);
+	if (!transfer->writes)
+		put_in_order(transfer->pages, transfer->page_count);
 	{
 		SpinGuard guard(lock_);
 
@@ -252,6 +270,7 @@ void ServerPool::refill()
 		page *fresh[kBatch];
 		const u32 count =
 			rpcordma_pages_alloc(fresh, min(missing, kBatch), RPCORDMA_ALLOC_NOIO);
+		put_in_order(fresh, count);
 		const u32 kept = keep_(fresh, count);
 
 		rpcordma_pages_release(fresh + kept, count - kept);

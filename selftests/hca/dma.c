@@ -20,11 +20,6 @@
 /* What swiotlb maps at once, at most. */
 #define MOST_BOUNCED	(256 * 1024)
 
-enum {
-	OP_ALLOC, OP_FREE, OP_MAP_PAGE, OP_UNMAP_PAGE, OP_MAP_SG, OP_UNMAP_SG, OP_CPU, OP_DEVICE, OP_SG_CPU,
-	OP_SG_DEVICE, OP_MAPPING_SIZE, OPS
-};
-
 const char *const vhca_dma_names[] = {
 	"alloc", "free", "map_page", "unmap_page", "map_sg", "unmap_sg", "sync_single_for_cpu",
 	"sync_single_for_device", "sync_sg_for_cpu", "sync_sg_for_device", "max_mapping_size", NULL
@@ -59,7 +54,7 @@ void vhca_dma_init(struct vhca_dma *dma, bool bounce, u32 align_mask)
 	dma->align_mask = align_mask;
 }
 
-static void count(struct vhca *v, int op)
+static void count(struct vhca *v, enum vhca_dma_op op)
 {
 	unsigned long flags;
 
@@ -268,7 +263,7 @@ static void *op_alloc(struct device *dev, size_t size, dma_addr_t *bus, gfp_t gf
 	struct vhca_map *map;
 	void *va;
 
-	count(v, OP_ALLOC);
+	count(v, VHCA_DMA_ALLOC);
 	map = kzalloc(sizeof(*map), gfp);
 	va = map ? alloc_pages_exact(size, gfp | __GFP_ZERO) : NULL;
 	if (!va) {
@@ -286,7 +281,7 @@ static void *op_alloc(struct device *dev, size_t size, dma_addr_t *bus, gfp_t gf
 
 static void op_free(struct device *dev, size_t size, void *va, dma_addr_t bus, unsigned long attrs)
 {
-	count(of(dev), OP_FREE);
+	count(of(dev), VHCA_DMA_FREE);
 	do_unmap(of(dev), bus, size, DMA_BIDIRECTIONAL, attrs);
 	free_pages_exact(va, size);
 }
@@ -294,14 +289,14 @@ static void op_free(struct device *dev, size_t size, void *va, dma_addr_t bus, u
 static dma_addr_t op_map_page(struct device *dev, struct page *page, unsigned long offset, size_t size,
 			      enum dma_data_direction dir, unsigned long attrs)
 {
-	count(of(dev), OP_MAP_PAGE);
+	count(of(dev), VHCA_DMA_MAP_PAGE);
 	return do_map(of(dev), page, offset, size, dir, attrs);
 }
 
 static void op_unmap_page(struct device *dev, dma_addr_t bus, size_t size, enum dma_data_direction dir,
 			  unsigned long attrs)
 {
-	count(of(dev), OP_UNMAP_PAGE);
+	count(of(dev), VHCA_DMA_UNMAP_PAGE);
 	do_unmap(of(dev), bus, size, dir, attrs);
 }
 
@@ -312,7 +307,7 @@ static int op_map_sg(struct device *dev, struct scatterlist *sgl, int n, enum dm
 	struct scatterlist *sg;
 	int i, j;
 
-	count(v, OP_MAP_SG);
+	count(v, VHCA_DMA_MAP_SG);
 	for_each_sg(sgl, sg, n, i) {
 		sg_dma_address(sg) = do_map(v, sg_page(sg), sg->offset, sg->length, dir, attrs);
 		if (sg_dma_address(sg) == DMA_MAPPING_ERROR)
@@ -334,20 +329,20 @@ static void op_unmap_sg(struct device *dev, struct scatterlist *sgl, int n, enum
 	struct scatterlist *sg;
 	int i;
 
-	count(of(dev), OP_UNMAP_SG);
+	count(of(dev), VHCA_DMA_UNMAP_SG);
 	for_each_sg(sgl, sg, n, i)
 		do_unmap(of(dev), sg_dma_address(sg), sg_dma_len(sg), dir, attrs);
 }
 
 static void op_sync_single_for_cpu(struct device *dev, dma_addr_t bus, size_t size, enum dma_data_direction dir)
 {
-	count(of(dev), OP_CPU);
+	count(of(dev), VHCA_DMA_CPU);
 	do_sync(of(dev), bus, size, dir, false);
 }
 
 static void op_sync_single_for_device(struct device *dev, dma_addr_t bus, size_t size, enum dma_data_direction dir)
 {
-	count(of(dev), OP_DEVICE);
+	count(of(dev), VHCA_DMA_DEVICE);
 	do_sync(of(dev), bus, size, dir, true);
 }
 
@@ -356,7 +351,7 @@ static void op_sync_sg_for_cpu(struct device *dev, struct scatterlist *sgl, int 
 	struct scatterlist *sg;
 	int i;
 
-	count(of(dev), OP_SG_CPU);
+	count(of(dev), VHCA_DMA_SG_CPU);
 	for_each_sg(sgl, sg, n, i)
 		do_sync(of(dev), sg_dma_address(sg), sg_dma_len(sg), dir, false);
 }
@@ -366,14 +361,14 @@ static void op_sync_sg_for_device(struct device *dev, struct scatterlist *sgl, i
 	struct scatterlist *sg;
 	int i;
 
-	count(of(dev), OP_SG_DEVICE);
+	count(of(dev), VHCA_DMA_SG_DEVICE);
 	for_each_sg(sgl, sg, n, i)
 		do_sync(of(dev), sg_dma_address(sg), sg_dma_len(sg), dir, true);
 }
 
 static size_t op_max_mapping_size(struct device *dev)
 {
-	count(of(dev), OP_MAPPING_SIZE);
+	count(of(dev), VHCA_DMA_MAPPING_SIZE);
 	return of(dev)->dma.bounce ? MOST_BOUNCED : SIZE_MAX;
 }
 

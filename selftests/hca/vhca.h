@@ -56,6 +56,12 @@ enum vhca_kind {
 
 extern const char *const vhca_kinds[VHCA_KINDS];
 
+/** Operations of the DMA API, in the order of vhca_dma_names. */
+enum vhca_dma_op {
+	VHCA_DMA_ALLOC, VHCA_DMA_FREE, VHCA_DMA_MAP_PAGE, VHCA_DMA_UNMAP_PAGE, VHCA_DMA_MAP_SG, VHCA_DMA_UNMAP_SG,
+	VHCA_DMA_CPU, VHCA_DMA_DEVICE, VHCA_DMA_SG_CPU, VHCA_DMA_SG_DEVICE, VHCA_DMA_MAPPING_SIZE, VHCA_DMA_OPS
+};
+
 struct vhca_dma {
 	spinlock_t lock;
 	struct rb_root maps;		/* by bus address */
@@ -64,7 +70,7 @@ struct vhca_dma {
 	u32 align_mask;			/* of an address that bounce buffers keep */
 	u32 fail_every;			/* mappings; 0: none fails */
 	atomic_t count;			/* for fail_every */
-	u64 calls[16];			/* by operation, see vhca_dma_names */
+	u64 calls[VHCA_DMA_OPS];
 	u32 live;
 };
 

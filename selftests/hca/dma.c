@@ -208,24 +208,30 @@ static dma_addr_t do_map(struct vhca *v, struct page *page, size_t offset, size_
 	return map->bus;
 }
 
-static void do_unmap(struct vhca *v, dma_addr_t bus, size_t size, enum dma_data_direction dir, unsigned long attrs)
+/* Whether it was there, and is no more. @coherent: by dma_free_coherent(). */
+static bool do_unmap(struct vhca *v, dma_addr_t bus, size_t size, enum dma_data_direction dir, unsigned long attrs,
+		     bool coherent)
 {
+	const char *why = NULL;
 	struct vhca_map *map;
 	unsigned long flags;
-	bool taken = false;
 
 	spin_lock_irqsave(&v->dma.lock, flags);
 	map = find(&v->dma, bus);
-	if (map && map->bus == bus) {
+	if (!map) {
+		why = "not mapped (any more)";
+	} else if (map->bus != bus) {
+		why = "within a mapping";
+	} else if (map->coherent != coherent) {
+		why = coherent ? "not coherent" : "coherent memory";
+	} else {
 		rb_erase(&map->node, &v->dma.maps);
 		v->dma.live--;
-		taken = true;
 	}
 	spin_unlock_irqrestore(&v->dma.lock, flags);
-	if (!taken) {
-		vhca_fault(v, "unmap of 0x%llx, which is %s", (u64)bus,
-			   map ? "within a mapping" : "not mapped (any more)");
-		return;
+	if (why) {
+		vhca_fault(v, "unmap of 0x%llx, which is %s", (u64)bus, why);
+		return false;
 	}
 	if (map->size != size || map->dir != dir)
 		vhca_fault(v, "unmap of %zu bytes in direction %d, mapped were %zu in %d", size, dir, map->size,
@@ -237,24 +243,28 @@ static void do_unmap(struct vhca *v, dma_addr_t bus, size_t size, enum dma_data_
 	if (map->shadow && from_device(map->dir) && !(attrs & DMA_ATTR_SKIP_CPU_SYNC))
 		bounce(map, 0, map->size, false);
 	free_map(map);
+	return true;
 }
 
 static void do_sync(struct vhca *v, dma_addr_t bus, size_t size, enum dma_data_direction dir, bool for_device)
 {
+	const char *why = NULL;
 	struct vhca_map *map;
 	unsigned long flags;
 
 	spin_lock_irqsave(&v->dma.lock, flags);
 	map = find(&v->dma, bus);
-	if (!map || map->size - (bus - map->bus) < size || map->dir != dir) {
-		spin_unlock_irqrestore(&v->dma.lock, flags);
-		vhca_fault(v, "sync of %zu bytes at 0x%llx in direction %d: %s", size, (u64)bus, dir,
-			   !map ? "not mapped" : map->dir != dir ? "mapped in another one" : "longer than the mapping");
-		return;
-	}
-	if (map->shadow && (for_device ? to_device(dir) : from_device(dir)))
+	if (!map)
+		why = "not mapped";
+	else if (map->dir != dir)
+		why = "mapped in another one";
+	else if (map->size - (bus - map->bus) < size)
+		why = "longer than the mapping";
+	else if (map->shadow && (for_device ? to_device(dir) : from_device(dir)))
 		bounce(map, bus - map->bus, size, for_device);
 	spin_unlock_irqrestore(&v->dma.lock, flags);
+	if (why)
+		vhca_fault(v, "sync of %zu bytes at 0x%llx in direction %d: %s", size, (u64)bus, dir, why);
 }
 
 static void *op_alloc(struct device *dev, size_t size, dma_addr_t *bus, gfp_t gfp, unsigned long attrs)
@@ -282,8 +292,9 @@ static void *op_alloc(struct device *dev, size_t size, dma_addr_t *bus, gfp_t gf
 static void op_free(struct device *dev, size_t size, void *va, dma_addr_t bus, unsigned long attrs)
 {
 	count(of(dev), VHCA_DMA_FREE);
-	do_unmap(of(dev), bus, size, DMA_BIDIRECTIONAL, attrs);
-	free_pages_exact(va, size);
+	/* Whose memory it is otherwise nobody knows. */
+	if (do_unmap(of(dev), bus, size, DMA_BIDIRECTIONAL, attrs, true))
+		free_pages_exact(va, size);
 }
 
 static dma_addr_t op_map_page(struct device *dev, struct page *page, unsigned long offset, size_t size,
@@ -297,7 +308,7 @@ static void op_unmap_page(struct device *dev, dma_addr_t bus, size_t size, enum 
 			  unsigned long attrs)
 {
 	count(of(dev), VHCA_DMA_UNMAP_PAGE);
-	do_unmap(of(dev), bus, size, dir, attrs);
+	do_unmap(of(dev), bus, size, dir, attrs, false);
 }
 
 static int op_map_sg(struct device *dev, struct scatterlist *sgl, int n, enum dma_data_direction dir,
@@ -318,7 +329,7 @@ static int op_map_sg(struct device *dev, struct scatterlist *sgl, int n, enum dm
 
 fail:
 	for_each_sg(sgl, sg, i, j)
-		do_unmap(v, sg_dma_address(sg), sg_dma_len(sg), dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
+		do_unmap(v, sg_dma_address(sg), sg_dma_len(sg), dir, attrs | DMA_ATTR_SKIP_CPU_SYNC, false);
 	/* What dma_map_sgtable() takes for a shortage that may pass. */
 	return -EIO;
 }
@@ -331,7 +342,7 @@ static void op_unmap_sg(struct device *dev, struct scatterlist *sgl, int n, enum
 
 	count(of(dev), VHCA_DMA_UNMAP_SG);
 	for_each_sg(sgl, sg, n, i)
-		do_unmap(of(dev), sg_dma_address(sg), sg_dma_len(sg), dir, attrs);
+		do_unmap(of(dev), sg_dma_address(sg), sg_dma_len(sg), dir, attrs, false);
 }
 
 static void op_sync_single_for_cpu(struct device *dev, dma_addr_t bus, size_t size, enum dma_data_direction dir)

@@ -82,15 +82,20 @@ struct ib_mr *vhca_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 entries)
 	return IS_ERR(mr) ? ERR_CAST(mr) : &mr->ib;
 }
 
-/* Take back that a peer may use it. mr->lock, or nobody else knows of it. */
+/* A peer may use all of its mappings, from now on or no more. mr->lock, or nobody else knows of it. */
+static void expose(struct vhca *v, const struct vhca_mr *mr, int count)
+{
+	/* A mapping may begin within the first page, and only there. */
+	u32 i, skip = mr->ib.type == IB_MR_TYPE_SG_GAPS ? 0 : mr->iova & (mr->ib.page_size - 1);
+
+	for (i = 0; i < mr->n; i++, skip = 0)
+		vhca_dma_expose(v, mr->now[i].bus + skip, count);
+}
+
 static void hide(struct vhca *v, struct vhca_mr *mr)
 {
-	u32 i;
-
-	if (!mr->exposed_by)
-		return;
-	for (i = 0; i < mr->n; i++)
-		vhca_dma_expose(v, mr->now[i].bus, -1);
+	if (mr->exposed_by)
+		expose(v, mr, -1);
 	mr->exposed_by = NULL;
 }
 
@@ -181,7 +186,6 @@ enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, struct ib_mr *ibmr, u32 k
 	struct vhca *v = qp->dev;
 	struct vhca_mr *mr = to_vmr(ibmr);
 	unsigned long flags;
-	u32 i;
 
 	spin_lock_irqsave(&mr->lock, flags);
 	WRITE_ONCE(mr->posted, false);
@@ -202,8 +206,7 @@ enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, struct ib_mr *ibmr, u32 k
 	mr->key = key;
 	if (access & REMOTE) {
 		mr->exposed_by = qp;
-		for (i = 0; i < mr->n; i++)
-			vhca_dma_expose(v, mr->now[i].bus, 1);
+		expose(v, mr, 1);
 	}
 	spin_unlock_irqrestore(&mr->lock, flags);
 	return IB_WC_SUCCESS;

@@ -306,8 +306,8 @@ static int execute(struct vhca_qp *qp, struct vhca_swqe *e, u32 *ms)
 
 	if (e->state == VHCA_POSTED && !e->held && qp->ib.qp_type != IB_QPT_GSI) {
 		if (vhca_inject(v, kind, &status, ms)) {
-			if (e->mr)
-				WRITE_ONCE(to_vmr(e->mr)->posted, false);
+			if (e->region)
+				vhca_mr_posted(v, e->region, false);
 			return status;
 		}
 		e->held = true;
@@ -315,7 +315,7 @@ static int execute(struct vhca_qp *qp, struct vhca_swqe *e, u32 *ms)
 			return LATER;
 	}
 	if (kind == VHCA_REG)
-		return vhca_mr_register(qp, e->mr, e->rkey, e->access);
+		return vhca_mr_register(qp, e->region, e->rkey, e->access);
 	if (kind == VHCA_INV)
 		return vhca_mr_invalidate(v, qp->ib.pd, e->rkey, false);
 	if (qp->ib.qp_type == IB_QPT_GSI)
@@ -361,7 +361,7 @@ static void complete_sends(struct vhca_qp *qp)
 			break;
 		qp->sq_done++;
 		qp->blocks_done += e->blocks;
-		e->mr = NULL;
+		e->region = 0;
 		if (e->status == IB_WC_SUCCESS && !(e->flags & IB_SEND_SIGNALED))
 			continue;
 		cqe.wc = (struct ib_wc){.wr_id = e->wr_id, .qp = &qp->ib, .status = e->status, .byte_len = e->length};
@@ -397,8 +397,8 @@ static void flush(struct vhca_qp *qp)
 
 		if (e->state == VHCA_DONE)
 			continue;
-		if (e->mr)
-			WRITE_ONCE(to_vmr(e->mr)->posted, false);
+		if (e->region)
+			vhca_mr_posted(qp->dev, e->region, false);
 		e->state = VHCA_DONE;
 		e->status = IB_WC_WR_FLUSH_ERR;
 	}

@@ -86,7 +86,7 @@ struct ib_mr *vhca_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 entries)
 static void expose(struct vhca *v, const struct vhca_mr *mr, int count)
 {
 	/* A mapping may begin within the first page, and only there. */
-	u32 i, skip = mr->ib.type == IB_MR_TYPE_SG_GAPS ? 0 : mr->iova & (mr->ib.page_size - 1);
+	u32 i, skip = mr->ib.type == IB_MR_TYPE_SG_GAPS ? 0 : mr->iova & (mr->page_size - 1);
 
 	for (i = 0; i < mr->n; i++, skip = 0)
 		vhca_dma_expose(v, mr->now[i].bus + skip, count);
@@ -100,9 +100,9 @@ static void hide(struct vhca *v, struct vhca_mr *mr)
 }
 
 /* Nobody uses @mr any more that has begun to. */
-static void settle(struct vhca_mr *mr)
+static void settle(atomic_t *uses)
 {
-	while (atomic_read_acquire(&mr->pins))
+	while (atomic_read_acquire(uses))
 		cpu_relax();
 }
 
@@ -114,10 +114,14 @@ int vhca_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 
 	spin_lock_irqsave(&v->mr_lock, flags);
 	xa_erase(&v->mrs, mr->key >> 8);
+	/* Whoever found it before that has it locked until it is counted. */
+	spin_lock(&mr->lock);
+	spin_unlock(&mr->lock);
 	spin_unlock_irqrestore(&v->mr_lock, flags);
-	settle(mr);
+	settle(&mr->invalidators);
+	settle(&mr->pins);
 	if (mr->posted)
-		vhca_fault(v, "region 0x%x is destroyed with its registration in a send queue", ibmr->rkey);
+		vhca_fault(v, "region 0x%x is destroyed with its registration in a send queue", mr->key);
 	hide(v, mr);
 	kvfree(mr->next);
 	kvfree(mr->now);
@@ -165,51 +169,92 @@ int vhca_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sgl, int nents, unsig
 	return i;
 }
 
-/* The region that @key names, locked, or NULL. Interrupts are off. */
-static struct vhca_mr *lock_mr(struct vhca *v, struct ib_pd *pd, u32 key)
+/* The region at @index, locked, or NULL. Interrupts are off. */
+static struct vhca_mr *lock_index(struct vhca *v, u32 index)
 {
 	struct vhca_mr *mr;
 
 	lockdep_assert_irqs_disabled();
 	spin_lock(&v->mr_lock);
-	mr = xa_load(&v->mrs, key >> 8);
-	if (mr && mr->ib.pd == pd && mr->key == key)
+	mr = xa_load(&v->mrs, index);
+	if (mr)
 		spin_lock(&mr->lock);
-	else
-		mr = NULL;
 	spin_unlock(&v->mr_lock);
 	return mr;
 }
 
-enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, struct ib_mr *ibmr, u32 key, int access)
+/* The region that @key names, locked, or NULL. Interrupts are off. */
+static struct vhca_mr *lock_mr(struct vhca *v, struct ib_pd *pd, u32 key)
 {
-	struct vhca *v = qp->dev;
-	struct vhca_mr *mr = to_vmr(ibmr);
-	unsigned long flags;
+	struct vhca_mr *mr = lock_index(v, key >> 8);
 
-	spin_lock_irqsave(&mr->lock, flags);
-	WRITE_ONCE(mr->posted, false);
-	if (ibmr->pd != qp->ib.pd || mr->valid || key >> 8 != mr->key >> 8 || !mr->n_next) {
-		spin_unlock_irqrestore(&mr->lock, flags);
-		vhca_fault(v, "registration of region 0x%x under key 0x%x, which %s", ibmr->rkey, key,
-			   ibmr->pd != qp->ib.pd ? "is of another protection domain" :
-			   mr->valid ? "is valid" : mr->n_next ? "is another one's" : "has no pages");
-		return IB_WC_MW_BIND_ERR;
+	if (mr && (mr->ib.pd != pd || mr->key != key)) {
+		spin_unlock(&mr->lock);
+		mr = NULL;
 	}
+	return mr;
+}
+
+void vhca_mr_posted(struct vhca *v, u32 index, bool posted)
+{
+	unsigned long flags;
+	struct vhca_mr *mr;
+
+	local_irq_save(flags);
+	mr = lock_index(v, index);
+	if (mr) {
+		WRITE_ONCE(mr->posted, posted);
+		spin_unlock(&mr->lock);
+	}
+	local_irq_restore(flags);
+}
+
+enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, u32 index, u32 key, int access)
+{
+	const char *why = NULL;
+	struct vhca *v = qp->dev;
+	unsigned long flags;
+	struct vhca_mr *mr;
+
+	local_irq_save(flags);
+	mr = lock_index(v, index);
+	if (!mr) {
+		why = "is gone";
+		goto out;
+	}
+	WRITE_ONCE(mr->posted, false);
+	if (mr->ib.pd != qp->ib.pd)
+		why = "is of another protection domain";
+	else if (mr->valid)
+		why = "is valid";
+	else if (key >> 8 != index)
+		why = "is another one's";
+	else if (!mr->n_next)
+		why = "has no pages";
+	if (why)
+		goto unlock;
 	swap(mr->now, mr->next);
 	memcpy(mr->next, mr->now, mr->n_next * sizeof(*mr->now));
 	mr->n = mr->n_next;
-	mr->iova = ibmr->iova;
-	mr->length = ibmr->length;
+	mr->iova = mr->ib.iova;
+	mr->length = mr->ib.length;
+	mr->page_size = mr->ib.page_size;
 	mr->access = access;
 	mr->valid = true;
 	mr->key = key;
-	if (access & REMOTE) {
+	/* Once the queue pair is over, vhca_mr_hide() has been here or will be. */
+	if (access & REMOTE && READ_ONCE(qp->state) != IB_QPS_ERR) {
 		mr->exposed_by = qp;
 		expose(v, mr, 1);
 	}
-	spin_unlock_irqrestore(&mr->lock, flags);
-	return IB_WC_SUCCESS;
+unlock:
+	spin_unlock(&mr->lock);
+out:
+	local_irq_restore(flags);
+	if (!why)
+		return IB_WC_SUCCESS;
+	vhca_fault(v, "registration of region 0x%x under key 0x%x, which %s", index << 8, key, why);
+	return IB_WC_MW_BIND_ERR;
 }
 
 void vhca_mr_hide(struct vhca_qp *qp)
@@ -242,10 +287,13 @@ enum ib_wc_status vhca_mr_invalidate(struct vhca *v, struct ib_pd *pd, u32 key, 
 			mr->valid = false;
 			hide(v, mr);
 			status = IB_WC_SUCCESS;
+			atomic_inc(&mr->invalidators);
 		}
 		spin_unlock(&mr->lock);
-		if (status == IB_WC_SUCCESS)
-			settle(mr);
+		if (status == IB_WC_SUCCESS) {
+			settle(&mr->pins);
+			atomic_dec_return_release(&mr->invalidators);
+		}
 	}
 	local_irq_restore(flags);
 	if (status != IB_WC_SUCCESS && !remote)
@@ -286,9 +334,9 @@ static dma_addr_t translate(const struct vhca_mr *mr, u64 address, u32 *length)
 		return address;
 	if (mr->ib.type != IB_MR_TYPE_SG_GAPS) {
 		/* The first byte is somewhere in the first page. */
-		at += mr->iova & (mr->ib.page_size - 1);
-		i = at / mr->ib.page_size;
-		at %= mr->ib.page_size;
+		at += mr->iova & (mr->page_size - 1);
+		i = at / mr->page_size;
+		at %= mr->page_size;
 	} else {
 		while (at >= mr->now[i].length)
 			at -= mr->now[i++].length;

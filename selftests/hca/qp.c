@@ -172,8 +172,8 @@ int vhca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	vhca_cq_forget(to_vcq(qp->init.recv_cq), qp);
 	/* Registrations that were never carried out. */
 	for (i = qp->sq_done; i != qp->sq_posted; i++)
-		if (qp->sq[i % qp->sq_size].mr)
-			to_vmr(qp->sq[i % qp->sq_size].mr)->posted = false;
+		if (qp->sq[i % qp->sq_size].region)
+			vhca_mr_posted(v, qp->sq[i % qp->sq_size].region, false);
 	free_queues(qp);
 	return 0;
 }
@@ -288,6 +288,8 @@ static const char *forbidden(const struct vhca_qp *qp, const struct ib_send_wr *
 		return "Read With Invalidate, which is iWARP's";
 	if (wr->send_flags & IB_SEND_INLINE)
 		return "inline data";
+	if (kind == VHCA_REG && reg_wr(wr)->mr->device != qp->ib.device)
+		return "a registration of another device's region";
 	if (kind == VHCA_REG && READ_ONCE(to_vmr(reg_wr(wr)->mr)->posted))
 		return "a registration of a region whose last one is not carried out";
 	return NULL;
@@ -312,10 +314,10 @@ static void take(struct vhca_qp *qp, struct vhca_swqe *e, const struct ib_send_w
 		e->remote_addr = rdma_wr(wr)->remote_addr;
 		e->rkey = rdma_wr(wr)->rkey;
 	} else if (kind == VHCA_REG) {
-		e->mr = reg_wr(wr)->mr;
+		e->region = to_vmr(reg_wr(wr)->mr)->key >> 8;
 		e->rkey = reg_wr(wr)->key;
 		e->access = reg_wr(wr)->access;
-		WRITE_ONCE(to_vmr(e->mr)->posted, true);
+		vhca_mr_posted(qp->dev, e->region, true);
 	} else if (qp->ib.qp_type == IB_QPT_GSI) {
 		e->ah = &to_vah(ud_wr(wr)->ah)->attr;
 		e->remote_qpn = ud_wr(wr)->remote_qpn;

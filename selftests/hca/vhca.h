@@ -161,10 +161,12 @@ struct vhca_mr {
 	struct vhca_qp *exposed_by;	/* counted at its mappings; never looked into */
 	int access;
 	u64 iova, length;
+	u32 page_size;
 	u32 most;			/* entries */
 	u32 n_next, n;			/* of what map_mr_sg() made; of what is registered */
 	struct vhca_piece *next, *now;
 	atomic_t pins;			/* accesses under way */
+	atomic_t invalidators;		/* who wait for these */
 };
 
 #define to_vmr(ibmr) container_of(ibmr, struct vhca_mr, ib)
@@ -178,8 +180,10 @@ struct ib_mr *vhca_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_
 int vhca_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
 int vhca_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int nents, unsigned int *offset);
 
+/** The region at @index has a registration in a send queue, or no more. It may be gone. */
+void vhca_mr_posted(struct vhca *dev, u32 index, bool posted);
 /** What an IB_WR_REG_MR does when it is its turn. A status for its completion. */
-enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, struct ib_mr *mr, u32 key, int access);
+enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, u32 index, u32 key, int access);
 /** What @qp registered can be used by no peer any more, as it has none: its memory may be unmapped. */
 void vhca_mr_hide(struct vhca_qp *qp);
 /** What IB_WR_LOCAL_INV does, or at the receiver a Send With Invalidate (@remote). */
@@ -240,7 +244,7 @@ struct vhca_swqe {
 	u64 remote_addr;
 	u32 rkey;		/* or the key to invalidate, or of a registration */
 	__be32 imm;
-	struct ib_mr *mr;
+	u32 region;		/* index of the one that is to be registered, or 0 */
 	int access;
 	struct rdma_ah_attr *ah;
 	u32 remote_qpn, remote_qkey;

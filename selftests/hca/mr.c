@@ -231,6 +231,8 @@ enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, u32 index, u32 key, int a
 		why = "is another one's";
 	else if (!mr->n_next)
 		why = "has no pages";
+	else if (access & IB_ACCESS_REMOTE_WRITE && !(access & IB_ACCESS_LOCAL_WRITE))
+		why = "lets a peer write, without IB_ACCESS_LOCAL_WRITE";
 	if (why)
 		goto unlock;
 	swap(mr->now, mr->next);

@@ -277,7 +277,9 @@ void vhca_mr_hide(struct vhca_qp *qp)
 
 enum ib_wc_status vhca_mr_invalidate(struct vhca *v, struct ib_pd *pd, u32 key, bool remote)
 {
-	enum ib_wc_status status = remote ? IB_WC_REM_ACCESS_ERR : IB_WC_LOC_PROT_ERR;
+	/* What mlx5 and cxgb4 say to it. */
+	enum ib_wc_status local = to_vhca(pd->device)->preset->iwarp ? IB_WC_LOC_ACCESS_ERR : IB_WC_MW_BIND_ERR;
+	enum ib_wc_status status = remote ? IB_WC_REM_ACCESS_ERR : local;
 	unsigned long flags;
 	struct vhca_mr *mr;
 

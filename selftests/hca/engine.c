@@ -67,9 +67,18 @@ static int pin(struct stretch *r, u32 length, struct vhca_mr **held, struct vhca
 	return vhca_mr_pin(v, r->qp->ib.pd, r->key, r->address, length, r->access, r->writes, held, pin);
 }
 
-/* The one copy. 0; or an error, and *@at_source whether it is the source's. */
+static bool answers(const struct vhca_qp *qp)
+{
+	return qp->state == IB_QPS_RTR || qp->state == IB_QPS_RTS;
+}
+
+/*
+ * The one copy. 0; or an error, and *@at_source whether it is the source's; -ECONNRESET when the peer whose key
+ * names one of them is over: it may unmap its memory from then on.
+ */
 static int copy(struct stretch *to, struct stretch *from, u32 length, bool *at_source)
 {
+	struct vhca_qp *peer = !to->sge ? to->qp : !from->sge ? from->qp : NULL;
 	int err = 0;
 
 	while (length && !err) {
@@ -84,8 +93,10 @@ static int copy(struct stretch *to, struct stretch *from, u32 length, bool *at_s
 		if (to->sge && !to->left)
 			advance(to, 0);
 		local_irq_save(flags);
+		if (peer)
+			spin_lock(&peer->lock);
 		*at_source = true;
-		err = pin(from, length, &source_mr, &source);
+		err = peer && !answers(peer) ? -ECONNRESET : pin(from, length, &source_mr, &source);
 		if (!err) {
 			*at_source = false;
 			err = pin(to, source.length, &sink_mr, &sink);
@@ -96,6 +107,8 @@ static int copy(struct stretch *to, struct stretch *from, u32 length, bool *at_s
 			}
 			vhca_mr_unpin(source_mr, &source);
 		}
+		if (peer)
+			spin_unlock(&peer->lock);
 		local_irq_restore(flags);
 		length -= n;
 		/* Behind the last byte there may be no SGE. */
@@ -141,8 +154,7 @@ static struct vhca_qp *peer_of(struct vhca_qp *qp)
 			kref_get(&peer->ref);
 		spin_unlock_irqrestore(&qp->lock, flags);
 	}
-	if (peer && (READ_ONCE(peer->dev->dead) || !READ_ONCE(peer->dev->port_up) ||
-		     (peer->state != IB_QPS_RTR && peer->state != IB_QPS_RTS))) {
+	if (peer && (READ_ONCE(peer->dev->dead) || !READ_ONCE(peer->dev->port_up) || !answers(peer))) {
 		vhca_qp_put(peer);
 		peer = NULL;
 	}
@@ -189,13 +201,13 @@ static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u
 	int i, err;
 
 	spin_lock_irqsave(&peer->lock, flags);
-	if ((peer->state == IB_QPS_RTR || peer->state == IB_QPS_RTS) && peer->rq_posted != peer->rq_done) {
+	if (answers(peer) && peer->rq_posted != peer->rq_done) {
 		r = &peer->rq[peer->rq_done % peer->rq_size];
 		peer->rq_busy = true;
 	}
 	spin_unlock_irqrestore(&peer->lock, flags);
 	if (!r) {
-		if (peer->state != IB_QPS_RTR && peer->state != IB_QPS_RTS)
+		if (!answers(peer))
 			return LATER;
 		/* iWARP has no answer to that but to end the connection. */
 		if (qp->dev->preset->iwarp) {
@@ -282,6 +294,8 @@ static int move(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, b
 	}
 	begin(&local, qp, e->sge, reads);
 	err = reads ? copy(&local, &remote, e->length, &at_source) : copy(&remote, &local, e->length, &at_source);
+	if (err == -ECONNRESET)
+		return LATER;
 	if (!err && e->opcode == IB_WR_RDMA_READ_WITH_INV)
 		return vhca_mr_invalidate(qp->dev, qp->ib.pd, e->sge->lkey, false);
 	if (!err)

@@ -120,6 +120,13 @@ static int copy(struct stretch *to, struct stretch *from, u32 length, bool *at_s
 	return err;
 }
 
+/* What is not mapped has been told of already. */
+static void own_fault(struct vhca_qp *qp, const char *what, const struct stretch *r, int err)
+{
+	if (err == -EACCES)
+		vhca_fault(qp->dev, "%s: address 0x%llx, key 0x%x", what, r->address, r->key);
+}
+
 int vhca_copy_sges(struct vhca_qp *from_qp, const struct ib_sge *from, struct vhca_qp *to_qp, const struct ib_sge *to,
 		   u32 skip, u32 length)
 {
@@ -246,8 +253,7 @@ static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u
 			spin_lock_irqsave(&peer->lock, flags);
 			peer->rq_busy = false;
 			spin_unlock_irqrestore(&peer->lock, flags);
-			vhca_fault(qp->dev, "the Send's own memory is not to be read: address 0x%llx, key 0x%x",
-				   source.address, source.key);
+			own_fault(qp, "the Send's own memory is not to be read", &source, err);
 			mod_delayed_work(vhca_wq, &peer->work, 0);
 			return IB_WC_LOC_PROT_ERR;
 		}
@@ -304,8 +310,8 @@ static int move(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, b
 		peer_fails(peer, IB_EVENT_QP_ACCESS_ERR);
 		return err == -EACCES ? IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
 	}
-	vhca_fault(qp->dev, "the own memory of a %s is not to be used so: address 0x%llx, key 0x%x",
-		   reads ? "Read" : "Write", local.address, local.key);
+	own_fault(qp, reads ? "the Read's own memory is not to be written" : "the Write's own memory is not to be read",
+		  &local, err);
 	return IB_WC_LOC_PROT_ERR;
 }
 

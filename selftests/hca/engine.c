@@ -407,6 +407,21 @@ static void complete_sends(struct vhca_qp *qp)
 	}
 }
 
+/* What has overtaken @e, a Read that fails, was never acknowledged. qp->lock. */
+static void undo_behind(struct vhca_qp *qp, struct vhca_swqe *e)
+{
+	bool behind = false;
+	u32 i;
+
+	for (i = qp->sq_done; i != qp->sq_next; i++) {
+		struct vhca_swqe *other = &qp->sq[i % qp->sq_size];
+
+		if (behind && other->state == VHCA_DONE)
+			other->status = IB_WC_WR_FLUSH_ERR;
+		behind |= other == e;
+	}
+}
+
 /* Everything that is left, with an error. qp->lock. */
 static void flush(struct vhca_qp *qp)
 {
@@ -522,6 +537,8 @@ void vhca_qp_work(struct work_struct *work)
 			e->status = result;
 			if (result == IB_WC_SUCCESS)
 				qp->dev->done[vhca_kind_of(e->opcode)]++;
+			else
+				undo_behind(qp, e);
 			complete_sends(qp);
 		}
 		spin_unlock_irqrestore(&qp->lock, flags);

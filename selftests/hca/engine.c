@@ -341,6 +341,10 @@ static int execute(struct vhca_qp *qp, struct vhca_swqe *e, u32 *ms)
 	if (qp->ib.qp_type == IB_QPT_GSI)
 		return vhca_roce_send(qp, e);
 
+	if (kind == VHCA_READ && !qp->attr.max_rd_atomic) {
+		vhca_fault(v, "a Read by a queue pair which may have none under way");
+		return IB_WC_LOC_QP_OP_ERR;
+	}
 	peer = peer_of(qp);
 	if (!peer) {
 		/* iWARP's stream is broken; InfiniBand's is asked again. */

@@ -168,6 +168,16 @@ static struct vhca_qp *peer_of(struct vhca_qp *qp)
 	return peer;
 }
 
+/* With an error nothing else of a completion has a meaning: who looks there all the same finds nonsense. */
+static void error_wc(struct ib_wc *wc, struct vhca_qp *qp, u64 wr_id, enum ib_wc_status status)
+{
+	memset(wc, 0xff, sizeof(*wc));
+	wc->wr_id = wr_id;
+	wc->qp = &qp->ib;
+	wc->status = status;
+	wc->vendor_err = 0;
+}
+
 void vhca_recv_done(struct vhca_qp *qp, struct ib_wc *wc, bool solicited)
 {
 	struct vhca_cqe cqe = {.qp = qp};
@@ -179,8 +189,8 @@ void vhca_recv_done(struct vhca_qp *qp, struct ib_wc *wc, bool solicited)
 	wc->wr_id = qp->rq[qp->rq_done % qp->rq_size].wr_id;
 	wc->qp = &qp->ib;
 	cqe.wc = *wc;
-	if (flushed)
-		cqe.wc = (struct ib_wc){.wr_id = wc->wr_id, .qp = &qp->ib, .status = IB_WC_WR_FLUSH_ERR};
+	if (flushed || wc->status)
+		error_wc(&cqe.wc, qp, wc->wr_id, flushed ? IB_WC_WR_FLUSH_ERR : wc->status);
 	qp->dev->done[VHCA_RECV]++;
 	qp->rq_done++;
 	/* Others of the queue are flushed behind this one, not before. */
@@ -388,7 +398,14 @@ static void complete_sends(struct vhca_qp *qp)
 		e->region = 0;
 		if (e->status == IB_WC_SUCCESS && !(e->flags & IB_SEND_SIGNALED))
 			continue;
-		cqe.wc = (struct ib_wc){.wr_id = e->wr_id, .qp = &qp->ib, .status = e->status, .byte_len = e->length};
+		cqe.releases = true;
+		cqe.release = qp->blocks_done;
+		if (e->status != IB_WC_SUCCESS) {
+			error_wc(&cqe.wc, qp, e->wr_id, e->status);
+			vhca_cq_push(send_cq(qp), &cqe, true);
+			continue;
+		}
+		cqe.wc = (struct ib_wc){.wr_id = e->wr_id, .qp = &qp->ib, .byte_len = e->length};
 		switch (vhca_kind_of(e->opcode)) {
 		case VHCA_WRITE:
 			cqe.wc.opcode = IB_WC_RDMA_WRITE;
@@ -405,8 +422,6 @@ static void complete_sends(struct vhca_qp *qp)
 		default:
 			cqe.wc.opcode = IB_WC_SEND;
 		}
-		cqe.releases = true;
-		cqe.release = qp->blocks_done;
 		vhca_cq_push(send_cq(qp), &cqe, true);
 	}
 }
@@ -447,8 +462,7 @@ static void flush(struct vhca_qp *qp)
 	while (!qp->rq_busy && qp->rq_done != qp->rq_posted) {
 		struct vhca_cqe cqe = {.qp = qp};
 
-		cqe.wc = (struct ib_wc){.wr_id = qp->rq[qp->rq_done++ % qp->rq_size].wr_id, .qp = &qp->ib,
-					.status = IB_WC_WR_FLUSH_ERR};
+		error_wc(&cqe.wc, qp, qp->rq[qp->rq_done++ % qp->rq_size].wr_id, IB_WC_WR_FLUSH_ERR);
 		vhca_cq_push(to_vcq(qp->init.recv_cq), &cqe, true);
 	}
 }

@@ -277,8 +277,10 @@ static const char *forbidden(const struct vhca_qp *qp, const struct ib_send_wr *
 {
 	const struct vhca_preset *p = qp->dev->preset;
 
-	if (kind == VHCA_SEND && wr->opcode != IB_WR_SEND && wr->opcode != IB_WR_SEND_WITH_INV &&
-	    wr->opcode != IB_WR_SEND_WITH_IMM)
+	/* Immediate data would want a Receive of a Write; iWARP has none at all. */
+	if (wr->opcode == IB_WR_RDMA_WRITE_WITH_IMM ||
+	    (kind == VHCA_SEND && wr->opcode != IB_WR_SEND && wr->opcode != IB_WR_SEND_WITH_INV &&
+	     (wr->opcode != IB_WR_SEND_WITH_IMM || p->iwarp)))
 		return "an operation that there is not";
 	if (wr->num_sge < 0 || wr->num_sge > (int)qp->init.cap.max_send_sge)
 		return "more SGEs than the queue pair has";
@@ -298,15 +300,15 @@ static const char *forbidden(const struct vhca_qp *qp, const struct ib_send_wr *
 static void take(struct vhca_qp *qp, struct vhca_swqe *e, const struct ib_send_wr *wr, enum vhca_kind kind)
 {
 	struct ib_sge *sge = qp->sge + qp->blocks_posted % qp->blocks * (BLOCK / SGE);
-	int i;
+	int i, nsge = kind == VHCA_REG || kind == VHCA_INV ? 0 : wr->num_sge;
 
 	*e = (struct vhca_swqe){
-		.wr_id = wr->wr_id, .opcode = wr->opcode, .flags = wr->send_flags, .sge = sge, .nsge = wr->num_sge,
+		.wr_id = wr->wr_id, .opcode = wr->opcode, .flags = wr->send_flags, .sge = sge, .nsge = nsge,
 		.imm = wr->ex.imm_data, .rkey = wr->ex.invalidate_rkey,
 	};
 	if (qp->init.sq_sig_type == IB_SIGNAL_ALL_WR)
 		e->flags |= IB_SEND_SIGNALED;
-	for (i = 0; i < wr->num_sge; i++) {
+	for (i = 0; i < nsge; i++) {
 		sge[i] = wr->sg_list[i];
 		e->length += sge[i].length;
 	}
@@ -323,7 +325,7 @@ static void take(struct vhca_qp *qp, struct vhca_swqe *e, const struct ib_send_w
 		e->remote_qpn = ud_wr(wr)->remote_qpn;
 		e->remote_qkey = ud_wr(wr)->remote_qkey;
 	}
-	e->blocks = blocks_of(kind, wr->num_sge);
+	e->blocks = blocks_of(kind, nsge);
 }
 
 int vhca_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)

@@ -8,10 +8,10 @@
 #include "vhca.h"
 
 /* Those from @cq->shown to @to can be polled now. cq->lock. */
-static void show(struct vhca_cq *cq, u32 to)
+static void show(struct vhca_cq *cq, u64 to)
 {
 	bool solicited = !cq->solicited_only;
-	u32 i;
+	u64 i;
 
 	for (i = cq->shown; i != to && !solicited; i++)
 		solicited = cq->ring[i % cq->size].wc.vendor_err;
@@ -77,7 +77,7 @@ void vhca_cq_push(struct vhca_cq *cq, const struct vhca_cqe *cqe, bool solicited
 	struct vhca *v = cq->dev;
 	unsigned long flags;
 	struct ib_event event;
-	u32 held;
+	u64 held;
 
 	spin_lock_irqsave(&cq->lock, flags);
 	if (cq->tail - cq->head == cq->size) {
@@ -140,7 +140,7 @@ int vhca_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags how)
 void vhca_cq_forget(struct vhca_cq *cq, struct vhca_qp *qp)
 {
 	unsigned long flags;
-	u32 i;
+	u64 i;
 
 	spin_lock_irqsave(&cq->lock, flags);
 	for (i = cq->head; i != cq->tail; i++)

@@ -430,7 +430,7 @@ static void complete_sends(struct vhca_qp *qp)
 static void undo_behind(struct vhca_qp *qp, struct vhca_swqe *e)
 {
 	bool behind = false;
-	u32 i;
+	u64 i;
 
 	for (i = qp->sq_done; i != qp->sq_next; i++) {
 		struct vhca_swqe *other = &qp->sq[i % qp->sq_size];
@@ -444,7 +444,7 @@ static void undo_behind(struct vhca_qp *qp, struct vhca_swqe *e)
 /* Everything that is left, with an error. qp->lock. */
 static void flush(struct vhca_qp *qp)
 {
-	u32 i;
+	u64 i;
 
 	for (i = qp->sq_done; i != qp->sq_posted; i++) {
 		struct vhca_swqe *e = &qp->sq[i % qp->sq_size];
@@ -478,7 +478,7 @@ enum hrtimer_restart vhca_qp_timer(struct hrtimer *timer)
 /* The oldest Read that is under way and has come; NULL when none has, with a timer for it. qp->lock. */
 static struct vhca_swqe *read_that_came(struct vhca_qp *qp)
 {
-	u32 i;
+	u64 i;
 
 	for (i = qp->sq_done; qp->reads && i != qp->sq_next; i++) {
 		struct vhca_swqe *e = &qp->sq[i % qp->sq_size];

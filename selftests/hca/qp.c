@@ -158,7 +158,7 @@ int vhca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct vhca_qp *qp = to_vqp(ibqp);
 	struct vhca *v = qp->dev;
-	u32 i;
+	u64 i;
 
 	vhca_qp_set_state(qp, IB_QPS_ERR);
 	xa_erase_irq(&v->qps, ibqp->qp_num);
@@ -340,7 +340,7 @@ int vhca_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct
 	for (; wr; wr = wr->next) {
 		enum vhca_kind kind = vhca_kind_of(wr->opcode);
 		u32 blocks = blocks_of(kind, max(wr->num_sge, 0));
-		u32 used = qp->blocks_posted - READ_ONCE(qp->blocks_free);
+		u64 used = qp->blocks_posted - READ_ONCE(qp->blocks_free);
 
 		/* A caller may find out by this that the connection is not there yet; the rest is a fault of its own. */
 		if (qp->state == IB_QPS_RESET || qp->state == IB_QPS_INIT || qp->state == IB_QPS_RTR) {

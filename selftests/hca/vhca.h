@@ -205,7 +205,7 @@ struct vhca_cqe {
 	struct ib_wc wc;
 	struct vhca_qp *qp;
 	bool releases;		/* once it is polled, so many blocks of the send queue were ever given back: */
-	u32 release;
+	u64 release;
 };
 
 struct vhca_cq {
@@ -213,7 +213,8 @@ struct vhca_cq {
 	struct vhca *dev;
 	spinlock_t lock;
 	struct vhca_cqe *ring;
-	u32 size, head, shown, tail;	/* next to be polled, first that is held back, next to be written */
+	u32 size;
+	u64 head, shown, tail;		/* next to be polled, first that is held back, next to be written */
 	bool armed, solicited_only, overflown;
 	struct irq_work irq;
 	struct hrtimer timer;
@@ -273,14 +274,16 @@ struct vhca_qp {
 	/* Send queue: entries in a ring, counted up; room in blocks, given back by what is polled. */
 	struct vhca_swqe *sq;
 	struct ib_sge *sge;
-	u32 sq_size, sq_posted, sq_next, sq_done;
-	u32 blocks, blocks_posted, blocks_done;
-	u32 blocks_free;	/* under the send CQ's lock: how many blocks were ever given back */
+	u32 sq_size, blocks;
+	u64 sq_posted, sq_next, sq_done;
+	u64 blocks_posted, blocks_done;
+	u64 blocks_free;	/* under the send CQ's lock: how many blocks were ever given back */
 	u32 reads;		/* under way */
 	int retries, rnr_retries;
 
 	struct vhca_rwqe *rq;
-	u32 rq_size, rq_posted, rq_done;
+	u32 rq_size;
+	u64 rq_posted, rq_done;
 	bool rq_busy;		/* a peer fills the first */
 
 	struct delayed_work work;

@@ -49,9 +49,15 @@ bool vhca_inject(struct vhca *v, enum vhca_kind kind, enum ib_wc_status *status,
 	if (list_empty_careful(&v->injections))
 		return false;
 	spin_lock_irqsave(&v->inject_lock, flags);
-	list_for_each_entry(i, &v->injections, node)
-		if (i->kind == kind && !--i->nth && !due)
+	list_for_each_entry(i, &v->injections, node) {
+		if (i->kind != kind)
+			continue;
+		/* Of two for the same work request, the second is for the next. */
+		if (i->nth > 1)
+			i->nth--;
+		else if (!due)
 			due = i;
+	}
 	if (due) {
 		list_del(&due->node);
 		*status = due->status;

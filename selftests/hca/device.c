@@ -143,6 +143,19 @@ static void disassociate_ucontext(struct ib_ucontext *context)
 {
 }
 
+/* It is registered, and about to be shown to its users: from now on the others see it. */
+static int enable_driver(struct ib_device *ib)
+{
+	struct vhca *v = to_vhca(ib);
+	unsigned long flags;
+
+	write_lock_irqsave(&vhca_devices_lock, flags);
+	list_add_tail(&v->node, &vhca_devices);
+	write_unlock_irqrestore(&vhca_devices_lock, flags);
+	vhca_inject_add(v);
+	return 0;
+}
+
 /* The last that the core does with it. */
 static void dealloc_driver(struct ib_device *ib)
 {
@@ -174,6 +187,7 @@ static const struct ib_device_ops ops = {
 	.destroy_cq = vhca_destroy_cq,
 	.destroy_qp = vhca_destroy_qp,
 	.disassociate_ucontext = disassociate_ucontext,
+	.enable_driver = enable_driver,
 	.get_dma_mr = vhca_get_dma_mr,
 	.get_link_layer = get_link_layer,
 	.get_port_immutable = get_port_immutable,
@@ -255,7 +269,6 @@ static int newlink(const char *name, struct net_device *netdev)
 {
 	const struct vhca_preset *p = find_preset();
 	struct ib_device *other = ib_device_get_by_netdev(netdev, VHCA_DRIVER);
-	unsigned long flags;
 	struct vhca *v;
 	int err;
 
@@ -279,6 +292,7 @@ static int newlink(const char *name, struct net_device *netdev)
 	spin_lock_init(&v->mr_lock);
 	spin_lock_init(&v->inject_lock);
 	INIT_LIST_HEAD(&v->injections);
+	INIT_LIST_HEAD(&v->node);
 	vhca_dma_init(&v->dma, bounce, align_mask);
 	v->pdev = make_dma_device(v);
 	if (IS_ERR(v->pdev)) {
@@ -300,9 +314,6 @@ static int newlink(const char *name, struct net_device *netdev)
 		strscpy(v->ib.iw_ifname, netdev->name, sizeof(v->ib.iw_ifname));
 		v->ib.iw_driver_flags = IW_F_NO_PORT_MAP;
 	}
-	write_lock_irqsave(&vhca_devices_lock, flags);
-	list_add_tail(&v->node, &vhca_devices);
-	write_unlock_irqrestore(&vhca_devices_lock, flags);
 	err = ib_device_set_netdev(&v->ib, netdev, 1);
 	if (!err) {
 		ib_mark_name_assigned_by_user(&v->ib);
@@ -313,7 +324,7 @@ static int newlink(const char *name, struct net_device *netdev)
 		ib_dealloc_device(&v->ib);
 		return err;
 	}
-	vhca_inject_add(v);
+	/* It may be gone already. */
 	return 0;
 }
 

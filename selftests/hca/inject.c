@@ -147,9 +147,13 @@ static ssize_t event_write(struct file *file, const char __user *from, size_t n,
 	struct vhca *v = file->private_data;
 	char words[32], *text = copy_words(from, n, words, sizeof(words));
 	struct ib_event event = {.device = &v->ib, .element.port_num = 1};
+	ssize_t ret = n;
 
 	if (IS_ERR(text))
 		return PTR_ERR(text);
+	/* Nothing may be told of a device that goes, nor may it go twice. */
+	if (!ib_device_try_get(&v->ib))
+		return -ENODEV;
 	if (!strcmp(text, "remove")) {
 		vhca_remove(v);
 	} else if (!strcmp(text, "fatal")) {
@@ -167,9 +171,10 @@ static ssize_t event_write(struct file *file, const char __user *from, size_t n,
 	} else if (!strcmp(text, "sq-drained")) {
 		for_all_qps(v, IB_EVENT_SQ_DRAINED, false);
 	} else {
-		return -EINVAL;
+		ret = -EINVAL;
 	}
-	return n;
+	ib_device_put(&v->ib);
+	return ret;
 }
 
 static const struct file_operations event_fops = {
@@ -208,9 +213,8 @@ DEFINE_SHOW_ATTRIBUTE(fault);
 
 void vhca_inject_add(struct vhca *v)
 {
-	static struct dentry *top;
+	struct dentry *top = debugfs_lookup("vhca", NULL);
 
-	top = debugfs_lookup("vhca", NULL);
 	v->debugfs = debugfs_create_dir(dev_name(&v->ib.dev), top);
 	dput(top);
 	debugfs_create_file("stats", 0400, v->debugfs, v, &stats_fops);

@@ -6,7 +6,8 @@
  *	fault		the last rule that was broken
  *	inject		write "KIND N STATUS" or "KIND N hold MS": the Nth work request of KIND from now fails with STATUS
  *			(a number of enum ib_wc_status), or waits for MS milliseconds. KIND: send write read reg inv
- *	event		write "remove", "fatal", "port down", "port up", "gid", "qp-fatal", "sq-drained"
+ *	event		write "remove", "fatal", "port down", "port up", "qp-fatal", "sq-drained". GIDs come and go with
+ *			addresses of the interface.
  *	read_delay	us until a Read's data comes
  *	cq_delay, cq_batch	completions wait for others, at most so many us
  *	map_fails	every Nth mapping fails; 0: none
@@ -158,9 +159,6 @@ static ssize_t event_write(struct file *file, const char __user *from, size_t n,
 		vhca_remove(v);
 	} else if (!strcmp(text, "fatal")) {
 		event.event = IB_EVENT_DEVICE_FATAL;
-		ib_dispatch_event(&event);
-	} else if (!strcmp(text, "gid")) {
-		event.event = IB_EVENT_GID_CHANGE;
 		ib_dispatch_event(&event);
 	} else if (!strcmp(text, "port down")) {
 		vhca_port(v, false);

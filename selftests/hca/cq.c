@@ -17,6 +17,7 @@ static void show(struct vhca_cq *cq, u64 to)
 		solicited = cq->ring[i % cq->size].wc.vendor_err;
 	if (cq->armed && cq->shown != to && solicited) {
 		cq->armed = false;
+		cq->tell = true;
 		irq_work_queue(&cq->irq);
 	}
 	cq->shown = to;
@@ -25,8 +26,12 @@ static void show(struct vhca_cq *cq, u64 to)
 static void interrupt(struct irq_work *work)
 {
 	struct vhca_cq *cq = container_of(work, struct vhca_cq, irq);
+	struct ib_event event = {.device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR};
 
-	cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	if (xchg(&cq->tell, false))
+		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	if (xchg(&cq->overflown, false) && cq->ib.event_handler)
+		cq->ib.event_handler(&event, cq->ib.cq_context);
 }
 
 static enum hrtimer_restart expired(struct hrtimer *timer)
@@ -76,17 +81,14 @@ void vhca_cq_push(struct vhca_cq *cq, const struct vhca_cqe *cqe, bool solicited
 {
 	struct vhca *v = cq->dev;
 	unsigned long flags;
-	struct ib_event event;
 	u64 held;
 
 	spin_lock_irqsave(&cq->lock, flags);
 	if (cq->tail - cq->head == cq->size) {
 		cq->overflown = true;
+		irq_work_queue(&cq->irq);
 		spin_unlock_irqrestore(&cq->lock, flags);
 		vhca_fault(v, "completion queue of %u overflows", cq->size);
-		event = (struct ib_event){.device = &v->ib, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR};
-		if (cq->ib.event_handler)
-			cq->ib.event_handler(&event, cq->ib.cq_context);
 		return;
 	}
 	cq->ring[cq->tail % cq->size] = *cqe;

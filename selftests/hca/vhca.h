@@ -215,7 +215,8 @@ struct vhca_cq {
 	struct vhca_cqe *ring;
 	u32 size;
 	u64 head, shown, tail;		/* next to be polled, first that is held back, next to be written */
-	bool armed, solicited_only, overflown;
+	bool armed, solicited_only;
+	bool tell, overflown;		/* what the interrupt is for */
 	struct irq_work irq;
 	struct hrtimer timer;
 };

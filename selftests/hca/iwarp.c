@@ -293,6 +293,9 @@ int vhca_iw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 			l = NULL;
 		}
 	}
+	/* Before anybody can end it: that is where the clock is stopped. */
+	if (l)
+		queue_delayed_work(vhca_wq, &us->patience, PATIENCE * HZ);
 	spin_unlock_irqrestore(&conn_lock, flags);
 	if (!l) {
 		bool paired = us->peer;
@@ -301,9 +304,7 @@ int vhca_iw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		if (!paired)
 			put(them);
 		put(us);
-		return 0;
 	}
-	queue_delayed_work(vhca_wq, &us->patience, PATIENCE * HZ);
 	return 0;
 }
 

@@ -161,6 +161,9 @@ int vhca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	u64 i;
 
 	vhca_qp_set_state(qp, IB_QPS_ERR);
+	/* One that was made of a queue pair in the error state has not been ended by that. */
+	if (v->preset->iwarp)
+		vhca_iw_closed(qp);
 	xa_erase_irq(&v->qps, ibqp->qp_num);
 	hrtimer_cancel(&qp->timer);
 	cancel_delayed_work_sync(&qp->work);

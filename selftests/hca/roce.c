@@ -119,8 +119,8 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 	unsigned long flags;
 	u8 grh[GRH];
 	struct vhca_pin pin;
-	u32 done = 0;
-	int err = 0;
+	u32 done = 0, room = 0;
+	int i, err = 0;
 
 	wc.network_hdr_type = rdma_gid_attr_network_type(sgid_attr);
 	/* A datagram that nobody takes is lost, and nobody says so. */
@@ -141,6 +141,13 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 	if (!r)
 		goto out;
 
+	for (i = 0; i < r->nsge; i++)
+		room += r->sge[i].length;
+	if (room < GRH + e->length || !r->nsge || r->sge[0].length < GRH) {
+		wc.status = IB_WC_LOC_LEN_ERR;
+		vhca_recv_done(peer, &wc, false);
+		goto out;
+	}
 	make_grh(grh, e, sgid_attr, wc.network_hdr_type);
 	while (done < GRH && !err) {
 		local_irq_save(flags);
@@ -152,7 +159,7 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 		}
 		local_irq_restore(flags);
 	}
-	if (!err)
+	if (!err && e->length)
 		err = vhca_copy_sges(qp, e->sge, peer, r->sge, GRH, e->length);
 	if (err)
 		wc.status = IB_WC_LOC_PROT_ERR;

@@ -7,6 +7,7 @@
  * as many blocks as max_send_wr of the largest kind take, or it is not made.
  */
 #include <linux/slab.h>
+#include <rdma/ib_cache.h>
 
 #include "vhca.h"
 
@@ -324,9 +325,12 @@ static void take(struct vhca_qp *qp, struct vhca_swqe *e, const struct ib_send_w
 		e->access = reg_wr(wr)->access;
 		vhca_mr_posted(qp->dev, e->region, true);
 	} else if (qp->ib.qp_type == IB_QPT_GSI) {
-		e->ah = &to_vah(ud_wr(wr)->ah)->attr;
-		e->remote_qpn = ud_wr(wr)->remote_qpn;
-		e->remote_qkey = ud_wr(wr)->remote_qkey;
+		const struct ib_global_route *grh = &to_vah(ud_wr(wr)->ah)->attr.grh;
+
+		e->av = (struct vhca_av){
+			.sgid = grh->sgid_attr->gid, .dgid = grh->dgid, .qpn = ud_wr(wr)->remote_qpn,
+			.network = rdma_gid_attr_network_type(grh->sgid_attr),
+		};
 	}
 	e->blocks = blocks_of(kind, nsge);
 }

@@ -78,11 +78,10 @@ struct vhca_qp *vhca_roce_peer(struct vhca_qp *qp)
 }
 
 /* The 40 bytes before a datagram, as the receiver gets them. */
-static void make_grh(void *grh, const struct vhca_swqe *e, const struct ib_gid_attr *sgid_attr,
-		     enum rdma_network_type type)
+static void make_grh(void *grh, const struct vhca_swqe *e)
 {
 	memset(grh, 0, GRH);
-	if (type == RDMA_NETWORK_IPV4) {
+	if (e->av.network == RDMA_NETWORK_IPV4) {
 		struct iphdr *ip = &((union rdma_network_hdr *)grh)->roce4grh;
 
 		ip->version = 4;
@@ -90,8 +89,8 @@ static void make_grh(void *grh, const struct vhca_swqe *e, const struct ib_gid_a
 		ip->ttl = 64;
 		ip->protocol = IPPROTO_UDP;
 		ip->tot_len = htons(sizeof(*ip) + e->length);
-		memcpy(&ip->saddr, sgid_attr->gid.raw + 12, 4);
-		memcpy(&ip->daddr, e->ah->grh.dgid.raw + 12, 4);
+		memcpy(&ip->saddr, e->av.sgid.raw + 12, 4);
+		memcpy(&ip->daddr, e->av.dgid.raw + 12, 4);
 		/* rdma_cm looks at it to tell the two kinds of headers apart. */
 		ip->check = ip_fast_csum(ip, ip->ihl);
 	} else {
@@ -101,14 +100,13 @@ static void make_grh(void *grh, const struct vhca_swqe *e, const struct ib_gid_a
 		ib->paylen = htons(e->length);
 		ib->next_hdr = IPPROTO_UDP;
 		ib->hop_limit = 64;
-		ib->sgid = sgid_attr->gid;
-		ib->dgid = e->ah->grh.dgid;
+		ib->sgid = e->av.sgid;
+		ib->dgid = e->av.dgid;
 	}
 }
 
 enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 {
-	const struct ib_gid_attr *sgid_attr = e->ah->grh.sgid_attr;
 	struct vhca *v = qp->dev;
 	struct ib_wc wc = {
 		.status = IB_WC_SUCCESS, .opcode = IB_WC_RECV, .byte_len = e->length + GRH, .src_qp = qp->ib.qp_num,
@@ -122,11 +120,11 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 	u32 done = 0, room = 0;
 	int i, err = 0;
 
-	wc.network_hdr_type = rdma_gid_attr_network_type(sgid_attr);
+	wc.network_hdr_type = e->av.network;
 	/* A datagram that nobody takes is lost, and nobody says so. */
 	if (v->dead || !v->port_up || !v->netdev)
 		return IB_WC_SUCCESS;
-	peer = find_qp(&e->ah->grh.dgid, e->remote_qpn);
+	peer = find_qp(&e->av.dgid, e->av.qpn);
 	if (!peer)
 		return IB_WC_SUCCESS;
 	ether_addr_copy(wc.smac, v->netdev->dev_addr);
@@ -148,7 +146,7 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 		vhca_recv_done(peer, &wc, false);
 		goto out;
 	}
-	make_grh(grh, e, sgid_attr, wc.network_hdr_type);
+	make_grh(grh, e);
 	while (done < GRH && !err) {
 		local_irq_save(flags);
 		err = vhca_dma_pin(peer->dev, r->sge[0].addr + done, GRH - done, true, &pin);

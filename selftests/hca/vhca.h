@@ -235,6 +235,13 @@ void vhca_cq_forget(struct vhca_cq *cq, struct vhca_qp *qp);
 
 enum vhca_wqe_state { VHCA_POSTED, VHCA_UNDER_WAY, VHCA_DONE };
 
+/** Where a datagram goes, and whose it is: as its address handle was when it was posted. */
+struct vhca_av {
+	union ib_gid sgid, dgid;
+	enum rdma_network_type network;
+	u32 qpn;
+};
+
 struct vhca_swqe {
 	u64 wr_id;
 	enum ib_wr_opcode opcode;
@@ -248,8 +255,7 @@ struct vhca_swqe {
 	__be32 imm;
 	u32 region;		/* index of the one that is to be registered, or 0 */
 	int access;
-	struct rdma_ah_attr *ah;
-	u32 remote_qpn, remote_qkey;
+	struct vhca_av av;	/* of a datagram */
 	ktime_t due;
 	bool held;		/* it has waited already, as was asked for */
 	int nsge;

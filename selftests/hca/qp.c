@@ -223,6 +223,10 @@ int vhca_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct
 		to = IB_QPS_ERR;
 	if (!v->preset->iwarp && !ib_modify_qp_is_ok(from, to, ibqp->qp_type, mask))
 		return -EINVAL;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > v->preset->reads)
+		return -EINVAL;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > v->preset->reads)
+		return -EINVAL;
 
 	spin_lock_irqsave(&qp->lock, flags);
 	if (mask & IB_QP_AV)
@@ -256,10 +260,6 @@ int vhca_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct
 	if (mask & IB_QP_PORT)
 		qp->attr.port_num = attr->port_num;
 	spin_unlock_irqrestore(&qp->lock, flags);
-	if (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > v->preset->reads)
-		return -EINVAL;
-	if (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > v->preset->reads)
-		return -EINVAL;
 	if (mask & IB_QP_STATE)
 		vhca_qp_set_state(qp, to);
 	return 0;

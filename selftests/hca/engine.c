@@ -191,7 +191,7 @@ void vhca_recv_done(struct vhca_qp *qp, struct ib_wc *wc, bool solicited)
 	cqe.wc = *wc;
 	if (flushed || wc->status)
 		error_wc(&cqe.wc, qp, wc->wr_id, flushed ? IB_WC_WR_FLUSH_ERR : wc->status);
-	qp->dev->done[VHCA_RECV]++;
+	atomic64_inc(&qp->dev->done[VHCA_RECV]);
 	qp->rq_done++;
 	/* Others of the queue are flushed behind this one, not before. */
 	vhca_cq_push(to_vcq(qp->init.recv_cq), &cqe, solicited);
@@ -554,7 +554,7 @@ void vhca_qp_work(struct work_struct *work)
 			e->state = VHCA_DONE;
 			e->status = result;
 			if (result == IB_WC_SUCCESS)
-				qp->dev->done[vhca_kind_of(e->opcode)]++;
+				atomic64_inc(&qp->dev->done[vhca_kind_of(e->opcode)]);
 			else
 				undo_behind(qp, e);
 			complete_sends(qp);

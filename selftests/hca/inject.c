@@ -189,7 +189,7 @@ static int stats_show(struct seq_file *s, void *unused)
 
 	seq_printf(s, "faults %d\n", atomic_read(&v->faults));
 	for (i = 0; i < VHCA_KINDS; i++)
-		seq_printf(s, "%s %llu\n", vhca_kinds[i], v->done[i]);
+		seq_printf(s, "%s %lld\n", vhca_kinds[i], atomic64_read(&v->done[i]));
 	seq_printf(s, "mapped %u\n", READ_ONCE(v->dma.live));
 	for (i = 0; vhca_dma_names[i]; i++)
 		seq_printf(s, "%s %llu\n", vhca_dma_names[i], v->dma.calls[i]);

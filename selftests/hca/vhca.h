@@ -97,7 +97,7 @@ struct vhca {
 
 	spinlock_t inject_lock;
 	struct list_head injections;
-	u64 done[VHCA_KINDS];
+	atomic64_t done[VHCA_KINDS];
 	atomic_t faults;
 	char fault[160];		/* the last one */
 	struct dentry *debugfs;

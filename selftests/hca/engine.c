@@ -540,6 +540,9 @@ void vhca_qp_work(struct work_struct *work)
 		result = execute(qp, e, &ms);
 		if (result == LATER) {
 			mod_delayed_work(vhca_wq, &qp->work, msecs_to_jiffies(ms ?: RETRY));
+			/* Who had it flushed meanwhile must not wait for that. */
+			if (READ_ONCE(qp->state) == IB_QPS_ERR)
+				mod_delayed_work(vhca_wq, &qp->work, 0);
 			return;
 		}
 		spin_lock_irqsave(&qp->lock, flags);

@@ -522,7 +522,7 @@ void vhca_qp_work(struct work_struct *work)
 		u32 ms = 0;
 
 		spin_lock_irqsave(&qp->lock, flags);
-		if (qp->state == IB_QPS_ERR || (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD)) {
+		if (qp->state != IB_QPS_RTS) {
 			if (qp->state == IB_QPS_ERR)
 				flush(qp);
 			spin_unlock_irqrestore(&qp->lock, flags);

@@ -188,9 +188,9 @@ void vhca_qp_set_state(struct vhca_qp *qp, enum ib_qp_state state)
 	bool closed;
 
 	spin_lock_irqsave(&qp->lock, flags);
-	closed = qp->state != state && (state == IB_QPS_ERR || state == IB_QPS_SQD || state == IB_QPS_RESET);
-	/* There is no way back from an error but to be reset. */
-	if (qp->state != IB_QPS_ERR || state == IB_QPS_RESET)
+	closed = qp->state != state && state == IB_QPS_ERR;
+	/* There is no way back from an error. */
+	if (qp->state != IB_QPS_ERR)
 		qp->state = state;
 	spin_unlock_irqrestore(&qp->lock, flags);
 	if (closed) {
@@ -221,6 +221,9 @@ int vhca_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct
 	/* iw_cm asks for SQD to close in order; what has been posted then is flushed here, as the peer may not care. */
 	if (v->preset->iwarp && to == IB_QPS_SQD)
 		to = IB_QPS_ERR;
+	/* No ULP of the kernel does it, and it would take a queue that forgets, or one that stops. */
+	if (to != from && (to == IB_QPS_RESET || to == IB_QPS_SQD))
+		return -EOPNOTSUPP;
 	if (!v->preset->iwarp && !ib_modify_qp_is_ok(from, to, ibqp->qp_type, mask))
 		return -EINVAL;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > v->preset->reads)

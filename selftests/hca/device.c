@@ -89,7 +89,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 static int query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 {
 	struct vhca *v = to_vhca(ib);
-	bool up = v->port_up && v->netdev && netif_running(v->netdev) && netif_carrier_ok(v->netdev);
+	bool up = v->port_up && netif_running(v->netdev) && netif_carrier_ok(v->netdev);
 
 	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_DISABLED;
@@ -121,8 +121,7 @@ static int query_gid(struct ib_device *ib, u32 port, int index, union ib_gid *gi
 	struct vhca *v = to_vhca(ib);
 
 	memset(gid, 0, sizeof(*gid));
-	if (v->netdev)
-		memcpy(gid->raw, v->netdev->dev_addr, ETH_ALEN);
+	memcpy(gid->raw, v->netdev->dev_addr, ETH_ALEN);
 	return 0;
 }
 
@@ -171,6 +170,7 @@ static void dealloc_driver(struct ib_device *ib)
 	xa_destroy(&v->qps);
 	xa_destroy(&v->mrs);
 	platform_device_unregister(v->pdev);
+	dev_put(v->netdev);
 }
 
 static const struct ib_device_ops ops = {
@@ -282,7 +282,9 @@ static int newlink(const char *name, struct net_device *netdev)
 	if (!v)
 		return -ENOMEM;
 	v->preset = p;
+	/* The core lets go of it before the last of this device's operations has been called. */
 	v->netdev = netdev;
+	dev_hold(netdev);
 	v->port_up = true;
 	v->read_delay = read_delay;
 	v->cq_delay = cq_delay;
@@ -297,6 +299,7 @@ static int newlink(const char *name, struct net_device *netdev)
 	v->pdev = make_dma_device(v);
 	if (IS_ERR(v->pdev)) {
 		err = PTR_ERR(v->pdev);
+		dev_put(netdev);
 		ib_dealloc_device(&v->ib);
 		return err;
 	}
@@ -365,7 +368,6 @@ static int netdev_event(struct notifier_block *nb, unsigned long event, void *ar
 		vhca_port(to_vhca(ib), false);
 		break;
 	case NETDEV_UNREGISTER:
-		to_vhca(ib)->netdev = NULL;
 		vhca_remove(to_vhca(ib));
 		break;
 	}

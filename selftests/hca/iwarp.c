@@ -235,7 +235,7 @@ static struct listener *find_listener(struct vhca *from, const struct sockaddr_s
 	list_for_each_entry(l, &listeners, node) {
 		struct vhca *v = to_vhca(l->id->device);
 
-		if (port_of(&l->id->m_local_addr) != port_of(addr) || v->dead || !v->port_up || !v->netdev ||
+		if (port_of(&l->id->m_local_addr) != port_of(addr) || v->dead || !v->port_up ||
 		    l->id->m_local_addr.ss_family != addr->ss_family)
 			continue;
 		if (is_wildcard(&l->id->m_local_addr) ? has_address(v->netdev, addr) :

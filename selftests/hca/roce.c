@@ -122,7 +122,7 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 
 	wc.network_hdr_type = e->av.network;
 	/* A datagram that nobody takes is lost, and nobody says so. */
-	if (v->dead || !v->port_up || !v->netdev)
+	if (v->dead || !v->port_up)
 		return IB_WC_SUCCESS;
 	peer = find_qp(&e->av.dgid, e->av.qpn);
 	if (!peer)

@@ -356,15 +356,13 @@ def build_module(kernel, source, *settings):
     work = os.path.join(BUILD, kernel.release, name)
     target = os.path.join(work, f"{name}.ko")
     headers = kernel_headers(kernel)
-    sources = [os.path.join(source, f) for f in os.listdir(source) if not f.startswith(".")]
+    sources = [os.path.join(where, f) for where, _, files in os.walk(source) for f in files if not f.startswith(".")]
     stamp = _stamp([*sources, os.path.join(headers, "Makefile")], headers, settings)
     if _up_to_date(target, stamp):
         return target
     print(f"vm: building {name}.ko for {kernel.release}", flush=True)
     shutil.rmtree(work, ignore_errors=True)
-    os.makedirs(work)
-    for path in sources:
-        shutil.copy(path, work)
+    shutil.copytree(source, work, ignore=shutil.ignore_patterns(".*"))
     log = os.path.join(work, "build.log")
     with open(log, "w") as f:
         done = subprocess.run(["make", "-C", headers, f"M={work}", *settings, "modules"], stdout=f,
@@ -525,6 +523,7 @@ def image(series, extra_modules=(), krb5=False):
     extra["verbsmeter.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "vm", "verbsmeter"))
     if series != "6.1":
         extra["vhca.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "hca"))
+        extra["vhca_rules.ko"] = os.path.join(os.path.dirname(extra["vhca.ko"]), "rules", "vhca_rules.ko")
     ours = find_module("rpcordma", kernel)
     if ours:
         extra.setdefault("rpcordma.ko", ours)

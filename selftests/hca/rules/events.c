@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Cases of faults on demand and of events.
+ */
+#include <linux/delay.h>
+
+#include "rules.h"
+
+/* A peer may read and write. */
+#define BOTH	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE)
+
+/* The second of each kind fails, as was asked. */
+static int inject_fails(struct bed *bed)
+{
+	struct end *a = &bed->a;
+
+	/* 10: IB_WC_REM_ACCESS_ERR */
+	TRY(tell(a, "inject", "write 2 10"));
+	TRY(post_recv(&bed->b, 1, bed->b.bus, 100));
+	TRY(post_wr(a, 1, (struct op){IB_WR_RDMA_WRITE}));
+	TRY(done(a->scq, 1, IB_WC_SUCCESS));
+	TRY(post_wr(a, 2, (struct op){IB_WR_SEND, .addr = a->bus, .length = 100}));
+	TRY(done(a->scq, 2, IB_WC_SUCCESS));
+	TRY(post_wr(a, 3, (struct op){IB_WR_RDMA_WRITE}));
+	TRY(done(a->scq, 3, IB_WC_REM_ACCESS_ERR));
+	MUST(to_vqp(a->qp)->state == IB_QPS_ERR);
+	return 0;
+}
+
+/* What was asked for at the same time happens one after the other. */
+static int inject_twice(struct bed *bed)
+{
+	struct end *a = &bed->a;
+	ktime_t began;
+
+	TRY(tell(a, "inject", "write 1 hold 100"));
+	TRY(tell(a, "inject", "write 1 10"));
+	began = ktime_get();
+	TRY(post_wr(a, 1, (struct op){IB_WR_RDMA_WRITE}));
+	TRY(done(a->scq, 1, IB_WC_SUCCESS));
+	MUST(ktime_ms_delta(ktime_get(), began) >= 99);
+	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_WRITE}));
+	return done(a->scq, 2, IB_WC_REM_ACCESS_ERR);
+}
+
+static int inject_reg(struct bed *bed)
+{
+	struct end *a = &bed->a;
+
+	/* 6: IB_WC_MW_BIND_ERR */
+	TRY(tell(a, "inject", "reg 1 6"));
+	TRY(map_region(a, a->bus, PAGE_SIZE));
+	TRY(post_reg(a, 1, a->mr->rkey, IB_ACCESS_LOCAL_WRITE));
+	TRY(done(a->scq, 1, IB_WC_MW_BIND_ERR));
+	/* It is in no send queue. */
+	return map_region(a, a->bus, PAGE_SIZE);
+}
+
+static int inject_refuses(struct bed *bed)
+{
+	static const char *const wrong_texts[] = {
+		"", "send", "send 0 5", "send 1 0", "recv 1 5", "send 1 99", "eat 1 5"
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(wrong_texts); i++)
+		if (!tell(&bed->a, "inject", wrong_texts[i]))
+			return wrong("\"%s\" is taken", wrong_texts[i]);
+	MUST(list_empty(&bed->a.v->injections));
+	MUST(tell(&bed->a, "event", "earthquake"));
+	return 0;
+}
+
+struct listener {
+	struct ib_event_handler handler;
+	atomic_t seen[32];
+};
+
+static void seen(struct ib_event_handler *handler, struct ib_event *event)
+{
+	struct listener *l = container_of(handler, struct listener, handler);
+
+	if (event->event < ARRAY_SIZE(l->seen))
+		atomic_inc(&l->seen[event->event]);
+}
+
+static int wait_seen(struct listener *l, enum ib_event_type event)
+{
+	int i;
+
+	for (i = 0; i < 5000 && !atomic_read(&l->seen[event]); i++)
+		usleep_range(500, 1000);
+	if (atomic_read(&l->seen[event]) != 1)
+		return wrong("event %s was seen %d times", ib_event_msg(event), atomic_read(&l->seen[event]));
+	return 0;
+}
+
+static int events(struct bed *bed, struct listener *l)
+{
+	struct end *a = &bed->a;
+	struct ib_port_attr port;
+
+	TRY(ib_query_port(a->dev, 1, &port));
+	MUST(port.state == IB_PORT_ACTIVE);
+	TRY(tell(a, "event", "port down"));
+	TRY(wait_seen(l, IB_EVENT_PORT_ERR));
+	TRY(ib_query_port(a->dev, 1, &port));
+	MUST(port.state == IB_PORT_DOWN);
+	/* Nobody answers, for as long as it asks. */
+	to_vqp(a->qp)->attr.retry_cnt = 250;
+	TRY(post_wr(a, 1, (struct op){IB_WR_RDMA_WRITE}));
+	TRY(none(a->scq, 20));
+	TRY(tell(a, "event", "port up"));
+	TRY(wait_seen(l, IB_EVENT_PORT_ACTIVE));
+	TRY(ib_query_port(a->dev, 1, &port));
+	MUST(port.state == IB_PORT_ACTIVE);
+	TRY(done(a->scq, 1, IB_WC_SUCCESS));
+
+	TRY(tell(a, "event", "fatal"));
+	TRY(wait_seen(l, IB_EVENT_DEVICE_FATAL));
+	MUST(!atomic_read(&a->events[IB_EVENT_SQ_DRAINED]));
+	TRY(tell(a, "event", "sq-drained"));
+	MUST(atomic_read(&a->events[IB_EVENT_SQ_DRAINED]) == 1);
+	TRY(post_recv(a, 2, a->bus, 100));
+	MUST(!atomic_read(&a->events[IB_EVENT_QP_FATAL]));
+	TRY(tell(a, "event", "qp-fatal"));
+	MUST(atomic_read(&a->events[IB_EVENT_QP_FATAL]) == 1);
+	TRY(done(a->rcq, 2, IB_WC_WR_FLUSH_ERR));
+	MUST(to_vqp(a->qp)->state == IB_QPS_ERR);
+	/* The devices do not share their events. */
+	MUST(!atomic_read(&bed->b.events[IB_EVENT_QP_FATAL]));
+	return 0;
+}
+
+static int all_events(struct bed *bed)
+{
+	struct listener *l = kzalloc(sizeof(*l), GFP_KERNEL);
+	int err;
+
+	MUST(l);
+	INIT_IB_EVENT_HANDLER(&l->handler, bed->a.dev, seen);
+	ib_register_event_handler(&l->handler);
+	err = events(bed, l);
+	ib_unregister_event_handler(&l->handler);
+	kfree(l);
+	return err;
+}
+
+/* The peer's port is gone: nobody answers, until the retries are over. */
+static int peer_gone(struct bed *bed)
+{
+	struct end *a = &bed->a;
+	int err;
+
+	TRY(tell(&bed->b, "event", "port down"));
+	err = post_wr(a, 1, (struct op){IB_WR_RDMA_WRITE}) ?: done(a->scq, 1, IB_WC_RETRY_EXC_ERR);
+	TRY(tell(&bed->b, "event", "port up"));
+	TRY(err);
+	MUST(to_vqp(a->qp)->state == IB_QPS_ERR);
+	return 0;
+}
+
+/* The device goes while a connection is up, work is posted and memory is registered: its users are told first. */
+static int device_removed(struct bed *bed)
+{
+	struct end *a = &bed->a;
+	int i;
+
+	TRY(reg(a, a->bus, PAGE_SIZE, BOTH));
+	for (i = 0; i < 4; i++)
+		TRY(post_recv(a, i, a->bus, 100));
+	expect_removal();
+	TRY(tell(a, "event", "remove"));
+	TRY(removal());
+	MUST(!bed->up);
+	return 0;
+}
+
+const struct rules_case event_cases[] = {
+	{"inject-fails", inject_fails},
+	{"inject-twice", inject_twice},
+	{"inject-reg", inject_reg},
+	{"inject-refuses", inject_refuses, ALONE},
+	{"events", all_events},
+	{"peer-gone", peer_gone},
+	{"device-removed", device_removed, REMOVES},
+	{}
+};

@@ -344,6 +344,25 @@ static int dma_exposed(struct bed *bed)
 	return broken(a, 0, NULL);
 }
 
+/* What is unmapped all the same is found by the peer's access. */
+static int dma_remote(struct bed *bed)
+{
+	struct end *a = &bed->a, *b = &bed->b;
+
+	TRY(reg(b, b->bus, PAGE_SIZE, BOTH));
+	TRY(post_wr(a, 1, (struct op){IB_WR_RDMA_WRITE, .addr = a->bus, .length = 100, .remote = b->mr->iova,
+				      .rkey = b->mr->rkey}));
+	TRY(done(a->scq, 1, IB_WC_SUCCESS));
+	TRY(broken(b, 0, NULL));
+	ib_dma_unmap_single(b->dev, b->bus, ROOM, DMA_BIDIRECTIONAL);
+	b->bus = 0;
+	TRY(broken(b, 1, "may access still"));
+	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_WRITE, .addr = a->bus, .length = 100, .remote = b->mr->iova,
+				      .rkey = b->mr->rkey}));
+	TRY(done(a->scq, 2, IB_WC_REM_OP_ERR));
+	return broken(b, 1, "mapped no more");
+}
+
 /* All of it done right. */
 static int all_right(struct bed *bed)
 {
@@ -767,6 +786,7 @@ const struct rules_case memory_cases[] = {
 	{"dma-receive-direction", dma_receive_direction},
 	{"dma-stale", dma_stale, BOUNCE},
 	{"dma-exposed", dma_exposed},
+	{"dma-remote", dma_remote},
 	{"all-right", all_right},
 	{"list-changed", list_changed},
 	{"reg-twice-posted", reg_twice_posted},

@@ -182,12 +182,6 @@ def server_ipv6(t):
     over_ipv6(t, t.lab(server_xprt=lab.server_under_test()))
 
 
-@test("netns")
-def netns(t):
-    """a mount from within another network namespace"""
-    t.skip("stock rxe knows the initial network namespace only")
-
-
 @test("backchannel")
 def backchannel(t):
     """a server-side writer makes nfsd recall a delegation over the client's connection"""

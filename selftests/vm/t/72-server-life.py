@@ -389,39 +389,6 @@ def server_deferred(t):
     pair.unload()
 
 
-@test("server-netns")
-def server_netns(t):
-    """a listener in a network namespace that ends: it goes with it, and others stay"""
-    # rxe serves the initial network namespace only, so nobody can connect to this one.
-    pair, _ = bring_up(t)
-    serve(pair)
-    listening = disturb.objects(pair.server)
-
-    def count():
-        return int(pair.server.run(f"cat /sys/module/{pair.server_xprt}/refcnt", 10))
-
-    uses = count()
-    for _ in range(3):
-        job = pair.server.spawn("""
-            exec unshare -n -m sh -c '
-                umount /proc/fs/nfsd; mount -t nfsd nfsd /proc/fs/nfsd || exit 1
-                echo "rdma 20049" > /proc/fs/nfsd/portlist || exit 1
-                cat /proc/fs/nfsd/portlist; echo ready; exec sleep 300'""", "a listener in another namespace")
-        until(t, 30, "the listener", lambda: not job.running() or "ready" in job.out)
-        t.check(job.running() and "rdma 20049" in job.out, f"no listener: {job.out}")
-        t.check(count() > uses, "the listener does not hold the module")
-        job.kill()
-        job.wait(10, check=False)
-        until(t, 60, "the namespace's listener to go", lambda: count() == uses)
-    t.equal(disturb.objects(pair.server), listening, "RDMA objects afterwards")
-    pair.mount("3")
-    pair.client.run("echo hello > /mnt/f; drop_caches; grep hello /mnt/f", 30, "the initial namespace")
-    pair.umount()
-    pair.server.run("nfsd_stop", 60)
-    pair.server.until(f"rmmod {pair.server_xprt}", 20, f"rmmod {pair.server_xprt}")
-    pair.unload()
-
-
 def drop_first(pair):
     """Drops the first client's connection at the server, and no other."""
     if pair.server_xprt == "rpcordma":

@@ -127,7 +127,13 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 	peer = find_qp(&e->av.dgid, e->av.qpn);
 	if (!peer)
 		return IB_WC_SUCCESS;
-	ether_addr_copy(wc.smac, v->netdev->dev_addr);
+	/* Whoever receives it looks for the GID that it was sent to in this VLAN. */
+	if (rdma_read_gid_l2_fields(sgid_attr, &wc.vlan_id, wc.smac)) {
+		vhca_qp_put(peer);
+		return IB_WC_SUCCESS;
+	}
+	if (wc.vlan_id != 0xffff)
+		wc.wc_flags |= IB_WC_WITH_VLAN;
 
 	spin_lock_irqsave(&peer->lock, flags);
 	if ((peer->state == IB_QPS_RTR || peer->state == IB_QPS_RTS) && peer->rq_posted != peer->rq_done &&

@@ -42,7 +42,18 @@ class Container:
         return self.vm.spawn(self.script(script), f"{self.name}: {what}")
 
     def end(self, timeout=60):
-        """All its processes are killed; its namespaces go with what they hold."""
+        """All its processes are killed; its namespaces go with what they hold.
+
+        rpcbind first, if there is one. When it is by chance the last one to leave the mount namespace, it is also
+        the one that stops the namespace's nfsd (nfsd_umount()), which asks rpcbind to forget it: for minutes, as its
+        sockets are closed only behind that, and with nfsd_mutex held for all namespaces. So it is with any transport.
+        """
+        self.vm.run(f"""
+            for p in $(pidof rpcbind); do
+                [ "$(readlink /proc/$p/ns/net)" = "$(readlink /proc/{self.pid}/ns/net)" ] || continue
+                kill -9 $p
+                while grep -q "^State:[^Z]*$" /proc/$p/status; do usleep 20000; done
+            done 2> /dev/null; true""", 20, f"{self.name}: rpcbind ends")
         self._job.kill()
         self._job.wait(timeout, check=False)
 

@@ -78,7 +78,7 @@ class Nvme:
             raise Refused(self.vm.run("dmesg", 10))
         self.disk = self.vm.until("cd /dev && echo /dev/nvme*n1 | grep -v '[*]'", 20, "nvme's disk").strip()
         if bounce:
-            self.vm.run("for limit in /sys/block/nvme*n1/queue/max_sectors_kb; do echo 256 > $limit || die $limit; done",
+            self.vm.run("for most in /sys/block/nvme*n1/queue/max_sectors_kb; do echo 256 > $most || die $most; done",
                         10, "keep requests to the size of bounce buffers")
 
     def disconnect(self):
@@ -170,7 +170,7 @@ def stale(t, nvme, preset):
 
     nvmet_rdma_map_sgl_keyed() (drivers/nvme/target/rdma.c of Linux 6.12) has rdma_rw_ctx_init() map a command's pages
     when it arrives, before there is anything in them, and nvmet_rdma_queue_response() sends them without a sync. So
-    the host's first look at the controller, nvme_init_identify(), finds nonsense and refuses it.
+    the host's first look at the controller finds nonsense, and nvme_check_ctrl_fabric_info() refuses it.
     """
     nvme.devices_up(preset, False, True)
     nvme.listen()

@@ -33,10 +33,10 @@ static const struct vhca_preset presets[] = {
 	  .read_sge = 1, .send_blocks = 8192, .recv_wr = 1024, .cqe = 1 << 16, .reads = 32, .mrs = 1 << 16 },
 	{ .name = "qedr", .page_list = 512, .send_sge = 4, .recv_sge = 4, .read_sge = 4, .send_blocks = 32768,
 	  .recv_wr = 32768, .cqe = 1 << 20, .reads = 16, .mrs = 1 << 16 },
-	{ .name = "poor", .page_list = 16, .send_sge = 3, .recv_sge = 1, .read_sge = 1, .send_blocks = 4096,
-	  .recv_wr = 1024, .cqe = 4096, .reads = 1, .mrs = 4096 },
-	{ .name = "unfit", .page_list = 1, .send_sge = 1, .recv_sge = 1, .read_sge = 1, .send_blocks = 32,
-	  .recv_wr = 4, .cqe = 16, .reads = 1, .mrs = 16 },
+	{ .name = "poor", .page_list = 1, .send_sge = 3, .recv_sge = 1, .read_sge = 3, .send_blocks = 4 * 215,
+	  .recv_wr = 512, .cqe = 1024, .reads = 1, .mrs = 4096 },
+	{ .name = "unfit", .page_list = 1, .send_sge = 3, .recv_sge = 1, .read_sge = 3, .send_blocks = 4 * 214,
+	  .recv_wr = 512, .cqe = 1024, .reads = 1, .mrs = 4096 },
 };
 
 bool vhca_quiet;

@@ -137,6 +137,11 @@ load: ## verified I/O while a connection is dropped every second: five minutes, 
 	@scripts/load --seconds $(or $(SECONDS),$(if $(filter lockdep kcsan,$(KERNEL)),60,300)) \
 		$(if $(KERNEL),--kernel $(KERNEL))
 
+.PHONY: hca
+hca: ## NFS over a virtual RDMA device that does DMA: every preset, drops, removals, ...; KERNEL=hca ONLY="smoke late" TIMES=100
+	@scripts/setup build vm $(if $(filter hca,$(KERNEL)),uml)
+	@scripts/hca $(if $(KERNEL),--kernel $(KERNEL)) $(if $(ONLY),--only "$(ONLY)") $(if $(TIMES),--times $(TIMES))
+
 .PHONY: interop
 interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1 JOBS=2
 	@scripts/setup build vm interop

@@ -1,55 +1,72 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """NFS over two virtual RDMA devices in one kernel, which do DMA and hold who uses them to the rules of real ones
-(selftests/hca). A rule that is broken is a warning in the kernel's log, which fails the test.
+(selftests/hca). A rule that is broken is a warning in the kernel's log, which fails the test. `make hca` is the whole
+of which these are a part.
 """
 
-from vmlib import hca, lab
+from vmlib import hca, hcarun
 from vmlib.testing import test
 
-# With its buffers in bounce buffers, the in-tree server of Linux 6.12 hands nfsd the data of a WRITE before it is
-# there: svc_rdma_recv_ctxt_put() unmaps what RDMA Reads have filled when the call is over.
-BOUNCES = ("rpcordma",)
+# Each preset, each version, and both ways to do DMA; what is small takes the more calls.
+SMOKE = (("connectx", True, "4.2"), ("irdma", False, "3"), ("qedr", True, "4.1"), ("poor", False, "4.0"),
+         ("poor", True, "3"), ("connectx", False, "4.1"), ("irdma", True, "4.2"))
 
 
-def bring_up(t):
-    """A machine with vhca, which is stopped and judged after the test."""
-    one = hca.OneKernel(t.name, t.xprt)
-    t.labs.append(one)
-    return one
+class Station:
+    """A machine whose virtual devices and NFS server come and go; nothing may be left of them.
 
+    @t  the test, after which the machine is stopped and judged
+    """
 
-def verified_io(one):
-    """Data there and back in large and small pieces, through the page cache and past it."""
-    one.vm.run("""
-        dd if=/dev/urandom of=/tmp/f bs=1000003 count=8 2>/dev/null
-        cp /tmp/f /mnt/f && sync /mnt/f
-        drop_caches
-        cmp /tmp/f /mnt/f || die "read differs"
-        cmp /tmp/f /export/f || die "written data differ"
-        dd if=/tmp/f of=/mnt/g bs=262144 oflag=direct 2>/dev/null || die "direct write"
-        cmp /tmp/f /export/g || die "direct write differs"
-        dd if=/mnt/g of=/tmp/g bs=1M iflag=direct 2>/dev/null || die "direct read"
-        cmp /tmp/f /tmp/g || die "direct read differs"
-        mkdir /mnt/d
-        for i in $(seq 1 100); do echo $i > /mnt/d/a-file-with-a-name-that-is-long-$i; done
-        [ $(ls /mnt/d | wc -l) = 100 ] || die "directory"
-        rm -r /mnt/d /mnt/f /mnt/g""", 120, "verified I/O")
+    def __init__(self, t):
+        self.t = t
+        self.one = hca.OneKernel(t.name, t.xprt)
+        t.labs.append(self.one)
+        self._served = False
+
+    def use(self, preset, bounce, function, *args):
+        """@function(one, @args) over devices of @preset."""
+        if bounce and self.t.xprt == "rpcrdma":
+            print(f"    {preset} bounce: skipped: {hca.IN_TREE_BOUNCES}", flush=True)
+            return
+        self.one.devices_up(preset, bounce)
+        before = self.one.objects()
+        if self._served:
+            self.one.serve_again()
+        else:
+            self.one.serve()
+            self._served = True
+        said = function(self.one, *args)
+        self.t.equal(self.one.faults(), [], f"{preset}: rules that were broken")
+        hcarun.down(self.one, before)
+        print(f"    {preset} {'bounce' if bounce else 'direct'}: {said}", flush=True)
+
+    def end(self):
+        self.one.vm.run("rmmod vhca", 30, "rmmod vhca")
 
 
 @test("hca-smoke")
 def hca_smoke(t):
-    """NFS v3, v4.1, v4.2 over virtual devices that do DMA, with and without bounce buffers"""
-    one = bring_up(t)
-    for n, preset in enumerate(("connectx", "irdma", "qedr")):
-        one.devices_up(preset, bounce=t.xprt in BOUNCES)
-        if n == 0:
-            one.serve()
-        for version in ("3", "4.1", "4.2"):
-            one.mount(version)
-            verified_io(one)
-            one.umount()
-        t.equal(one.faults(), [], f"{preset}: rules that were broken")
-        t.check(one.stats("vhca_va")["send"] > 100, f"{preset}: the traffic did not go through the device")
-        one.devices_down()
-    one.vm.run("nfsd_stop", 60, "stop nfsd")
-    one.vm.until(f"rmmod {t.xprt} && rmmod vhca", 30, "unload")
+    """every NFS version over virtual devices of several kinds that do DMA, with and without bounce buffers"""
+    station = Station(t)
+    for preset, bounce, version in SMOKE:
+        station.use(preset, bounce, hcarun.smoke, version)
+    if t.xprt == "rpcordma":
+        station.use("unfit", False, hcarun.refused, hca.REFUSES_QUEUES)
+    station.end()
+
+
+@test("hca-drops")
+def hca_drops(t):
+    """all queue pairs of a virtual device fail under load, the client's and the server's in turn"""
+    station = Station(t)
+    station.use("irdma", False, hcarun.drops, "4.1", 2)
+    station.end()
+
+
+@test("hca-removal")
+def hca_removal(t):
+    """virtual devices go under load and come back, the client's and the server's in turn"""
+    station = Station(t)
+    station.use("connectx", t.xprt == "rpcordma", hcarun.removal, "4.2", 2)
+    station.end()

@@ -7,12 +7,14 @@ which interface it is meant for.
 """
 
 import os
+import time
 
 from . import image, lab, machine
 
 PRESETS = ("connectx", "irdma", "cxgb4", "qedr", "poor")
 DEVICES = ("vhca_va", "vhca_vb")
 DEBUGFS = "/sys/kernel/debug/vhca"
+VERSIONS = ("3", "4.0", "4.1", "4.2")
 
 UP = """
 	modprobe veth || die "no veth"
@@ -27,6 +29,117 @@ UP = """
 	modprobe vhca || die "no vhca"
 """
 
+# The refusals that the kernel log must have in so many words.
+REFUSES_REGISTRATION = "registers too little memory at once for NFS over RDMA"
+REFUSES_QUEUES = "queues are too short for NFS over RDMA"
+
+# Why the in-tree transport cannot be the judge of what has bounce buffers.
+IN_TREE_BOUNCES = "known: with bounce buffers the in-tree server of 6.12 stores wrong bytes"
+
+# Data there and back in large and small pieces, through the page cache and past it; and a directory.
+VERIFIED_IO = """
+	[ -e /tmp/f ] || dd if=/dev/urandom of=/tmp/f bs=1000003 count=3 2>/dev/null
+	cp /tmp/f /mnt/f && sync /mnt/f || die "copy"
+	drop_caches
+	cmp /tmp/f /mnt/f || die "read differs"
+	cmp /tmp/f /export/f || die "written data differ"
+	dd if=/tmp/f of=/mnt/g bs=262144 oflag=direct 2>/dev/null || die "direct write"
+	cmp /tmp/f /export/g || die "direct write differs"
+	dd if=/mnt/g of=/tmp/g bs=1M iflag=direct 2>/dev/null || die "direct read"
+	cmp /tmp/f /tmp/g || die "direct read differs"
+	mkdir /mnt/d
+	for i in $(seq 1 40); do echo $i > /mnt/d/a-file-with-a-name-that-is-long-$i; done
+	[ $(ls /mnt/d | wc -l) = 40 ] || die "directory"
+	rm -r /mnt/d /mnt/f /mnt/g
+"""
+
+# Each round overwrites a file in place, with other bytes than the round before, reads it back, and compares it with
+# what was written, and the server's file, too: a write that was lost is found as much as a wrong byte.
+LOAD = """
+	worker() {
+		n=0
+		until [ -e /tmp/enough ]; do
+			n=$((n + 1))
+			v=/tmp/v$((($1 + n) % 4))
+			case $((($1 + n) % 3)) in
+			0) dd if=$v of=/mnt/w$1 bs=131072 conv=notrunc oflag=direct ;;
+			1) dd if=$v of=/mnt/w$1 bs=65536 conv=notrunc,fsync ;;
+			2) dd if=$v of=/mnt/w$1 bs=20000 conv=notrunc oflag=direct ;;
+			esac 2> /tmp/said.$1 || { cat /tmp/said.$1 >&2; die "worker $1, round $n: write"; }
+			cmp $v /export/w$1 || die "worker $1, round $n: the server stored other bytes"
+			dd if=/mnt/w$1 of=/tmp/r$1 bs=1M iflag=direct 2> /tmp/said.$1 ||
+				{ cat /tmp/said.$1 >&2; die "worker $1, round $n: read"; }
+			cmp $v /tmp/r$1 || die "worker $1, round $n: other bytes were read"
+			echo $n > /tmp/new.$1 && mv /tmp/new.$1 /tmp/round.$1
+		done
+	}
+	for i in 0 1 2 3; do [ -e /tmp/v$i ] || dd if=/dev/urandom of=/tmp/v$i bs=400003 count=1 2>/dev/null; done
+	rm -f /tmp/enough /tmp/failed /tmp/round.*
+	for i in $(seq $WORKERS); do
+		echo 0 > /tmp/round.$i
+		{ (worker $i) || { touch /tmp/failed; exit 1; }; } &
+		pids="$pids $!"
+	done
+	for pid in $pids; do wait $pid || exit 1; done
+"""
+
+# Waits until each worker has begun a round, and ended it: of the one that is under way, the last call may have had its
+# answer already.
+GOES_ON = """
+	set -- $(cat /tmp/round.*)
+	i=0
+	for from; do
+		i=$((i + 1))
+		until [ $(cat /tmp/round.$i) -ge $((from + 2)) ]; do
+			[ ! -e /tmp/failed ] || die "the load has failed"
+			usleep 20000
+		done
+	done
+"""
+
+# Processes that are killed in the middle of what they do over and over, COUNT of them.
+KILLED = """
+	rm -rf /mnt/k; mkdir /mnt/k
+	for n in $(seq $COUNT); do
+		case $((n % 4)) in
+		0) exec dd if=/tmp/v0 of=/mnt/k/f bs=131072 oflag=direct ;;
+		1) exec dd if=/mnt/k/f of=/dev/null bs=1M iflag=direct ;;
+		2) exec dd if=/tmp/v1 of=/mnt/k/g bs=65536 conv=fsync ;;
+		3) while :; do ls -l /mnt/k; echo > /mnt/k/h; rm /mnt/k/h; done ;;
+		esac > /dev/null 2>&1 &
+		usleep $((n * 7919 % 60 * 1000))
+		kill -9 $! 2> /dev/null && killed=$((killed + 1))
+		wait $!
+	done
+	echo ${killed:-0}
+"""
+
+
+class Load:
+    """Verified I/O by some processes, of files of 400 kB, until finish()."""
+
+    WORKERS = 3
+
+    def __init__(self, one):
+        self.vm = one.vm
+        self.job = self.vm.spawn(f"WORKERS={self.WORKERS}\n{LOAD}", "verified load")
+        self.vm.until(f"[ $(cat /tmp/round.* 2>/dev/null | wc -l) = {self.WORKERS} ]", 30, "the load to begin")
+        self.goes_on(60, "a first round of the load")
+
+    def goes_on(self, timeout, what):
+        """Each of them does a round from its beginning to its end."""
+        try:
+            self.vm.run(GOES_ON, timeout, what)
+        except machine.Failed:
+            self.job.wait(10)    # says why
+            raise
+
+    def finish(self, timeout=60):
+        """Ends it; returns how many rounds there were."""
+        self.vm.run("touch /tmp/enough", 10)
+        self.job.wait(timeout)
+        return sum(int(n) for n in self.vm.run("cat /tmp/round.*", 10).split())
+
 
 class OneKernel:
     """Use as a context manager; `vm` is the machine.
@@ -34,17 +147,22 @@ class OneKernel:
     @name       of the test: directory of the logs
     @xprt       the transport of both ends
     @memory     of the machine, MiB
+    @cpus       that it has
     """
 
-    def __init__(self, name, xprt=None, memory=2048):
+    def __init__(self, name, xprt=None, memory=2048, cpus=2):
         self.xprt = xprt or lab.default_xprt()
         self.logs = os.path.join(lab.LOGS, name)
         with image.exclusive():
             kernel, initramfs = image.image("6.12")
+        if self.xprt == "rpcordma" and not image.find_module("rpcordma", kernel):
+            raise lab.LabError(f"no rpcordma.ko for {kernel.release} under build/: run make module")
         os.makedirs(self.logs, exist_ok=True)
-        self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory,
+        self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory, cpus=cpus,
                              snapshots=lab.SNAPSHOTS, warm=lab.WARM)
         self.vms = [self.vm]
+        # What Lab calls it.
+        self.client = self.vm
         try:
             self.vm.wait_boot(90)
             self.vm.run(UP, 40, "two interfaces and vhca")
@@ -78,13 +196,68 @@ class OneKernel:
     def serve(self, export="400m", lease=3600):
         self.vm.run(f"export_up {export}; server_up {self.xprt} {lease}; modprobe -a nfs nfsv3 nfsv4", 60,
                     "NFS server up")
+        lab.Lab.only(self.vm, self.xprt)
+
+    def serve_again(self):
+        """After stop_serving()."""
+        self.vm.run(f"modprobe {self.xprt} && nfsd_start 8", 60, "NFS server up again")
+
+    def stop_serving(self):
+        """nfsd ends, and the transport goes, which nobody may hold any more."""
+        self.vm.run("nfsd_stop", 60, "stop nfsd")
+        self.vm.until(f"rmmod {self.xprt}", 30, f"rmmod {self.xprt}")
+
+    def event(self, device, text):
+        """@device has @text happen (selftests/hca/inject.c)."""
+        self.vm.run(f"echo '{text}' > {DEBUGFS}/{device}/event", 20, f"{text}, {device}")
+
+    def behave(self, device, **how):
+        """Sets read_delay, cq_delay, cq_batch, map_fails of a device."""
+        self.vm.run("".join(f"echo {value} > {DEBUGFS}/{device}/{name}\n" for name, value in how.items()), 10,
+                    f"{device}: {how}")
+
+    def remove(self, device):
+        """The device goes, and comes back."""
+        # As long as it is not gone altogether, its name is taken.
+        self.vm.run(f"echo remove > {DEBUGFS}/{device}/event || die 'no {device}'\n"
+                    f"until rdma link add {device} type vhca netdev {device[-2:]}; do usleep 20000; done "
+                    "2> /dev/null", 60, f"{device} goes and comes")
+
+    def connects(self):
+        """How often the mount's transports have connected."""
+        return lab.Lab.xprt_stats(self)["connect_count"]
+
+    def objects(self):
+        """{(device, kind): number} of what users of the devices have: queue pairs, regions, mappings."""
+        return {(device, kind): stats[kind] for device in DEVICES for stats in (self.stats(device),)
+                for kind in ("qps", "mrs", "mapped")}
+
+    def back_to(self, before):
+        """Waits until objects() is @before; the last connections take a moment."""
+        deadline = time.monotonic() + 20 * machine.PATIENCE
+        while (after := self.objects()) != before:
+            if time.monotonic() > deadline:
+                raise lab.LabError("objects are left over: " + ", ".join(
+                    f"{device} {kind} {before[device, kind]} -> {n}" for (device, kind), n in after.items()
+                    if n != before[device, kind]))
+            time.sleep(0.3)
 
     def mount(self, version, options="", where="/mnt", timeout=60):
         """@version as in the option vers="""
+        self.vm.run(self._mount_command(version, options, where), timeout, f"mount vers={version} {options}")
+
+    @staticmethod
+    def _mount_command(version, options="", where="/mnt"):
         source = "/export" if version == "3" else "/"
         more = "nolock,mountproto=tcp,mounthost=127.0.0.1" if version == "3" else "clientaddr=fe80::2%va"
-        self.vm.run(f"mkdir -p {where}; /sbin/mount.nfs '[fe80::1%va]:{source}' {where} -o vers={version},proto=rdma6,"
-                    f"port=20049,{more}{',' + options if options else ''}", timeout, f"mount vers={version} {options}")
+        return (f"mkdir -p {where}; /sbin/mount.nfs '[fe80::1%va]:{source}' {where} -o vers={version},proto=rdma6,"
+                f"port=20049,{more}{',' + options if options else ''}")
+
+    def mount_fails(self, version):
+        """Tries a mount that must fail, soon. Whether it is mounted all the same."""
+        job = self.vm.spawn(self._mount_command(version, "retry=0,soft,timeo=30,retrans=1"), "a mount that must fail")
+        job.wait(90, check=False)
+        return job.status == 0
 
     def umount(self, where="/mnt"):
         self.vm.run(f"umount {where}", 60, f"umount {where}")
@@ -96,5 +269,6 @@ class OneKernel:
 
     def faults(self):
         """What rules were broken at the devices that there are, as texts."""
-        return self.vm.run(f"for dev in {DEBUGFS}/vhca_*; do [ \"$(sed -n 's/^faults //p' $dev/stats)\" = 0 ] || "
+        return self.vm.run(f"for dev in {DEBUGFS}/vhca_*; do [ ! -e $dev ] || "
+                           "[ \"$(sed -n 's/^faults //p' $dev/stats)\" = 0 ] || "
                            f"echo \"${{dev##*/}}: $(cat $dev/fault)\"; done", 10, "read the faults").splitlines()

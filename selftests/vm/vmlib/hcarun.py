@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What scripts/hca runs on two virtual RDMA devices in one kernel: parts, each some rows of a table.
+
+A row that fails costs the machine: the next one boots another. A row that cannot be had is skipped, with the reason;
+of one that is known to fail, what the kernel says of it must be there all the same.
+"""
+
+import time
+import traceback
+
+from . import disturb, hca, lab, machine
+from .testing import Skip, Wrong
+
+MODES = ("bounce", "direct")
+# Which version is taken where one has to do, in turn.
+TURNS = ("4.2", "3", "4.1", "4.0")
+
+
+class Table:
+    """The rows, each printed as it comes."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, part, what, verdict, detail, seconds):
+        self.rows.append((part, what, verdict, detail, seconds))
+        word = {"passed": "ok", "failed": "FAILED"}.get(verdict, verdict)
+        print(f"  {word:8} {part:8} {what:44} {seconds:5.0f} s  {detail}", flush=True)
+
+    def count(self, verdict):
+        return sum(row[2] == verdict for row in self.rows)
+
+    def tell(self):
+        """A line for each part."""
+        print(f"\n  {'part':10} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
+        for part in dict.fromkeys(row[0] for row in self.rows):
+            mine = [row for row in self.rows if row[0] == part]
+            print(f"  {part:10} " + " ".join(f"{sum(r[2] == verdict for r in mine):{width}}" for verdict, width in
+                                             (("passed", 7), ("failed", 7), ("skipped", 8))) +
+                  f" {sum(r[4] for r in mine):8.0f}")
+
+
+class Bed:
+    """The machine that the rows run on, and how they are judged.
+
+    @name    directory of the logs
+    @xprt    transport of both ends
+    @times   removals in the whole run, and how often everything is made and undone
+    @memory  MiB
+    """
+
+    def __init__(self, name, xprt, times=100, memory=2048):
+        self.name, self.xprt, self.times, self.memory = name, xprt, times, memory
+        self.table = Table()
+        self.one = None
+        self._served = False
+        self._judged = 0    # complaints of the machine that a row has had
+        self._machines = 0
+
+    def machine(self):
+        if not self.one:
+            self._machines += 1
+            self.one = hca.OneKernel(f"{self.name}/{self._machines}", self.xprt, self.memory)
+            self._served, self._judged = False, 0
+        return self.one
+
+    def drop(self):
+        if self.one:
+            self.one.stop()
+        self.one = None
+
+    def row(self, part, what, function, *args):
+        """Runs @function(one, *args), whose text is the row's. Whether it passed."""
+        began = time.monotonic()
+        verdict, detail = "passed", ""
+        try:
+            detail = function(self.machine(), *args) or ""
+            faults = self.one.faults()
+            if faults:
+                raise Wrong("; ".join(faults))
+        except Skip as why:
+            verdict, detail = "skipped", str(why)
+        except (Wrong, machine.VmError, lab.LabError) as error:
+            verdict, detail = "failed", str(error)
+        except Exception:  # a fault of the row itself; the others are still worth running
+            verdict, detail = "failed", traceback.format_exc().rstrip()
+        complaints = self.one.complaints() if self.one else []
+        if len(complaints) > self._judged:
+            verdict = "failed"
+            detail = "\n    ".join([detail or "the kernel complained:", *complaints[self._judged:][:4]])
+            self._judged = len(complaints)
+        if verdict == "failed":
+            if self.one:
+                detail += f"\n    log: {self.one.vm.log_path}"
+            self.drop()
+        self.table.add(part, what, verdict, detail, time.monotonic() - began)
+        return verdict == "passed"
+
+    def station(self, part, preset, bounce, rows, **params):
+        """Devices of @preset, and on them @rows: (what, function, arguments...). What is left of it afterwards is
+        a row of its own."""
+        mode = MODES[0] if bounce else MODES[1]
+        name = f"{preset} {mode}"
+        if self.xprt == "rpcrdma" and bounce:
+            for what, *_ in rows:
+                self.table.add(part, f"{name} {what}", "skipped", hca.IN_TREE_BOUNCES, 0)
+            return
+        before = None
+        for what, function, *args in rows:
+            if before is None or not self.one:
+                # There were none yet, or they went with their machine.
+                before = self.row_up(part, name, preset, bounce, params)
+                if before is None:
+                    return
+            self.row(part, f"{name} {what}", function, *args)
+        if self.one:
+            self.row(part, f"{name} nothing is left", down, before)
+
+    def row_up(self, part, name, preset, bounce, params):
+        """Devices and server; what objects() says without a mount. None: they did not come, which is a row."""
+        before = []
+
+        def up(one):
+            one.devices_up(preset, bounce, **params)
+            before.append(one.objects())
+            if self._served:
+                one.serve_again()
+            else:
+                one.serve()
+                self._served = True
+
+        began = time.monotonic()
+        try:
+            up(self.machine())
+            return before[0]
+        except (machine.VmError, lab.LabError) as error:
+            self.drop()
+            self.table.add(part, f"{name} comes up", "failed", str(error), time.monotonic() - began)
+            return None
+
+    def close(self):
+        """At the end of a part: the modules unload, and the checkers have been at work."""
+        if not self.one:
+            return
+        leaks = disturb.leaks(self.one.vm)
+        self.row("end", "vhca unloads", lambda one: one.vm.run("rmmod vhca", 30))
+        if not self.one:
+            return
+        if leaks is None:
+            self.table.add("end", "kmemleak", "skipped", "this kernel has none", 0)
+        else:
+            self.table.add("end", "kmemleak", "failed" if leaks.strip() else "passed", leaks.strip()[:3000], 0)
+        if self.one.vm.ok("test -e /proc/lockdep_stats"):
+            works = self.one.vm.ok("grep -q 'debug_locks: *1' /proc/lockdep_stats")
+            self.table.add("end", "lockdep at work to the end", "passed" if works else "failed", "", 0)
+        self.drop()
+
+
+def down(one, before):
+    """The server and the devices go. No mount is left, nor anything else: objects() is @before until then."""
+    mounted = one.vm.run("grep -E ' nfs4? ' /proc/mounts", 10, check=False)
+    if mounted:
+        raise Wrong(f"still mounted: {mounted}")
+    one.stop_serving()
+    one.back_to(before)
+    stats = one.stats("vhca_va")
+    one.devices_down()
+    left = one.vm.run("rdma resource show", 10).strip()
+    if left:
+        raise Wrong(f"rdma resource: {left}")
+    return f"{stats['send']} Sends, {stats['map_page'] + stats['map_sg']} mappings of the client's device"
+
+
+# --- smoke ---
+
+def smoke(one, version):
+    """Data there and back over a mount of @version."""
+    sends = one.stats("vhca_va")["send"]
+    one.mount(version)
+    one.vm.run(hca.VERIFIED_IO, 120, "verified I/O")
+    size = one.vm.run("sed -n 's/.* \\/mnt nfs.*rsize=\\([0-9]*\\).*/\\1/p' /proc/mounts", 10).strip()
+    one.umount()
+    sends = one.stats("vhca_va")["send"] - sends
+    if sends < 50:
+        raise Wrong(f"only {sends} Sends: the traffic did not go through the device")
+    return f"rsize {size}, {sends} Sends"
+
+
+def refused(one, text, known=""):
+    """A mount must fail, with @text in the kernel log."""
+    one.vm.run("dmesg -C", 10)
+    if one.mount_fails("4.2"):
+        raise Wrong("it was mounted")
+    said = one.vm.run("dmesg | sed -n 's/.*rpcordma: //p'", 10).splitlines()
+    right = [line for line in said if text in line]
+    if not right:
+        raise Wrong(f"no \"{text}\" in the kernel log, which has: {said}")
+    if known:
+        raise Skip(f"{known}: \"{right[0]}\"")
+    return right[0]
+
+
+def part_smoke(bed):
+    """every NFS version on each preset"""
+    for preset in hca.PRESETS:
+        for bounce in (True, False):
+            rows = [(f"v{version}", smoke, version) for version in hca.VERSIONS]
+            if preset == "cxgb4" and bed.xprt == "rpcordma":
+                rows = [("is refused", refused, hca.REFUSES_REGISTRATION,
+                         "known: the server wants two regions for 260 pages of a sink")]
+            bed.station("smoke", preset, bounce, rows)
+    if bed.xprt == "rpcordma":
+        bed.station("smoke", "unfit", False, [("is refused", refused, hca.REFUSES_QUEUES)])
+    else:
+        bed.table.add("smoke", "unfit direct is refused", "skipped", "about the messages of rpcordma", 0)
+    bed.close()
+
+
+# --- calls that are given up ---
+
+def cancelled(one, version, kind):
+    """I/O is killed while the server's work request of @kind waits; then its late RDMA operation comes."""
+    one.mount(version)
+    one.vm.run("[ -e /tmp/c ] || dd if=/dev/urandom of=/tmp/c bs=1M count=4 2>/dev/null; "
+               "cp /tmp/c /mnt/c; sync /mnt/c; cp /tmp/c /mnt/s; sync /mnt/s; drop_caches", 60)
+    stay = one.vm.spawn("cd /mnt && exec sleep 600", "a process that stays in the mount")
+    way = "if=/mnt/s of=/dev/null iflag=direct" if kind != "read" else "if=/tmp/c of=/mnt/s conv=notrunc oflag=direct"
+    # The process is there and has the file open before the device is told to wait.
+    go = f"exec 3< /mnt/s; echo open >&2; until [ -e /tmp/go ]; do usleep 5000; done; exec dd {way} bs=512k"
+    one.vm.run("rm -f /tmp/go")
+    jobs = [one.vm.spawn(go, f"I/O to be killed, {i}") for i in range(3)]
+    deadline = time.monotonic() + 20 * machine.PATIENCE
+    while not all("open" in job.out for job in jobs):
+        if time.monotonic() > deadline:
+            raise Wrong("the processes did not open the file")
+        time.sleep(0.05)
+    hold = int(1500 * machine.PATIENCE)
+    one.vm.run(f"echo '{kind} 1 hold {hold}' > {hca.DEBUGFS}/vhca_vb/inject; touch /tmp/go", 10)
+    count = "sed -n 's/^outstanding: //p' /sys/kernel/debug/rpcordma/stats"
+    if one.xprt == "rpcordma":
+        one.vm.until(f"[ $({count}) -ge 2 ]", 10, "calls to be with the server", 0.05)
+    else:
+        time.sleep(0.5)
+    for job in jobs:
+        job.kill()
+    one.vm.ok("umount -f /mnt", 20)
+    given_up = int(one.vm.run(count).split()[0]) if one.xprt == "rpcordma" else 0
+    for job in jobs:
+        job.wait(30, check=False)
+        if job.status == 0:
+            raise Wrong("I/O was done before it could be killed")
+    one.vm.run("sleep 2; drop_caches; cmp /tmp/c /mnt/c", 90, "the file is whole")
+    if one.xprt == "rpcordma":
+        one.vm.until(f"[ $({count}) = 0 ]", 30, "all credits to be back")
+    connects = one.connects()
+    stay.kill()
+    stay.wait(10, check=False)
+    one.vm.until("umount /mnt", 30, "umount")
+    return f"{given_up} calls given up, {connects} connections"
+
+
+def killed(one, version):
+    """Processes are killed during I/O, beside a load that is not."""
+    one.mount(version)
+    work = hca.Load(one)
+    count = int(one.vm.run(f"COUNT=40\n{hca.KILLED}", 180, "kill processes in the midst of I/O").split()[-1])
+    work.goes_on(60, "the load to go on")
+    rounds = work.finish()
+    one.umount()
+    if count < 20:
+        raise Wrong(f"{count} of 40 were there to be killed")
+    return f"{count} processes killed, {rounds} rounds of others verified"
+
+
+def part_cancel(bed):
+    """calls that are given up while the server has them"""
+    for preset, bounce in (("connectx", True), ("irdma", False)):
+        rows = []
+        for version in ("3", "4.2"):
+            rows += [(f"v{version} late Write", cancelled, version, "write"),
+                     (f"v{version} late Read", cancelled, version, "read"),
+                     (f"v{version} late Send", cancelled, version, "send"),
+                     (f"v{version} kill -9", killed, version)]
+        bed.station("cancel", preset, bounce, rows)
+    bed.close()
+
+
+# --- disturbances under load ---
+
+def under_load(one, version, disturb_once, times):
+    """A verified load; @disturb_once(one, number) so many times, after each of which the load must go on."""
+    one.mount(version)
+    connects = one.connects()
+    work = hca.Load(one)
+    for number in range(times):
+        disturb_once(one, number)
+        work.goes_on(60, f"the load to go on after disturbance {number + 1} of {times}")
+    rounds = work.finish()
+    connects = one.connects() - connects
+    one.umount()
+    return rounds, connects
+
+
+def drops(one, version, times):
+    """All queue pairs of a device fail, of client and server in turn."""
+    rounds, connects = under_load(one, version,
+                                  lambda one, n: one.event(hca.DEVICES[n % 2], "qp-fatal"), times)
+    if connects < times:
+        raise Wrong(f"{connects} connections after {times} drops")
+    return f"{times} drops, {connects} reconnects, {rounds} rounds verified"
+
+
+def part_drops(bed):
+    """load with dropped connections"""
+    for number in range(8):
+        preset, bounce = ("connectx", "irdma", "qedr", "poor")[number // 2], number % 2 == 0
+        # Each version with either mode.
+        version = TURNS[(number // 2 + number) % 4]
+        bed.station("drops", preset, bounce, [(f"v{version} qp-fatal", drops, version, 6)])
+    bed.close()
+
+
+def slow(one, version, how):
+    """The devices behave as @how says while a load goes on."""
+    one.mount(version)
+    connects = one.connects()
+    for device in hca.DEVICES:
+        one.behave(device, **how)
+    work = hca.Load(one)
+    for _ in range(3):
+        work.goes_on(120, f"the load to go on with {how}")
+    for device in hca.DEVICES:
+        one.behave(device, read_delay=0, cq_delay=0, cq_batch=1, map_fails=0)
+    rounds = work.finish(120)
+    connects = one.connects() - connects
+    one.umount()
+    return f"{rounds} rounds verified, {connects} reconnects"
+
+
+HOW = (
+    ("late Reads", {"read_delay": 2000}),
+    ("late completions", {"cq_delay": 1000}),
+    ("completions in batches", {"cq_delay": 2000, "cq_batch": 8}),
+    ("all of it", {"read_delay": 1000, "cq_delay": 1000, "cq_batch": 4}),
+    ("failing mappings", {"map_fails": 401}),
+)
+
+
+def part_late(bed):
+    """late Reads, late and batched completions, failing mappings"""
+    for number, (preset, bounce) in enumerate((("connectx", True), ("irdma", False), ("qedr", True), ("poor", False))):
+        rows = [(f"v{TURNS[(number + i) % 4]} {name}", slow, TURNS[(number + i) % 4], how)
+                for i, (name, how) in enumerate(HOW)]
+        bed.station("late", preset, bounce, rows)
+    bed.close()
+
+
+def removal(one, version, times):
+    """Devices go and come back, the client's and the server's in turn."""
+    rounds, connects = under_load(one, version, lambda one, n: one.remove(hca.DEVICES[n % 2]), times)
+    if connects < times:
+        raise Wrong(f"{connects} connections after {times} removals")
+    return f"{times} removals, {connects} reconnects, {rounds} rounds verified"
+
+
+def part_removal(bed):
+    """devices that are removed under load, and come back"""
+    stations = (("connectx", True), ("connectx", False), ("irdma", True), ("qedr", False), ("poor", True))
+    for number, (preset, bounce) in enumerate(stations):
+        version = TURNS[number % 4]
+        share = bed.times * (number + 1) // len(stations) - bed.times * number // len(stations)
+        if share:
+            bed.station("removal", preset, bounce, [(f"v{version}", removal, version, share)])
+    bed.close()
+
+
+def events(one, version, texts, times):
+    """What a device tells its users of, or does."""
+    def once(one, number):
+        device = hca.DEVICES[number % 2]
+        for text in texts:
+            one.event(device, text)
+            time.sleep(0.3)
+
+    rounds, connects = under_load(one, version, once, times)
+    return f"{times} times, {connects} reconnects, {rounds} rounds verified"
+
+
+def part_events(bed):
+    """port down and up, GID change, and what else a device says, under load"""
+    kinds = (("port down, up", ("port down", "port up")), ("GID change", ("gid",)),
+             ("send queue drained", ("sq-drained",)), ("device fatal", ("fatal",)))
+    for preset, bounce, version in (("connectx", True, "4.1"), ("irdma", False, "3")):
+        bed.station("events", preset, bounce,
+                    [(f"v{version} {name}", events, version, texts, 6) for name, texts in kinds])
+    bed.close()
+
+
+# --- everything made and undone ---
+
+def cycles(one, version, times):
+    """Connect, mount, I/O, unmount, server and module gone, again and again."""
+    before = {device: n for device, n in one.objects().items() if device[1] != "mapped"}
+    for number in range(times):
+        one.mount(version, options="" if number % 2 else "nconnect=2")
+        one.vm.run(f"dd if=/dev/urandom of=/mnt/f bs=100003 count=1 conv=fsync 2>/dev/null; cmp /mnt/f /export/f || "
+                   f"die 'cycle {number}: the file differs'; rm /mnt/f; umount /mnt", 60, f"I/O of cycle {number}")
+        one.stop_serving()
+        one.serve_again()
+    now = {device: n for device, n in one.objects().items() if device[1] != "mapped"}
+    if now != before:
+        raise Wrong(f"objects: {before} -> {now}")
+    return f"{times} times"
+
+
+def part_cycle(bed):
+    """connect, mount, unmount, rmmod"""
+    stations = (("connectx", True), ("irdma", False), ("qedr", True), ("poor", False))
+    for number, (preset, bounce) in enumerate(stations):
+        share = bed.times * (number + 1) // len(stations) - bed.times * number // len(stations)
+        if share:
+            bed.station("cycle", preset, bounce, [(f"v{TURNS[number]}", cycles, TURNS[number], share)])
+    bed.close()
+
+
+PARTS = {"smoke": part_smoke, "cancel": part_cancel, "drops": part_drops, "late": part_late, "removal": part_removal,
+         "events": part_events, "cycle": part_cycle}

@@ -53,7 +53,7 @@ MODULE_PARM_DESC(bounce, "Devices made from now on have bounce buffers");
 
 static uint align_mask = PAGE_SIZE - 1;
 module_param(align_mask, uint, 0644);
-MODULE_PARM_DESC(align_mask, "Bits of an address that bounce buffers keep: 4095, or 0 as swiotlb without a device's wish");
+MODULE_PARM_DESC(align_mask, "Bits of an address that bounce buffers keep: 4095, or 0 as swiotlb has it by default");
 
 static uint read_delay, cq_delay, cq_batch = 1;
 module_param(read_delay, uint, 0644);

@@ -211,6 +211,12 @@ class OneKernel:
         """@device has @text happen (selftests/hca/inject.c)."""
         self.vm.run(f"echo '{text}' > {DEBUGFS}/{device}/event", 20, f"{text}, {device}")
 
+    def address(self, device):
+        """The interface of @device gets one more address and loses it: GIDs that come and go."""
+        interface = device.removeprefix("vhca_")
+        self.vm.run(f"ip addr add fe80::99/64 dev {interface} nodad && ip addr del fe80::99/64 dev {interface}", 20,
+                    f"an address of {interface} comes and goes")
+
     def behave(self, device, **how):
         """Sets read_delay, cq_delay, cq_batch, map_fails of a device."""
         self.vm.run("".join(f"echo {value} > {DEBUGFS}/{device}/{name}\n" for name, value in how.items()), 10,

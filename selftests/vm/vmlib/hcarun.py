@@ -379,7 +379,7 @@ def events(one, version, texts, times):
     def once(one, number):
         device = hca.DEVICES[number % 2]
         for text in texts:
-            one.event(device, text)
+            one.address(device) if text == "address" else one.event(device, text)
             time.sleep(0.3)
 
     rounds, connects = under_load(one, version, once, times)
@@ -388,7 +388,7 @@ def events(one, version, texts, times):
 
 def part_events(bed):
     """port down and up, GID change, and what else a device says, under load"""
-    kinds = (("port down, up", ("port down", "port up")), ("GID change", ("gid",)),
+    kinds = (("port down, up", ("port down", "port up")), ("GID change", ("address",)),
              ("send queue drained", ("sq-drained",)), ("device fatal", ("fatal",)))
     for preset, bounce, version in (("connectx", True, "4.1"), ("irdma", False, "3")):
         bed.station("events", preset, bounce,

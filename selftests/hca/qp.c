@@ -334,6 +334,7 @@ static void take(struct vhca_qp *qp, struct vhca_swqe *e, const struct ib_send_w
 			.sgid = grh->sgid_attr->gid, .dgid = grh->dgid, .qpn = ud_wr(wr)->remote_qpn,
 			.network = rdma_gid_attr_network_type(grh->sgid_attr),
 		};
+		e->av.no_interface = rdma_read_gid_l2_fields(grh->sgid_attr, &e->av.vlan, e->av.mac);
 	}
 	e->blocks = blocks_of(kind, nsge);
 }

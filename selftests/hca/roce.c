@@ -122,16 +122,14 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 
 	wc.network_hdr_type = e->av.network;
 	/* A datagram that nobody takes is lost, and nobody says so. */
-	if (v->dead || !v->port_up)
+	if (v->dead || !v->port_up || e->av.no_interface)
 		return IB_WC_SUCCESS;
 	peer = find_qp(&e->av.dgid, e->av.qpn);
 	if (!peer)
 		return IB_WC_SUCCESS;
 	/* Whoever receives it looks for the GID that it was sent to in this VLAN. */
-	if (rdma_read_gid_l2_fields(sgid_attr, &wc.vlan_id, wc.smac)) {
-		vhca_qp_put(peer);
-		return IB_WC_SUCCESS;
-	}
+	ether_addr_copy(wc.smac, e->av.mac);
+	wc.vlan_id = e->av.vlan;
 	if (wc.vlan_id != 0xffff)
 		wc.wc_flags |= IB_WC_WITH_VLAN;
 

@@ -240,6 +240,9 @@ struct vhca_av {
 	union ib_gid sgid, dgid;
 	enum rdma_network_type network;
 	u32 qpn;
+	bool no_interface;	/* it has gone: the datagram is lost */
+	u16 vlan;
+	u8 mac[ETH_ALEN];
 };
 
 struct vhca_swqe {

@@ -148,6 +148,9 @@ static int enable_driver(struct ib_device *ib)
 	struct vhca *v = to_vhca(ib);
 	unsigned long flags;
 
+	/* It is called again when the device has another network namespace. */
+	if (!list_empty(&v->node))
+		return 0;
 	write_lock_irqsave(&vhca_devices_lock, flags);
 	list_add_tail(&v->node, &vhca_devices);
 	write_unlock_irqrestore(&vhca_devices_lock, flags);

@@ -112,11 +112,11 @@ static void put_in_order(page **pages, u32 count)
 {
 	if (!count || std::uintptr_t(pages[0]) <= std::uintptr_t(pages[count - 1]))
 		return;
-	for (u32 low = 0, high = count - 1; low < high; low++, high--) {
-		page *const last = pages[high];
+	for (page **low = pages, **high = pages + count - 1; low < high; low++, high--) {
+		page *const last = *high;
 
-		pages[high] = pages[low];
-		pages[low] = last;
+		*high = *low;
+		*low = last;
 	}
 }
 

@@ -197,8 +197,9 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 		bool good;
 	} devices[] = {
 		{.fast = true, .pages = 256, .good = true},
-		{.fast = true, .pages = 130, .good = true},
-		{.fast = true, .pages = 129, .good = false},
+		{.fast = true, .pages = 128, .good = true},
+		{.fast = true, .pages = 16, .good = true},
+		{.fast = true, .pages = 15, .good = false},
 		{.fast = false, .pages = 256, .good = false},
 	};
 

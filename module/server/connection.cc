@@ -67,7 +67,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 		return {};
 	server.limits.region_pages = min(device.max_fast_reg_pages, Transfer::kPages);
 	if (device.fast_registration &&
-	    server.limits.region_pages * Transfer::kRegions >= Transfer::kPages)
+	    server.limits.region_pages * Transfer::kMostRegions >= Transfer::kPages)
 		return {};
 	rpcordma_log_string(server.peer, RPCORDMA_LOG_ERROR,
 			    "this device registers too little memory at once for NFS over RDMA",

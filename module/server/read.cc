@@ -19,6 +19,11 @@ u32 sink_pages(const Server &server, const chunk::Arrival &arrival)
 	return div_round_up(arrival.sink_length, server.device.page_size);
 }
 
+[[nodiscard]] static u32 sink_regions(const Server &server, const chunk::Arrival &arrival)
+{
+	return div_round_up(sink_pages(server, arrival), server.limits.region_pages);
+}
+
 /*
  * One for each segment, and for each run of SGEs that is full; where the sink is registered, those that do
  * and undo that, and one for where a segment meets its end.
@@ -26,7 +31,7 @@ u32 sink_pages(const Server &server, const chunk::Arrival &arrival)
 u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 {
 	return arrival.segments + (server.limits.region_pages ?
-					   3 * Transfer::kRegions :
+					   3 * sink_regions(server, arrival) :
 					   sink_pages(server, arrival) / server.limits.read_sges);
 }
 

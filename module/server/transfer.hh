@@ -31,11 +31,12 @@ struct Transfer : ListLink<TransferTag> {
 	/** SGEs in all: one for each piece, and one for each place where a segment ends within one. */
 	static constexpr u32 kSges = kPieces + kRequests;
 
-	/** Where the sink has to be registered (iWARP), one region does for the largest message or two. */
-	static constexpr u32 kRegions = 2;
+	/** Regions of a sink that has to be registered (iWARP): of 16 pages each, the least that is accepted. */
+	static constexpr u32 kMostRegions = 17;
+	static_assert(kMostRegions * 16 >= kPages);
 
 	rpcordma_bulk *bulk = nullptr;
-	Region *regions[kRegions] = {}; /* the connection's; null mostly */
+	Region *regions[kMostRegions] = {}; /* the connection's; null mostly */
 	u32 page_count = 0;
 	u32 lent = 0;	     /* of these, by the pool */
 	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */

@@ -248,6 +248,16 @@ RPCORDMA_TEST(server_accept, failures)
 		EXPECT_EQ(c.log.take(trace::Loss::first_receives_failed), 1);
 		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), 1);
 	}
+	for (u32 n = 0; n < kFirst; n++) {
+		TEST_NOTE("Receives that can be posted", n);
+		Accepted c;
+		c.verbs.receives_left = n;
+		EXPECT_EQ(c.accept(), to_errno(Error::no_memory));
+		EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 1);
+		EXPECT_EQ(c.log.take(trace::Loss::receive_not_posted), 1);
+		EXPECT_EQ(c.log.take(trace::Loss::first_receives_failed), 1);
+		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), 1);
+	}
 	{
 		Accepted c;
 		c.sync.locks_left = 0;

@@ -168,7 +168,8 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 
 	server_pool.join();
 	server.joined = true;
-	if (!provide_receives(server, first, RPCORDMA_ALLOC_SERVICE)) {
+	if (!provide_receives(server, first, RPCORDMA_ALLOC_SERVICE) ||
+	    server.closing.load(std::memory_order_relaxed)) {
 		trace::loss(server.peer, Loss::first_receives_failed, int(first));
 		return Error::no_memory;
 	}

@@ -36,8 +36,7 @@ bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
 				count++;
 			}
 			if (chain)
-				/* When that fails the connection is gone, and destroy() frees them. */
-				(void)server.receive_maker.post(chain, count);
+				post_receives_locked(server, chain, count);
 			if (!make)
 				return have.posted() >= receives;
 		}
@@ -66,6 +65,9 @@ void replenish(Server &server)
 		target = promised_locked(server) + kServerBatch;
 	}
 	if (!provide_receives(server, target, RPCORDMA_ALLOC_ATOMIC)) {
+		/* Nothing is posted any more, and nobody misses it. */
+		if (server.closing.load(std::memory_order_relaxed))
+			return;
 		rpcordma_server_count(RPCORDMA_SERVER_DEBT, 1);
 		trace::failure(server.peer, trace::Failure::receives_missing, 0, int(target));
 		server.grant.note_debt();

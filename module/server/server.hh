@@ -59,6 +59,7 @@
 #include "module/rdma/trace.hh"
 #include "module/server/backward.hh"
 #include "module/server/call.hh"
+#include "module/server/close.hh"
 #include "module/server/eager.hh"
 #include "module/server/pool.hh"
 #include "module/server/queue.hh"
@@ -108,6 +109,16 @@ namespace rpcordma {
 {
 	return server.receives.promised() + server.session.rules().extra_receives;
 }
+/**
+ * Post @count Receives, chained by wr.next. A queue pair that does not take them is of no use to a client, whose
+ * messages would be answered with RNR for ever: the connection ends, and its Receives with it.
+ */
+inline void post_receives_locked(Server &server, const Receive *first, u32 count)
+	REQUIRES(server.lock)
+{
+	if (!server.receive_maker.post(first, count))
+		request_close(server, trace::Loss::receive_not_posted, int(count));
+}
 /** Post @receive, which is done with, if it is missing; else it is spare. */
 inline void put_receive_locked(Server &server, Receive *receive) REQUIRES(server.lock)
 {
@@ -116,8 +127,7 @@ inline void put_receive_locked(Server &server, Receive *receive) REQUIRES(server
 	    !server.closing.load(std::memory_order_relaxed)) {
 		server.receives.repost();
 		receive->wr.next = nullptr;
-		/* When it cannot be posted the connection is gone, and destroy() frees it. */
-		(void)server.receive_maker.post(receive, 1);
+		post_receives_locked(server, receive, 1);
 	} else {
 		server.receives.put_spare(receive);
 	}

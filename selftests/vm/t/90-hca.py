@@ -9,7 +9,8 @@ from vmlib.testing import test
 
 # Each preset, each version, and both ways to do DMA; what is small takes the more calls.
 SMOKE = (("connectx", True, "4.2"), ("irdma", False, "3"), ("qedr", True, "4.1"), ("poor", False, "4.0"),
-         ("poor", True, "3"), ("connectx", False, "4.1"), ("irdma", True, "4.2"))
+         ("poor", True, "3"), ("connectx", False, "4.1"), ("irdma", True, "4.2"), ("cxgb4", True, "4.2"),
+         ("cxgb4", False, "3"))
 
 
 class Station:

@@ -30,7 +30,6 @@ UP = """
 """
 
 # The refusals that the kernel log must have in so many words.
-REFUSES_REGISTRATION = "registers too little memory at once for NFS over RDMA"
 REFUSES_QUEUES = "queues are too short for NFS over RDMA"
 
 # Why the in-tree transport cannot be the judge of what has bounce buffers.

@@ -99,7 +99,7 @@ static void enclose_reads(Transfer &t, rpcordma_cqe *cqe, Chain &chain)
 {
 	for (Region *region : t.regions) {
 		if (!region)
-			continue;
+			break;
 		/* Registered ahead of all Reads, and out of the peer's reach before anybody has the pages. */
 		region->register_wr.wr.next = chain.first;
 		chain.first = &region->register_wr.wr;

@@ -39,7 +39,7 @@ void put_transfer(Server &server, ServerCall *call)
 	call->transfer = nullptr;
 	for (Region *&region : transfer->regions) {
 		if (!region)
-			continue;
+			break;
 		rpcordma_region_unmap(region->device);
 		if (trace::on(RPCORDMA_TRACE_REGION))
 			trace::region(server.peer, "unmap", call->xid(), *region);

@@ -36,7 +36,7 @@ struct Transfer : ListLink<TransferTag> {
 	static_assert(kMostRegions * 16 >= kPages);
 
 	rpcordma_bulk *bulk = nullptr;
-	Region *regions[kMostRegions] = {}; /* the connection's; null mostly */
+	Region *regions[kMostRegions] = {}; /* the connection's; null behind the last, mostly all */
 	u32 page_count = 0;
 	u32 lent = 0;	     /* of these, by the pool */
 	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */

@@ -127,6 +127,8 @@ int do_read(std::istringstream &words, const std::string &server, Octets &bytes)
 		if (!errors[i])
 			bytes.insert(bytes.end(), rooms[i], rooms[i] + lengths[i]);
 	}
+	/* Before the answer: what comes next may be an unmount. */
+	close(fd);
 	return error;
 }
 
@@ -162,7 +164,9 @@ int do_list(const std::string &server, Octets &bytes)
 			bytes.insert(bytes.end(), name.begin(), name.end());
 		errno = 0;
 	}
-	return errno;
+	int error = errno;
+	closedir(dir);
+	return error;
 }
 
 int do_readlink(const std::string &path, Octets &bytes)

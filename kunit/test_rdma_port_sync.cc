@@ -173,6 +173,7 @@ rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcor
 void rpcordma_gate_open(rpcordma_gate *gate)
 {
 	gate->openings++;
+	the_port->sync.openings++;
 }
 
 rpcordma_event *rpcordma_event_create(void)

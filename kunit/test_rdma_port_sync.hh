@@ -19,7 +19,8 @@ struct PortSync {
 	u32 gates = 0, mutexes = 0, events = 0;
 
 	/* What there ever was. */
-	u32 waits = 0; /* at gates */
+	u32 waits = 0;	  /* at gates */
+	u32 openings = 0; /* of gates */
 
 	/* What somebody else does, once: while a completion looks at a message, or while a thread waits. */
 	void (*meanwhile)() = nullptr;

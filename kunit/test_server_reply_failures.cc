@@ -158,10 +158,7 @@ RPCORDMA_TEST(server_reply_failures, room)
 	EXPECT_EQ(c.log.take(trace::Loss::send_failed), 1);
 }
 
-/*
- * A client takes one thing off our hands, and then nothing more: whoever waits does so for half a minute
- * from there on, and the connection ends.
- */
+/* A client takes one thing off our hands, and then nothing more: whoever waits does so for a minute in all. */
 RPCORDMA_TEST(server_reply_failures, stalled)
 {
 	Connected c;
@@ -177,7 +174,7 @@ RPCORDMA_TEST(server_reply_failures, stalled)
 	/* A Write and a Send, with room for one of them. */
 	EXPECT_EQ(c.send_reply_pages(20, 100, 8), to_errno(Error::not_connected));
 	EXPECT_EQ(c.sync.waits, 2);
-	EXPECT_EQ(c.sync.now - before, 30000);
+	EXPECT_EQ(c.sync.now - before, 60000);
 	EXPECT_EQ(c.peer.messages, 1);
 	EXPECT_EQ(c.verbs.sends, 0);
 	EXPECT_EQ(c.svc.closed, 1);
@@ -190,6 +187,82 @@ RPCORDMA_TEST(server_reply_failures, stalled)
 	EXPECT_EQ(c.sync.waits, 2);
 	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
 	EXPECT_EQ(c.log.take(trace::Loss::send_queue_stalled), 1);
+}
+
+static Connected *the_connection;
+static u32 times_left;
+
+/* A client takes something now and then, and never enough: that does not make the limit begin anew. */
+RPCORDMA_TEST(server_reply_failures, slow)
+{
+	Connected c;
+	const NoRoom others(c);
+	const u64 before = c.sync.now;
+
+	the_connection = &c;
+	times_left = 5;
+	c.sync.meanwhile = [] {
+		struct Again {
+			static void happens()
+			{
+				the_connection->sync.now += 29000;
+				the_connection->server->room.wake_all();
+				if (--times_left)
+					the_connection->sync.meanwhile = happens;
+			}
+		};
+		Again::happens();
+	};
+	EXPECT_FALSE(wait_for_room(*c.server, 1));
+	c.sync.meanwhile = nullptr;
+	/* The third is behind the end of it. */
+	EXPECT_EQ(c.sync.now - before, 87000);
+	EXPECT_EQ(c.svc.closed, 1);
+	EXPECT_EQ(c.waiters(), 0);
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
+	EXPECT_EQ(c.log.take(trace::Loss::send_queue_stalled), 1);
+}
+
+/* There is room for a small reply, and a larger one waits: the small one does not overtake it. */
+RPCORDMA_TEST(server_reply_failures, in_turn)
+{
+	Connected c;
+	const NoRoom others(c, 1);
+
+	the_connection = &c;
+	c.sync.meanwhile = [] {
+		the_connection->sync.disconnect_in_wait = true;
+		EXPECT_FALSE(wait_for_room(*the_connection->server, 1));
+		EXPECT_FALSE(the_connection->sync.disconnect_in_wait);
+	};
+	EXPECT_FALSE(wait_for_room(*c.server, 2));
+	EXPECT_EQ(c.waiters(), 0);
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 2);
+	EXPECT_EQ(c.log.take(trace::Loss::disconnected), 1);
+}
+
+/* Whoever has room lets the next one look, and is waited for by it. */
+RPCORDMA_TEST(server_reply_failures, next_turn)
+{
+	Connected c;
+
+	/* Another thread waits. */
+	ServerInside::turns(c.server->room) = 1;
+	c.pretend_waiters(1);
+	the_connection = &c;
+	c.sync.meanwhile = [] {
+		/* It has its room, and a third one waits by now. */
+		ServerInside::over(the_connection->server->room) = 1;
+		the_connection->server->room.wake_all();
+	};
+	EXPECT_TRUE(wait_for_room(*c.server, 1));
+	EXPECT_EQ(c.sync.waits, 1);
+	EXPECT_EQ(c.sync.openings, 2);
+	EXPECT_EQ(ServerInside::over(c.server->room).load(), 2u);
+	EXPECT_EQ(c.waiters(), 1);
+	c.pretend_waiters(0);
+	c.server->room.give(1);
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
 }
 
 /* The connection ends, and nothing more completes: whoever waits hears of it. */
@@ -218,7 +291,7 @@ RPCORDMA_TEST(server_reply_failures, closing)
 	EXPECT_EQ(c.in_service(), 0);
 }
 
-RPCORDMA_SUITE(server_reply_failures, no_memory, post_fails, remote_access, room, stalled,
-	       room_never, closing);
+RPCORDMA_SUITE(server_reply_failures, no_memory, post_fails, remote_access, room, stalled, slow,
+	       in_turn, next_turn, room_never, closing);
 
 } // namespace rpcordma

@@ -142,7 +142,7 @@ struct rpcordma_region;
 	X(backward_oversized, "a backward call longer than its buffer: bytes")			\
 	X(replies_overdue, "cancelled calls were not answered")					\
 	X(receive_not_posted, "Receives could not be posted, so messages may find none: how many")	\
-	X(send_queue_stalled, "nothing has left the send queue: work requests")
+	X(send_queue_stalled, "a reply waited too long for room in the send queue: work requests")
 
 /* Scattered memory is DMA-mapped for a server's RDMA Reads and Writes, or was. */
 #define RPCORDMA_BULK_EVENTS(X)									\

@@ -37,6 +37,15 @@ struct ServerInside {
 	{
 		return room.waiters_;
 	}
+	/** Turns of threads that wait: taken, and over. */
+	[[nodiscard]] static std::atomic<u32> &turns(SendRoom &room)
+	{
+		return room.turns_;
+	}
+	[[nodiscard]] static std::atomic<u32> &over(SendRoom &room)
+	{
+		return room.over_;
+	}
 	/** Work requests that there is room for. */
 	[[nodiscard]] static std::atomic<u32> &free(SendRoom &room)
 	{

@@ -8,8 +8,11 @@
 
 namespace rpcordma {
 
-/* Without a completion for so long, a full send queue is stuck: half of what a client waits for a reply. */
-static constexpr u32 kStallLimitMs = 30000;
+/*
+ * For so long a thread waits, in all: as long as a client waits for a reply by default. A limit that began anew
+ * with each completion would be none for a client that posts a Receive now and then.
+ */
+static constexpr u32 kWaitLimitMs = 60000;
 
 bool wait_for_room(Server &server, u32 requests)
 {
@@ -17,26 +20,35 @@ bool wait_for_room(Server &server, u32 requests)
 
 	if (server.closing.load(std::memory_order_acquire))
 		return false;
-	if (room.take(requests))
+	/* Whoever waits already is served first. */
+	if (!room.waited_for(std::memory_order_relaxed) && room.take(requests))
 		return true;
 	rpcordma_server_count(RPCORDMA_SERVER_SQ_STARVE, 1);
 	trace::failure(server.peer, trace::Failure::send_queue_full, 0, int(requests));
 	room.waiters_.fetch_add(1, std::memory_order_seq_cst);
+	const u32 turn = room.turns_.fetch_add(1, std::memory_order_relaxed);
+	const u64 end = rpcordma_now_ms() + kWaitLimitMs;
 	bool taken = false;
 	for (;;) {
 		const u32 ticket = rpcordma_gate_ticket(room.gate_);
 
 		if (server.closing.load(std::memory_order_seq_cst))
 			break;
-		taken = room.take(requests);
+		taken = room.over_.load(std::memory_order_acquire) == turn && room.take(requests);
 		if (taken)
 			break;
-		if (!rpcordma_gate_wait(room.gate_, ticket, kStallLimitMs))
+		const u64 now = rpcordma_now_ms();
+
+		if (now >= end || !rpcordma_gate_wait(room.gate_, ticket, u32(end - now)))
 			request_close(server, trace::Loss::send_queue_stalled, int(requests));
 	}
-	/* Threads that has_space() held back may come now. */
+	/* One that leaves without room leaves a connection that closes: no turn matters any more. */
+	room.over_.fetch_add(1, std::memory_order_release);
+	/* Threads that has_space() held back may come now, or the next that waits. */
 	if (room.waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1)
 		rpcordma_svc_enqueue(server.xprt);
+	else
+		room.wake_all();
 	return taken;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Room in a connection's send queue. A chain takes room for all its work requests before it is posted, and
- * gives it back in one, when its last completes: that one alone is signaled. Completions try; threads wait.
+ * gives it back in one, when its last completes: that one alone is signaled. Completions try; threads wait, and
+ * are served in the order in which they came.
  */
 #pragma once
 
@@ -79,14 +80,17 @@ private:
 	friend struct ServerInside;
 	std::atomic<u32> free_{0};
 	std::atomic<u32> waiters_{0}; /* threads */
+	std::atomic<u32> turns_{0};   /* that were taken by threads that wait, */
+	std::atomic<u32> over_{0};    /* and how many of them are over */
 	rpcordma_gate *gate_ = nullptr;
 	u32 size_ = 0;
 };
 
 /**
- * Take room for @requests, when there is some. False: the connection is closing. A service thread; others'
- * completions make the room. A client that takes nothing off our hands for so long (it may well have no
- * Receives, and we try without end) is disconnected, lest it hold all threads.
+ * Take room for @requests, when there is some and all who waited before have theirs. False: the connection is
+ * closing. A service thread; others' completions make the room. A client for which a thread has waited for
+ * kWaitLimitMs is disconnected, however much of the rest it took off our hands meanwhile, lest it hold all
+ * threads.
  */
 [[nodiscard]] bool wait_for_room(Server &server, u32 requests);
 

@@ -89,6 +89,16 @@ static int set_rnr_retry_count(const char *text, const struct kernel_param *para
 	return 0;
 }
 
+static int set_accept_queue(const char *text, const struct kernel_param *parameter)
+{
+	u32 count;
+
+	if (kstrtou32(text, 0, &count) || !count || count > 65536)
+		return refuse(text, parameter, "not a number of connections from 1 to 65536");
+	WRITE_ONCE(rpcordma_svc_accept_queue, count);
+	return 0;
+}
+
 static const struct kernel_param_ops eager_read_bytes_ops = {
 	.set = set_eager_read_bytes,
 	.get = param_get_uint,
@@ -96,6 +106,11 @@ static const struct kernel_param_ops eager_read_bytes_ops = {
 
 static const struct kernel_param_ops rnr_retry_count_ops = {
 	.set = set_rnr_retry_count,
+	.get = param_get_uint,
+};
+
+static const struct kernel_param_ops accept_queue_ops = {
+	.set = set_accept_queue,
 	.get = param_get_uint,
 };
 
@@ -110,6 +125,11 @@ module_param_cb(server_rnr_retry_count, &rnr_retry_count_ops,
 __MODULE_PARM_TYPE(server_rnr_retry_count, "uint");
 MODULE_PARM_DESC(server_rnr_retry_count,
 		 "how often a client's device sends again while our server has no receive buffer, 0 to 7; 7: without end (default: 7)");
+
+module_param_cb(server_accept_queue, &accept_queue_ops, &rpcordma_svc_accept_queue, 0644);
+__MODULE_PARM_TYPE(server_accept_queue, "uint");
+MODULE_PARM_DESC(server_accept_queue,
+		 "how many connections may wait for an nfsd thread to accept them, for each listener; one client may have an eighth of them, or 16; others are refused (default: 1024)");
 
 static int __init rpcordma_init(void)
 {

@@ -14,6 +14,7 @@ struct dentry;
 struct rdma_cm_id;
 struct rdma_conn_param;
 struct seq_file;
+struct sockaddr;
 struct svc_xprt;
 struct workqueue_struct;
 
@@ -22,6 +23,8 @@ int rpcordma_svc_register(void);
 void rpcordma_svc_unregister(void);
 /** Connection requests that were refused, for want of memory or of threads to accept them. */
 unsigned long rpcordma_svc_refused(void);
+/** Module parameter server_accept_queue: how many connections may wait for each listener; READ_ONCE() it. */
+extern u32 rpcordma_svc_accept_queue;
 
 /* svc_connection.c: connections, from their request on */
 
@@ -31,6 +34,12 @@ struct rpcordma_accept_queue {
 	unsigned int length; /* READ_ONCE() it */
 };
 void rpcordma_accept_queue_init(struct rpcordma_accept_queue *queue);
+/**
+ * Why a connection from @remote may not wait, too, where @most may: for the log; null if it may. Of one address
+ * an eighth of them may, or 16 if that is more. Process context.
+ */
+const char *rpcordma_accept_queue_full(struct rpcordma_accept_queue *queue, const struct sockaddr *remote,
+				       unsigned int most);
 /**
  * Make a connection of the request @id, as a transport of @listener's class and service, and queue
  * it. From the handler of that event. From here on events of @id are the connection's. Errors:

@@ -67,6 +67,10 @@ struct rpcordma_connection {
 	u32 number; /* counts connections since the module was loaded */
 };
 
+/* Of the connections that wait for a listener, one address may have this share, or so many. */
+#define SHARE_OF_ONE 8
+#define LEAST_OF_ONE 16u
+
 struct workqueue_struct *rpcordma_svc_workqueue;
 
 static DEFINE_SPINLOCK(accept_lock);
@@ -322,6 +326,26 @@ void rpcordma_accept_queue_init(struct rpcordma_accept_queue *queue)
 {
 	INIT_LIST_HEAD(&queue->list);
 	queue->length = 0;
+}
+
+const char *rpcordma_accept_queue_full(struct rpcordma_accept_queue *queue, const struct sockaddr *remote,
+				       unsigned int most)
+{
+	const unsigned int most_of_one = max(most / SHARE_OF_ONE, LEAST_OF_ONE);
+	const struct rpcordma_connection *connection;
+	unsigned int of_one = 0;
+
+	if (READ_ONCE(queue->length) >= most)
+		return "too many wait to be accepted; are there enough nfsd threads?";
+	/* Most of the time there is nothing to count. */
+	if (READ_ONCE(queue->length) < most_of_one)
+		return NULL;
+	spin_lock(&accept_lock);
+	list_for_each_entry(connection, &queue->list, queued)
+		if (rpc_cmp_addr((const struct sockaddr *)&connection->peer.address, remote))
+			of_one++;
+	spin_unlock(&accept_lock);
+	return of_one >= most_of_one ? "too many of this client wait to be accepted" : NULL;
 }
 
 int rpcordma_accept_queue_add(struct rpcordma_accept_queue *queue, struct svc_xprt *listener,

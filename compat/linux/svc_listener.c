@@ -32,8 +32,6 @@
 #include "compat/linux/svc.h"
 #include "compat/port/port.h"
 
-/* Requests that may wait on a listener's queue. */
-#define MOST_QUEUED 128
 /* Between attempts to replace a listener's identifier. */
 #define RELISTEN_DELAY (5 * HZ)
 
@@ -53,6 +51,8 @@ struct rpcordma_listener {
 static struct svc_xprt_class server_class;
 static atomic_long_t refused;
 
+u32 rpcordma_svc_accept_queue = 1024;
+
 static struct rpcordma_listener *to_listener(struct svc_xprt *xprt)
 {
 	return container_of(xprt, struct rpcordma_listener, xprt);
@@ -69,12 +69,13 @@ unsigned long rpcordma_svc_refused(void)
 static int handle_request(struct rdma_cm_id *id, const struct rdma_conn_param *request)
 {
 	struct rpcordma_listener *listener = id->context;
-	const char *why = NULL;
+	const char *why;
 
 	/* Requests may come on several devices at once, so the bound may be exceeded by a few. */
-	if (READ_ONCE(listener->queue.length) >= MOST_QUEUED)
-		why = "too many wait to be accepted; are there enough nfsd threads?";
-	else if (rpcordma_accept_queue_add(&listener->queue, &listener->xprt, id, request))
+	why = rpcordma_accept_queue_full(&listener->queue,
+					 (const struct sockaddr *)&id->route.addr.dst_addr,
+					 READ_ONCE(rpcordma_svc_accept_queue));
+	if (!why && rpcordma_accept_queue_add(&listener->queue, &listener->xprt, id, request))
 		why = "out of memory";
 	if (why) {
 		atomic_long_inc(&refused);
@@ -127,7 +128,7 @@ static struct rdma_cm_id *listen(struct rpcordma_listener *listener, struct sock
 	if (!rc)
 		rc = rdma_bind_addr(id, address);
 	if (!rc)
-		rc = rdma_listen(id, MOST_QUEUED);
+		rc = rdma_listen(id, READ_ONCE(rpcordma_svc_accept_queue));
 	if (rc) {
 		rdma_destroy_id(id);
 		return ERR_PTR(rc);

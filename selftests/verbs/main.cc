@@ -8,7 +8,8 @@
  *	verbspeer SERVER test [NAME...]		all tests, or those that begin with one of these;
  *						NAME= is one test alone
  *	verbspeer SERVER storm N MIX SECONDS	N strangers, see storm.cc
- *	verbspeer SERVER crowd N SECONDS	N that ask to be connected at the same time
+ *	verbspeer SERVER crowd N SECONDS [ADDRESS]	N that ask to be connected at the same time; the
+ *						first from ADDRESS, the others from the next 249
  *	verbspeer SERVER hold			connections that do what standard input says, see hold.cc
  *
  * And the other way round, as a server to a client:
@@ -216,7 +217,7 @@ int usage()
 {
 	fputs("usage: verbspeer --list | SERVER null | SERVER test [NAME...] |\n"
 	      "       SERVER storm N MIX SECONDS   (MIX: letters of g h n c) |\n"
-	      "       SERVER crowd N SECONDS | SERVER hold |\n"
+	      "       SERVER crowd N SECONDS [ADDRESS] | SERVER hold |\n"
 	      "       --list-odd | ADDRESS serve CLIENT [NAME...] | hands\n",
 	      stderr);
 	return 2;
@@ -256,11 +257,11 @@ int main(int argc, char **argv)
 			return storm(peer, u32(atoi(argv[3])), argv[4], u32(atoi(argv[5]))) ? 0 : 1;
 		}
 		if (!strcmp(argv[2], "crowd")) {
-			if (argc != 5 || !atoi(argv[3]))
+			if (argc < 5 || argc > 6 || !atoi(argv[3]))
 				return usage();
 			snprintf(current, sizeof(current), "crowd");
 			alarm(240 + u32(atoi(argv[4])));
-			return crowd(peer, u32(atoi(argv[3])), u32(atoi(argv[4]))) ? 0 : 1;
+			return crowd(peer, u32(atoi(argv[3])), u32(atoi(argv[4])), argv[5]) ? 0 : 1;
 		}
 		if (!strcmp(argv[2], "hold"))
 			return argc == 3 && hold(peer) ? 0 : 1;

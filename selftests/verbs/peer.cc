@@ -232,10 +232,11 @@ void Connection::say_private_data_()
 	setup_.private_data.assign(room, room + length);
 }
 
-void Connection::connect()
+void Connection::connect(sockaddr_in *from)
 {
 	state_ = State::resolving;
-	if (rdma_resolve_addr(id_, nullptr, peer_.address_->ai_dst_addr, 5000))
+	if (rdma_resolve_addr(id_, reinterpret_cast<sockaddr *>(from), peer_.address_->ai_dst_addr,
+			      5000))
 		end_(State::refused, text("resolve address: %s", strerror(errno)));
 }
 

@@ -156,8 +156,8 @@ public:
 	Connection(const Connection &) = delete;
 	Connection &operator=(const Connection &) = delete;
 
-	/** Begin to connect; wait for the outcome by established(), or run the Peer. */
-	void connect();
+	/** Begin to connect, @from an address or any; wait for the outcome by established(), or run the Peer. */
+	void connect(sockaddr_in *from = nullptr);
 	/** Say yes or no to who asked; the private data of a yes are @setup's. */
 	void accept(const Setup &setup);
 	void reject(const Octets &private_data = {});

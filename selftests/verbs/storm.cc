@@ -18,12 +18,16 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <arpa/inet.h>
+
 namespace verbs {
 
 namespace {
 
 /* Connections that are being made at once: more only wait for each other. */
 constexpr u32 window = 8;
+/* Of ours, at most: a program can name 256 of a device's GIDs. */
+constexpr u32 addresses = 250;
 
 struct Stranger {
 	std::unique_ptr<Connection> connection;
@@ -172,16 +176,23 @@ bool storm(Peer &peer, u32 connections, const std::string &mix, u32 seconds)
 	return good;
 }
 
-bool crowd(Peer &peer, u32 connections, u32 seconds)
+bool crowd(Peer &peer, u32 connections, u32 seconds, const char *first)
 {
 	std::vector<std::unique_ptr<Connection>> all;
 	Setup setup;
 	setup.message_size = 1024;
 	setup.receives = setup.sends = 2;
 
+	sockaddr_in from = {};
+	from.sin_family = AF_INET;
+	if (first && inet_pton(AF_INET, first, &from.sin_addr) != 1)
+		throw Failure{text("%s is no IPv4 address", first)};
+	const u32 base = ntohl(from.sin_addr.s_addr);
+	const u64 began = now_ms();
 	for (u32 i = 0; i < connections; i++) {
+		from.sin_addr.s_addr = htonl(base + i % addresses);
 		all.push_back(std::make_unique<Connection>(peer, setup));
-		all.back()->connect();
+		all.back()->connect(first ? &from : nullptr);
 	}
 	auto count = [&](Connection::State state) {
 		return u32(std::count_if(all.begin(), all.end(),
@@ -202,6 +213,13 @@ bool crowd(Peer &peer, u32 connections, u32 seconds)
 		return asked == connections && !waiting;
 	};
 	bool all_settled = peer.run(u64(seconds) * 1000, settled);
+	const u64 took = now_ms() - began;
+	const auto first_refused = std::find_if(all.begin(), all.end(), [](auto &c) {
+		return c->state() == Connection::State::refused;
+	});
+	if (first_refused != all.end())
+		printf("the first that was refused: number %zu, %s\n", first_refused - all.begin(),
+		       (*first_refused)->describe().c_str());
 
 	u32 connected = count(Connection::State::connected), served = 0;
 	for (auto &c : all) {
@@ -213,9 +231,9 @@ bool crowd(Peer &peer, u32 connections, u32 seconds)
 	}
 	bool good = all_settled && served == connected;
 	printf("%sok - crowd: %u connections, %u connected, %u of them served, %u refused, %u "
-	       "without an answer\n",
+	       "without an answer, %.1f s\n",
 	       good ? "" : "not ", connections, connected, served,
-	       count(Connection::State::refused), waiting);
+	       count(Connection::State::refused), waiting, double(took) / 1000);
 	return good;
 }
 

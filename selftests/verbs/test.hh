@@ -99,8 +99,11 @@ extern const std::vector<TestCase> header_tests, connection_tests, chunk_tests, 
 
 /* storm.cc. They return whether all was well. */
 bool storm(Peer &peer, u32 connections, const std::string &mix, u32 seconds);
-/** For at most @seconds connections may wait. */
-bool crowd(Peer &peer, u32 connections, u32 seconds);
+/**
+ * For at most @seconds connections may wait. @first: null, or the IPv4 address of the first; the next ones have
+ * the next addresses; there are 250.
+ */
+bool crowd(Peer &peer, u32 connections, u32 seconds, const char *first);
 
 /* hold.cc: does what standard input says; returns whether all was well. */
 bool hold(Peer &peer);

@@ -14,8 +14,12 @@ import time
 from vmlib import disturb, lab, state, trace
 from vmlib.testing import test
 
-# Of one listener of ours.
+# Of one client, with the default of server_accept_queue, as of all with this value of it.
 MOST_QUEUED = 128
+MOST_PARAMETER = "/sys/module/rpcordma/parameters/server_accept_queue"
+# The clients that come at once, and the first of their 250 addresses.
+CROWD = 500
+CROWD_FIRST = "10.0.4.1"
 # For how long nfsd lets a client keep what it was asked to give back, in seconds: long, so that a recall that
 # arrives is told from one that does not.
 LEASE = 45
@@ -229,9 +233,10 @@ def server_addr_change(t):
     pair.unload()
 
 
-def crowd(t, pair, number, waiting):
-    """@number connections ask at once of a server without threads; returns the job when @waiting wait."""
-    job = pair.client.spawn(f"exec verbspeer 10.0.0.1 crowd {number} 60", f"{number} connections")
+def crowd(t, pair, number, waiting, first=""):
+    """@number connections ask at once of a server without threads; returns the job when @waiting wait. @first:
+    the first of their addresses, if each has its own."""
+    job = pair.client.spawn(f"exec verbspeer 10.0.0.1 crowd {number} 60 {first}", f"{number} connections")
 
     def all_asked():
         t.check(job.running(), f"the crowd has ended: {job.out}")
@@ -263,11 +268,14 @@ def server_queue_full(t):
         path = "/sys/kernel/debug/rpcordma/server/counters"
         return int(pair.server.run(f"sed -n 's/^refused //p' {path}", 10))
 
-    # They lose patience.
+    # They lose patience; and do not keep others away.
     job = crowd(t, pair, number, most)
     t.equal(disturb.objects(pair.server)["cm_id"], listening["cm_id"] + most, "identifiers on the server")
-    job.kill()
-    job.wait(30, check=False)
+    pair.client.run("for i in $(seq 3 22); do ip addr add 10.0.0.$i/24 dev eth0; done", 10)
+    others = crowd(t, pair, 2, 2, "10.0.0.3")
+    for one in (others, job):
+        one.kill()
+        one.wait(30, check=False)
     until_objects(t, pair.server, listening, "the crowd is gone")
 
     # The server does.
@@ -286,11 +294,44 @@ def server_queue_full(t):
             f"{number - most} refused" in out, f"threads came: {out}")
     if pair.server_xprt == "rpcordma":
         t.equal(refused(), 3 * (number - most), "connections that the server counts as refused")
-        t.check(pair.kernel_log("too many wait to be accepted", pair.server), "the server's log is silent")
+        t.check(pair.kernel_log("too many of this client wait to be accepted", pair.server),
+                "the server's log is silent")
+        # All together.
+        pair.server.run(f"nfsd_stop; {prepare}; echo 16 > {MOST_PARAMETER}", 60, "16 may wait")
+        job = crowd(t, pair, 20, 16, "10.0.0.3")
+        t.check(pair.kernel_log("too many wait to be accepted; are there", pair.server), "the server's log is silent")
+        job.kill()
+        job.wait(30, check=False)
+        pair.server.run("echo 8 > /proc/fs/nfsd/threads", 60, "start threads")
     pair.mount("3")
     pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=2 2>/dev/null; cp /tmp/f /mnt/f; "
                     "drop_caches; cmp /tmp/f /mnt/f", 60, "a mount afterwards")
     pair.umount()
+    until_objects(t, pair.server, listening, "all have gone")
+    pair.server.run("nfsd_stop", 60, "stop nfsd")
+    until_objects(t, pair.server, before, "nfsd has stopped")
+    pair.unload()
+
+
+@test("server-crowd")
+def server_crowd(t):
+    """500 clients at 250 addresses connect at once, lose their connections, and come again at once"""
+    pair, before = bring_up(t, server_memory=3072, client_memory=2048)
+    serve(pair)
+    pair.client.run("modprobe -a rdma_ucm ib_uverbs")
+    pair.client.run("for i in $(seq 250); do echo addr add 10.0.4.$i/32 dev eth0; done | ip -batch -", 60, "addresses")
+    pair.server.run("ip route add 10.0.4.0/24 dev eth0; echo 1000 > /proc/fs/nfsd/max_connections", 10)
+    listening = disturb.objects(pair.server)
+    told = []
+    for turn in ("first", "again", "and again"):
+        job = pair.client.spawn(f"exec verbspeer 10.0.0.1 crowd {CROWD} 120 {CROWD_FIRST}", f"{CROWD} clients, {turn}")
+        out = job.wait(180, check=False)
+        t.check(f"ok - crowd: {CROWD} connections, {CROWD} connected, {CROWD} of them served, 0 refused, 0 without" in
+                out, f"{turn}: {out}")
+        told.append(re.search(r"([0-9.]+ s)$", out.strip())[1])
+    print(f"    {CROWD} connected and served in {', '.join(told)}", flush=True)
+    if pair.server_xprt == "rpcordma":
+        t.check(not pair.kernel_log("connection refused", pair.server), "the server's log speaks of refusals")
     until_objects(t, pair.server, listening, "all have gone")
     pair.server.run("nfsd_stop", 60, "stop nfsd")
     until_objects(t, pair.server, before, "nfsd has stopped")

@@ -436,12 +436,11 @@ static void client_destroy(struct rpc_xprt *xprt)
 
 	rpcordma_debugfs_leave(transport);
 	cancel_delayed_work_sync(&transport->connect);
+	/* Until then completions queue the other works, which use the core's half. */
+	rpcordma_core_client_close(to_client(xprt));
 	cancel_delayed_work_sync(&transport->refill);
 	cancel_delayed_work_sync(&transport->check);
 	rpcordma_core_client_destroy(to_client(xprt));
-	/* Work that the end of the connection queued. */
-	cancel_delayed_work_sync(&transport->refill);
-	cancel_delayed_work_sync(&transport->check);
 	rpcordma_free_addresses(xprt);
 	xprt_free(xprt);
 	/* Last, and directly before the return: the module may be unloaded from here on. */

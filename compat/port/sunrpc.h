@@ -86,7 +86,10 @@ RPCORDMA_CORE rpcordma_size rpcordma_core_call_size(void);
  */
 RPCORDMA_CORE int rpcordma_core_client_create(struct rpcordma_client *client, struct rpc_xprt *xprt,
 				rpcordma_u32 slots);
-/** Close, and free what create() made. Nobody uses the transport any more. Process context. */
+/**
+ * Free what create() made. Nobody uses the transport any more, nor does queued work: so whoever has such work
+ * closes first, as completions queue it until then. Process context.
+ */
 RPCORDMA_CORE void rpcordma_core_client_destroy(struct rpcordma_client *client);
 /** The largest payload to announce before a device is known; bytes. */
 RPCORDMA_CORE rpcordma_u32 rpcordma_core_max_payload(void);

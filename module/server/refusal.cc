@@ -35,8 +35,8 @@ void refuse(Server &server, ServerCall *call, xdr::ErrorCode code)
 		if (const Status built = build_refusal(server, call, code, out); built.ok())
 			(void)post_message(server, call, out, call->xid());
 		else
-			trace::failure(server.peer, trace::Failure::refusal_failed, call->xid(),
-				       built.error());
+			close_after(server, trace::Failure::refusal_failed, call->xid(),
+				    built.error());
 	} else {
 		request_close(server, trace::Loss::rpc_failed, to_errno(Error::no_memory));
 	}

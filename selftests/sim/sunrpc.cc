@@ -208,12 +208,11 @@ void rpc_xprt::destroy()
 	}
 	cleanup.cancel_sync();
 	connect.cancel_sync();
-	refill.cancel_sync();
-	check.cancel_sync();
-	rpcordma_core_client_destroy(core);
+	rpcordma_core_client_close(core);
 	cleanup.cancel_sync();
 	refill.cancel_sync();
 	check.cancel_sync();
+	rpcordma_core_client_destroy(core);
 	REQUIRE(receive_queue.empty() && transmit_queue.empty() && backward_calls.empty(),
 		"a transport goes with calls on its queues");
 	release(core_place);

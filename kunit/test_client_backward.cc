@@ -253,6 +253,41 @@ RPCORDMA_TEST(client_backward, shortage)
 	EXPECT_GT(r.log.take(trace::Failure::send_queue_full), 0);
 }
 
+/* However many replies are not known to be sent: the calls behind them, which are silent, have a marker left. */
+RPCORDMA_TEST(client_backward, markers)
+{
+	constexpr u32 n = SendQueue::kMarkers;
+	Requester r;
+	r.connect({.backchannel = true});
+	rpc_rqst *rqsts[n];
+	u32 sent = 0;
+
+	for (u32 i = 0; i < n; i++) {
+		EXPECT_TRUE(r.verbs.send(nullptr, SmallCall(i + 1).message()));
+		rqsts[i] = r.sunrpc.backward;
+		rqsts[i]->send.head.length = rqsts[i]->send.len = 32;
+	}
+	while (sent < n && !rpcordma_core_bc_send_reply(r.core, rqsts[sent]->call))
+		sent++;
+	EXPECT_GT(sent, 0);
+	SendQueue::Marker *marker = r.send_queue().signal(nullptr);
+	ASSERT_NE(marker, nullptr);
+	SendQueue::release(*marker);
+	/* The others go when the first have gone. */
+	EXPECT_TRUE(r.wants_space());
+	r.work();
+	EXPECT_FALSE(r.wants_space());
+	for (; sent < n; sent++) {
+		EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqsts[sent]->call), 0);
+		r.work();
+	}
+	for (rpc_rqst *rqst : rqsts)
+		rpcordma_core_bc_free(r.core, rqst->call);
+	EXPECT_EQ(r.peer.messages, n);
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::send_queue_full), 1);
+}
+
 /* RFC 8167 4.3.1: as many backward calls as are granted find a Receive each; one that heeds nothing, an end. */
 RPCORDMA_TEST(client_backward, credits)
 {
@@ -398,7 +433,7 @@ RPCORDMA_TEST(client_backward, receives_beside_the_grant)
 	}
 }
 
-RPCORDMA_SUITE(client_backward, call, chunks, version, unserved, orphan, undeliverable, shortage,
+RPCORDMA_SUITE(client_backward, call, chunks, version, unserved, orphan, undeliverable, shortage, markers,
 	       credits, not_submitted, reply_not_posted, refusal_not_posted, refusal_dropped,
 	       longer_than_its_buffer, receives_beside_the_grant);
 

@@ -80,19 +80,22 @@ public:
 		return since_signal_ >= interval_;
 	}
 
-	/** Whether signal() would return one now. */
+	/** Whether signal() would return one now, for a context. */
 	[[nodiscard]] bool has_marker() const
 	{
-		for (const Marker &marker : markers_)
-			if (!marker.busy.load(std::memory_order_acquire))
+		for (u32 i = 0; i < kShared; i++)
+			if (!markers_[i].busy.load(std::memory_order_acquire))
 				return true;
 		return false;
 	}
 
-	/** A marker for a signaled Send that was taken already, or null when all are out. */
+	/**
+	 * A marker for a signaled Send that was taken already, or null when all are out that it may have: without
+	 * @context it is one that stands for silent Sends as well, and may have any.
+	 */
 	[[nodiscard]] Marker *signal(void *context)
 	{
-		Marker *marker = claim_(context, kMarkers);
+		Marker *marker = claim_(context, context ? kShared : kMarkers);
 
 		if (marker)
 			since_signal_ = 0;
@@ -119,8 +122,7 @@ public:
 	{
 		if (!take_aside(requests))
 			return nullptr;
-		/* The other half is the sender's, whose silent Sends depend on getting one. */
-		Marker *marker = claim_(context, kMarkers / 2);
+		Marker *marker = claim_(context, kShared);
 		if (marker)
 			/*
 			 * The sender may have counted a chain that it has not posted yet: this Send's
@@ -198,6 +200,9 @@ public:
 	}
 
 private:
+	/* Markers for everybody. The others are for what silent Sends depend on: they fill the queue without one. */
+	static constexpr u32 kShared = kMarkers / 2;
+
 	/* A free one of the first @among. */
 	[[nodiscard]] Marker *claim_(void *context, u32 among)
 	{

@@ -66,7 +66,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	const u32 receive_extra = 2 * kBackwardCredits + ReceiveQueue::kBatch + rules.extra_receives;
 	/* The longest call, twice: a part of the queue may be taken by Sends that nobody hears of. */
 	const u32 send_least =
-		2 * (2 * kMostRegions + rules.transmissions) + kBackwardCredits + SendQueue::kSlack;
+		2 * (2 * kMostRegions + rules.transmissions) + kBackwardCredits;
 
 	if (room < max(send_least, receive_extra + rules.transmissions)) {
 		rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
@@ -79,7 +79,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	const u32 requests = min(slots, (room - receive_extra) / rules.transmissions);
 	/* Its Sends, a REG_MR and a LOCAL_INV for each call; more regions than one are rare. */
 	sizes.send_wrs = min(room, max(send_least, requests * (rules.transmissions + 2) +
-							   kBackwardCredits + SendQueue::kSlack));
+							   kBackwardCredits));
 	sizes.receive_wrs = requests * rules.transmissions + receive_extra;
 	sizes.send_sges = 1;
 	return requests;
@@ -113,7 +113,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	const u32 requests = TRY(size_queues(c, peer, client.slots, sizes));
 	c.credits = RequesterCredits(requests);
 	c.regions_limit = requests * kRegionsPerCall;
-	c.send_queue.init(sizes.send_wrs - SendQueue::kSlack);
+	c.send_queue.init(sizes.send_wrs);
 	rpcordma_cqe_init(&c.silent_send_cqe, RPCORDMA_CQE_SEND);
 	rpcordma_cqe_init(&c.silent_register_cqe, RPCORDMA_CQE_REGISTER);
 	rpcordma_cqe_init(&c.silent_invalidate_cqe, RPCORDMA_CQE_INVALIDATE);

@@ -9,8 +9,7 @@
  *
  * take(), give_back() and signal() are for the sender, of which there is one at a time; everything else
  * may be called from any context. Who posts beside the sender (a refusal, scratch memory) uses take_aside() and
- * signal_aside(), and is counted a moment before or after the post; so the real queue has kSlack more room than is
- * accounted for here.
+ * signal_aside(). All take their room from one count, so that two who ask at once never get more than there is.
  */
 #pragma once
 
@@ -25,8 +24,6 @@ class SendQueue {
 public:
 	/** Most signaled Sends outstanding at once. */
 	static constexpr u32 kMarkers = 16;
-	/** Work requests that the queue has to hold on top of init()'s @size. */
-	static constexpr u32 kSlack = 4;
 
 	struct Marker {
 		rpcordma_cqe cqe = {};
@@ -36,7 +33,7 @@ public:
 		std::atomic<bool> busy{false};
 	};
 
-	/** @size: the work requests that the queue holds, less kSlack. */
+	/** @size: the work requests that the queue holds. */
 	void init(u32 size)
 	{
 		size_ = size;
@@ -48,30 +45,23 @@ public:
 	/** Count @requests to be posted, and room for @invalidations; false, and nothing, without room. */
 	[[nodiscard]] bool take(u32 requests, u32 invalidations)
 	{
-		if (!has_room(requests, invalidations))
+		if (!take_room_(requests + invalidations))
 			return false;
-		counted_.fetch_add(requests, std::memory_order_relaxed);
-		reserved_.fetch_add(invalidations, std::memory_order_relaxed);
-		since_signal_ += requests;
+		count_(requests);
 		return true;
 	}
 
 	/** Nothing of what take() counted last was posted. */
 	void give_back(u32 requests, u32 invalidations)
 	{
-		counted_.fetch_sub(requests, std::memory_order_relaxed);
-		reserved_.fetch_sub(invalidations, std::memory_order_relaxed);
-		since_signal_ -= requests;
+		count_(-u64(requests));
+		return_room_(requests + invalidations);
 	}
 
 	/** Whether take() would succeed now. */
 	[[nodiscard]] bool has_room(u32 requests, u32 invalidations) const
 	{
-		return counted_.load(std::memory_order_relaxed) -
-			       completed_.load(std::memory_order_acquire) +
-			       reserved_.load(std::memory_order_acquire) + requests +
-			       invalidations <=
-		       size_;
+		return used_.load(std::memory_order_acquire) + requests + invalidations <= size_;
 	}
 
 	/** Whether the next Send has to be signaled lest the queue fill with silent work requests. */
@@ -108,10 +98,7 @@ public:
 	 */
 	[[nodiscard]] bool take_aside(u32 requests)
 	{
-		if (!has_room(0, requests))
-			return false;
-		reserved_.fetch_add(requests, std::memory_order_relaxed);
-		return true;
+		return take_room_(requests);
 	}
 
 	/**
@@ -147,11 +134,12 @@ public:
 				return_invalidations(marker.aside);
 				return &marker;
 			}
-			u64 seen = completed_.load(std::memory_order_relaxed);
-			while (seen < marker.counted &&
-			       !completed_.compare_exchange_weak(seen, marker.counted,
-								 std::memory_order_release))
-				;
+			/* Send completions come one at a time. */
+			const u64 seen = completed_.load(std::memory_order_relaxed);
+			if (seen < marker.counted) {
+				completed_.store(marker.counted, std::memory_order_relaxed);
+				return_room_(static_cast<u32>(marker.counted - seen));
+			}
 			return &marker;
 		}
 		return nullptr;
@@ -165,7 +153,7 @@ public:
 	/** @invalidations are done, or were done by the peer. */
 	void return_invalidations(u32 invalidations)
 	{
-		reserved_.fetch_sub(invalidations, std::memory_order_release);
+		return_room_(invalidations);
 	}
 
 	[[nodiscard]] u32 size() const
@@ -173,10 +161,12 @@ public:
 		return size_;
 	}
 
-	/** Room that is reserved: for LOCAL_INVs, and by take_aside(). */
+	/** Room that is reserved: for LOCAL_INVs, and by take_aside(). While nothing is taken or returned. */
 	[[nodiscard]] u32 reserved() const
 	{
-		return reserved_.load(std::memory_order_acquire);
+		return used_.load(std::memory_order_acquire) -
+		       static_cast<u32>(counted_.load(std::memory_order_relaxed) -
+					completed_.load(std::memory_order_relaxed));
 	}
 
 	/**
@@ -220,9 +210,33 @@ private:
 		return nullptr;
 	}
 
-	std::atomic<u64> counted_{0};	/* posted, ever */
+	/* The sender has @more requests to post; or fewer, modulo 2^64. */
+	void count_(u64 more)
+	{
+		counted_.store(counted_.load(std::memory_order_relaxed) + more,
+			       std::memory_order_relaxed);
+		since_signal_ += static_cast<u32>(more);
+	}
+	[[nodiscard]] bool take_room_(u32 requests)
+	{
+		u32 used = used_.load(std::memory_order_relaxed);
+
+		do {
+			if (used + requests > size_)
+				return false;
+		} while (!used_.compare_exchange_weak(used, used + requests,
+						      std::memory_order_acquire,
+						      std::memory_order_relaxed));
+		return true;
+	}
+	void return_room_(u32 requests)
+	{
+		used_.fetch_sub(requests, std::memory_order_release);
+	}
+
+	std::atomic<u32> used_{0};	/* room that is taken: posted and not completed, or reserved */
+	std::atomic<u64> counted_{0};	/* posted by the sender, ever */
 	std::atomic<u64> completed_{0}; /* of those */
-	std::atomic<u32> reserved_{0};	/* LOCAL_INVs that may come */
 	u32 size_ = 0;
 	u32 interval_ = 1;
 	u32 since_signal_ = 0;

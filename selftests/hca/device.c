@@ -33,9 +33,9 @@ static const struct vhca_preset presets[] = {
 	  .read_sge = 1, .send_blocks = 8192, .recv_wr = 1024, .cqe = 1 << 16, .reads = 32, .mrs = 1 << 16 },
 	{ .name = "qedr", .page_list = 512, .send_sge = 4, .recv_sge = 4, .read_sge = 4, .send_blocks = 32768,
 	  .recv_wr = 32768, .cqe = 1 << 20, .reads = 16, .mrs = 1 << 16 },
-	{ .name = "poor", .page_list = 1, .send_sge = 3, .recv_sge = 1, .read_sge = 3, .send_blocks = 4 * 215,
+	{ .name = "poor", .page_list = 1, .send_sge = 3, .recv_sge = 1, .read_sge = 3, .send_blocks = 4 * 211,
 	  .recv_wr = 512, .cqe = 1024, .reads = 1, .mrs = 4096 },
-	{ .name = "unfit", .page_list = 1, .send_sge = 3, .recv_sge = 1, .read_sge = 3, .send_blocks = 4 * 214,
+	{ .name = "unfit", .page_list = 1, .send_sge = 3, .recv_sge = 1, .read_sge = 3, .send_blocks = 4 * 210,
 	  .recv_wr = 512, .cqe = 1024, .reads = 1, .mrs = 4096 },
 };
 

@@ -165,6 +165,25 @@ RPCORDMA_TEST(client_life, refill)
 	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 5);
 }
 
-RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill);
+/* A call that needs no region keeps none from those that do: not before it is sent, nor until its slot is freed. */
+RPCORDMA_TEST(client_life, regions_for_who_needs_them)
+{
+	Requester r;
+	r.dma.regions_left = 1;
+	r.connect();
+	rpc_rqst *prepared = r.prepare(1), *small = r.call(2), *large;
+
+	EXPECT_TRUE(r.reply(2, 24, 3));
+	large = r.call(3, 40, 4096);
+	EXPECT_TRUE(r.sent().reply.present());
+	EXPECT_TRUE(r.reply(3, 24));
+	EXPECT_EQ(large->result, 24);
+	for (rpc_rqst *call : {prepared, small, large})
+		r.done(call);
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
+}
+
+RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill, regions_for_who_needs_them);
 
 } // namespace rpcordma

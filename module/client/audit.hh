@@ -23,7 +23,7 @@ struct ClientAudit {
 
 	/* Of the connection; all zero without one. */
 	u32 regions = 0;  /* created */
-	u32 listed = 0;	  /* on the pool, spare or mapped: as many as were created */
+	u32 listed = 0;	  /* on the pool, at hand, spare or mapped: as many as were created */
 	u32 mapped = 0;	  /* with a call, whose LOCAL_INVs have room reserved */
 	u32 reserved = 0; /* in the send queue */
 	u32 markers = 0;  /* of signaled work requests that have not completed */
@@ -83,8 +83,9 @@ struct ClientAudit {
 		a.zombies += state == CallState::zombie || state == CallState::parked_zombie;
 		a.free += listed && idle && call->spare.empty();
 	}
-	for (Region *r = client.pool.front(); r; r = client.pool.next(r))
-		a.listed++;
+	for (const RegionList *list : {&client.pool, &client.at_hand})
+		for (Region *r = list->front(); r; r = list->next(r))
+			a.listed++;
 	if (const Connection *c = client.connection) {
 		a.regions = c->regions_created.load(std::memory_order_acquire);
 		a.reserved = c->send_queue.reserved();

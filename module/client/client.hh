@@ -90,6 +90,7 @@ struct rpcordma_client {
 	rpcordma::CallList free_slots GUARDED_BY(lock);
 	rpcordma::CallList zombies GUARDED_BY(lock);
 	rpcordma::RegionList pool GUARDED_BY(lock);
+	rpcordma::RegionList at_hand; /* taken from the pool, for the calls to come; send lock */
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
 	u32 backward_made = 0; /* backward calls there are; setup_backchannel() alone */

@@ -94,6 +94,7 @@ void rpcordma_client::tear_down(Connection *c)
 			}
 		}
 		doomed.splice_back(pool);
+		doomed.splice_back(at_hand);
 		connection = nullptr;
 	}
 

@@ -57,16 +57,23 @@ void rpcordma_client::refill()
 		announce_space();
 }
 
-/* Have at least @regions spare for @call; false when there are too few, which are kept. */
+/*
+ * Have at least @regions spare for @call; false when there are too few, which are kept. The sender, who takes all of
+ * the pool at a time, and has the lock as seldom.
+ */
 bool rpcordma_client::take_regions(Call *call, u32 regions)
 {
 	u32 have = 0;
 
-	SpinGuard guard(lock);
 	for (Region *r = call->spare.front(); r && have < regions; r = call->spare.next(r))
 		have++;
 	for (; have < regions; have++) {
-		Region *region = pool.pop_front();
+		if (at_hand.empty()) {
+			SpinGuard guard(lock);
+
+			at_hand.splice_back(pool);
+		}
+		Region *region = at_hand.pop_front();
 		if (!region)
 			return false;
 		call->spare.push_back(region);

@@ -104,9 +104,8 @@ plan_within_credits(Client &client, const Connection &c, Call *call, const rpcor
 {
 	const u32 regions = call->plan.rkeys();
 	const u32 sends = sends_of(call->plan), requests = regions + sends;
-	const bool enough = !regions || (regions == 1 && call->spare.front());
 
-	if (!enough && !client.take_regions(call, regions)) {
+	if (regions && !client.take_regions(call, regions)) {
 		trace::failure(client.peer, Failure::regions_missing, call->xid,
 			       static_cast<int>(regions));
 		const Error error = client.wait_for_space([&] {

@@ -56,10 +56,7 @@ rpc_rqst *rpcordma_client::alloc_slot()
 {
 	SpinGuard guard(lock);
 	Call *call = free_slots.pop_front();
-	/* Most chunked calls need one region: take it here, where the lock is held anyway. */
-	if (call)
-		if (Region *region = pool.pop_front())
-			call->spare.push_back(region);
+
 	return call ? call->rqst : nullptr;
 }
 

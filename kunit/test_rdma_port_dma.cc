@@ -71,6 +71,13 @@ bool each_piece(const rpcordma_xdr_buf *buf, u32 offset, u32 length, Visit &&vis
 	return each_piece_of(buf, offset, length, static_cast<Visit &&>(visit));
 }
 
+/* Unmapping takes long, as it may copy, or wait for an IOMMU: a client does none of it with a spin lock held. */
+void expect_unlocked()
+{
+	if (the_port->verbs.requester)
+		EXPECT_EQ(the_port->sync.locks_held, 0);
+}
+
 } // namespace
 
 void DmaPiece::map()
@@ -167,6 +174,7 @@ void rpcordma_dma_unmap(rpcordma_endpoint *endpoint, const rpcordma_sge *sge, rp
 	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
 	Block *block = the_port->memory.block_of(*sge);
 
+	expect_unlocked();
 	EXPECT_NE(block, nullptr);
 	if (!block)
 		return;
@@ -198,6 +206,7 @@ static void unmap(rpcordma_region *region)
 {
 	if (!region->mapped)
 		return;
+	expect_unlocked();
 	for (u32 i = 0; i < region->count; i++)
 		region->pieces[i].unmap(region->writable ? RPCORDMA_DMA_FROM_DEVICE :
 							   RPCORDMA_DMA_TO_DEVICE);

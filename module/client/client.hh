@@ -86,7 +86,7 @@ struct rpcordma_client {
 	std::atomic<bool> wants_space{false}; /* the sender waits for send queue room or regions */
 	rpcordma_client_stats stats = {};
 
-	rpcordma::List<Call, AllCallsTag> all GUARDED_BY(lock); /* grows, until destroy() */
+	rpcordma::List<Call, AllCallsTag> all GUARDED_BY(lock); /* shrinks under the fence mutex as well */
 	rpcordma::CallList free_slots GUARDED_BY(lock);
 	rpcordma::CallList zombies GUARDED_BY(lock);
 	rpcordma::RegionList pool GUARDED_BY(lock);

@@ -19,22 +19,36 @@ void Connection::request_close(trace::Loss why, int value)
 		rpcordma_xprt_force_disconnect(client->xprt);
 }
 
-/*
- * The peer can reach nothing of @call any more: it is idle, and its regions are @doomed. Fence mutex and client lock held.
- */
-static void end_call(Client &client, Connection &c, Call *call, RegionList &doomed)
+/* The call behind @call, the first one behind null; null: there is none. Fence mutex held, so that none goes. */
+[[nodiscard]] static Call *next_call(Client &client, Call *call)
 {
-	while (Region *region = call->mapped.pop_front()) {
+	SpinGuard guard(client.lock);
+
+	return call ? client.all.next(call) : client.all.front();
+}
+
+/*
+ * The peer can reach nothing of @call any more, nor can the device. It is as busy as before, so that nobody
+ * does anything to its memory. Fence mutex held.
+ */
+static void unmap_call(Client &client, Connection &c, Call *call)
+{
+	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
 		rpcordma_region_unmap(region->device);
 		trace::region(c.peer, "drain", call->xid, *region);
-		doomed.push_back(region);
 		tally(client.stats.mrs_recycled, 1);
 	}
-	call->mapped_count = 0;
-	call->held = nullptr;
-	doomed.splice_back(call->spare);
 	for (SendBuffer &send : call->sends)
 		send.unmap(c.endpoint);
+}
+
+/* @call is unmapped: it is idle, and its regions are @doomed. Fence mutex and client lock held. */
+static void end_call(Call *call, RegionList &doomed)
+{
+	doomed.splice_back(call->mapped);
+	doomed.splice_back(call->spare);
+	call->mapped_count = 0;
+	call->held = nullptr;
 	rpcordma_rqst_forget_credit(call->rqst);
 	call->credits = 0;
 	call->set_state(CallState::idle);
@@ -69,12 +83,15 @@ void rpcordma_client::tear_down(Connection *c)
 	/* The peer can reach nothing any more. */
 	{
 		MutexGuard fenced(fence);
-		SpinGuard guard(lock);
 
+		for (Call *call = next_call(*this, nullptr); call; call = next_call(*this, call))
+			unmap_call(*this, *c, call);
+
+		SpinGuard guard(lock);
 		for (Call *call = all.front(); call; call = all.next(call)) {
 			const CallState state = call->get_state();
 
-			end_call(*this, *c, call, doomed);
+			end_call(call, doomed);
 			switch (state) {
 			case CallState::zombie:
 			case CallState::parked_zombie:

@@ -44,6 +44,8 @@ void rpcordma_client::destroy_call(Call *call)
 	rpc_rqst *rqst = call->rqst;
 
 	{
+		/* tear_down() goes through them with the mutex. */
+		MutexGuard fenced(fence);
 		SpinGuard guard(lock);
 
 		decltype(all)::remove(call);

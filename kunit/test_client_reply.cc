@@ -193,6 +193,29 @@ RPCORDMA_TEST(client_reply, nobody)
 	EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), 3);
 }
 
+/* Each of them is looked for among all calls: a peer that goes on with it is left. */
+RPCORDMA_TEST(client_reply, nobody_for_long)
+{
+	constexpr u32 most = 1024;
+	Requester r;
+	r.connect();
+	for (u32 i = 0; i < most; i++) {
+		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
+		EXPECT_TRUE(r.reply(i + 1, 24));
+	}
+	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+	EXPECT_TRUE(r.reply(most + 1, 24));
+	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+	EXPECT_EQ(r.sunrpc.bad_xids, most + 1);
+	/* The next connection begins anew. */
+	rpcordma_core_client_close(r.core);
+	r.connect();
+	EXPECT_TRUE(r.reply(1, 24));
+	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+	EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), most + 2);
+	EXPECT_EQ(r.log.take(trace::Loss::replies_unmatched), 1);
+}
+
 /* RDMA_ERROR completes the RPC for good: the same xid is not sent again on its account (4.5). */
 RPCORDMA_TEST(client_reply, errors)
 {
@@ -455,7 +478,8 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 	}
 }
 
-RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, discarded, nobody, errors,
-	       contradictions, inline_despite_chunk, invalidation, invalidation_fails);
+RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, discarded, nobody,
+	       nobody_for_long, errors, contradictions, inline_despite_chunk, invalidation,
+	       invalidation_fails);
 
 } // namespace rpcordma

@@ -28,6 +28,7 @@ struct Connection : ConnectionBase {
 	rpcordma_cqe silent_send_cqe = {};
 	rpcordma_cqe silent_register_cqe = {};
 	rpcordma_cqe silent_invalidate_cqe = {};
+	u32 unmatched = 0; /* replies that no call owed; receive completions */
 	u32 regions_limit = 0;
 	std::atomic<u32> regions_created{0};
 	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */

@@ -13,6 +13,12 @@
 using namespace rpcordma;
 using trace::Failure;
 
+/*
+ * Replies to calls that nobody made, on one connection: each has all calls gone through, with the lock. A peer that
+ * sends so many is not worth more of that.
+ */
+static constexpr u32 kMostUnmatched = 1024;
+
 /* Where a reply goes on: a Receive is given back with the next batch in the receive completion, else at once. */
 enum class Context { receive_completion, elsewhere };
 
@@ -240,8 +246,10 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 	accept_grant(client, c, message.credits);
 	Pin pin = Pin::find(client.xprt, xid);
 	if (!pin) {
-		if (!client.take_late_reply(c, xid, *receive)) {
+		if (c.unmatched >= kMostUnmatched || !client.take_late_reply(c, xid, *receive)) {
 			rpcordma_xprt_count_bad_xid(client.xprt);
+			if (++c.unmatched == kMostUnmatched)
+				c.request_close(trace::Loss::replies_unmatched, kMostUnmatched);
 			trace::failure(client.peer, Failure::reply_unmatched, xid, 0);
 		}
 		c.receive_queue.recycle(receive);

@@ -489,6 +489,12 @@ RPCORDMA_TEST(chunk_reduce, max_payload_is_sent)
 		call.send.tail_address = call.receive.head_address = 0x8001;
 		ASSERT_OK(reduce(call, limits, thresholds, plan));
 		expect_sound(call, limits, thresholds, plan);
+		/* What payload_segments() promises, and at the worst alignment no fewer. */
+		for (const SegmentList *chunk : {&plan.read_chunk, &plan.write_chunk}) {
+			EXPECT_LE(chunk->size(), payload_segments(limits));
+			if (!chunk->empty() && base == 4095)
+				EXPECT_EQ(chunk->size(), payload_segments(limits));
+		}
 	}
 	EXPECT_GT(filled, 500);
 }

@@ -184,6 +184,70 @@ RPCORDMA_TEST(client_life, regions_for_who_needs_them)
 	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
 }
 
-RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill, regions_for_who_needs_them);
+/* All calls at once may be READs of the largest payload, however few pages a region of this device has. */
+RPCORDMA_TEST(client_life, room_for_all_calls)
+{
+	static constexpr struct {
+		u32 pages, regions; /* of a page list; of 1 MiB, or as much as it comes to, at any alignment */
+	} devices[] = {{512, 1}, {256, 2}, {128, 3}, {17, 14}};
+
+	for (const auto &device : devices) {
+		TEST_NOTE("pages", device.pages);
+		Requester r;
+		r.verbs.device.max_fast_reg_pages = device.pages;
+		r.verbs.device.page_size = r.verbs.device.mr_page_size = 4096;
+		r.connect();
+		u32 calls = 0;
+		while (r.send_queue().take(1 + device.regions, device.regions))
+			calls++;
+		EXPECT_GE(calls, Requester::kSlots);
+		EXPECT_GE(r.connection()->regions_limit, Requester::kSlots * device.regions);
+		for (; calls; calls--)
+			r.send_queue().give_back(1 + device.regions, device.regions);
+		r.at_rest();
+	}
+}
+
+/* A device that refuses the queues that we want gets shorter ones, and the server is asked for as many credits. */
+RPCORDMA_TEST(client_life, shorter_queues)
+{
+	Requester r;
+	r.connect();
+	const u32 most = r.verbs.sizes.receive_wrs;
+	rpcordma_core_client_close(r.core);
+	/* Half the calls are one too many. */
+	r.verbs.qp_receives = most - Requester::kSlots / 2 - 1;
+	r.verbs.qp_tries = 0;
+	for (u32 times = 1; times <= 2; times++) {
+		r.connect();
+		EXPECT_EQ(r.verbs.qp_tries, 3 * times);
+		EXPECT_EQ(r.verbs.sizes.receive_wrs, most - Requester::kSlots * 3 / 4);
+		/* Once for all of its connections. */
+		EXPECT_EQ(r.log.logged, 1);
+		EXPECT_EQ(r.log.value, Requester::kSlots / 4);
+		EXPECT_EQ(r.log.wanted, Requester::kSlots);
+		rpc_rqst *call = r.call(times);
+		EXPECT_EQ(r.sent().credits, Credits(Requester::kSlots / 4));
+		EXPECT_TRUE(r.reply(times, 24));
+		EXPECT_EQ(r.sunrpc.window, Requester::kSlots / 4);
+		r.done(call);
+		r.at_rest();
+		rpcordma_core_client_close(r.core);
+	}
+	/* Not even for one call; and for another reason it is not tried again. */
+	r.verbs.qp_tries = 0;
+	r.verbs.qp_receives = most - Requester::kSlots;
+	EXPECT_EQ(rpcordma_core_client_connect(r.core), to_errno(Error::not_connected));
+	EXPECT_EQ(r.verbs.qp_tries, 6);
+	r.verbs.qp_receives = kNoLimit;
+	r.verbs.create_qp_result = to_errno(Error::no_device);
+	EXPECT_EQ(rpcordma_core_client_connect(r.core), to_errno(Error::network_unreachable));
+	EXPECT_EQ(r.verbs.qp_tries, 7);
+	EXPECT_EQ(r.log.take(trace::Loss::qp_failed), 2 * 2 + 6 + 1);
+	EXPECT_EQ(r.log.take(trace::Loss::connect_failed), 2);
+}
+
+RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill, regions_for_who_needs_them,
+	       room_for_all_calls, shorter_queues);
 
 } // namespace rpcordma

@@ -107,6 +107,14 @@ void rpcordma_log_value(const rpcordma_peer *, rpcordma_level, const char *, lon
 	the_port->log.logged++;
 }
 
+void rpcordma_log_values(const rpcordma_peer *, rpcordma_level, const char *, long long value,
+			 long long wanted)
+{
+	the_port->log.logged++;
+	the_port->log.value = value;
+	the_port->log.wanted = wanted;
+}
+
 void rpcordma_log_string(const rpcordma_peer *, rpcordma_level, const char *, const char *)
 {
 	the_port->log.logged++;

@@ -66,6 +66,12 @@ void rpcordma_log_value(const struct rpcordma_peer *peer, enum rpcordma_level le
 	emit(peer, level, "%s: %lld", text, value);
 }
 
+void rpcordma_log_values(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
+			 long long value, long long wanted)
+{
+	emit(peer, level, "%s: %lld of %lld", text, value, wanted);
+}
+
 void rpcordma_log_string(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
 			 const char *what)
 {

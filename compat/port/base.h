@@ -147,6 +147,9 @@ void rpcordma_log(const struct rpcordma_peer *peer, enum rpcordma_level level, c
 /** As rpcordma_log(), with ": @value" behind the text. */
 void rpcordma_log_value(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
 			long long value);
+/** As rpcordma_log(), with ": @value of @wanted" behind the text. */
+void rpcordma_log_values(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
+			 long long value, long long wanted);
 /** As rpcordma_log(), with ": @what" behind the text. */
 void rpcordma_log_string(const struct rpcordma_peer *peer, enum rpcordma_level level, const char *text,
 			 const char *what);

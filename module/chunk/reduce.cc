@@ -251,4 +251,13 @@ u32 max_payload(const Limits &limits)
 	return static_cast<u32>(bytes & ~u64(limits.page_size - 1));
 }
 
+u32 payload_segments(const Limits &limits)
+{
+	const u64 payload = max_payload(limits), page = limits.mr_page_size;
+
+	if (!payload)
+		return 0;
+	return static_cast<u32>(div_round_up<u64>((payload + 2 * page - 2) / page, limits.mr_pages));
+}
+
 } // namespace rpcordma::chunk

@@ -218,4 +218,10 @@ static constexpr u32 kMaxKvecLength = 16 * 1024;
  */
 [[nodiscard]] u32 max_payload(const Limits &limits);
 
+/**
+ * The most segments that a chunk of max_payload() bytes has, whatever its alignment: regions of the largest READ or WRITE.
+ * 0 where that is 0.
+ */
+[[nodiscard]] u32 payload_segments(const Limits &limits);
+
 } // namespace rpcordma::chunk

@@ -55,47 +55,92 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	return {};
 }
 
-/* Sizes of the queues, and how many calls they allow at once. */
-[[nodiscard]] static Result<u32> size_queues(Connection &c, const rpcordma_peer *peer, u32 slots,
-					     rpcordma_queue_sizes &sizes)
-{
-	/* One work request each is for draining. */
-	const u32 most = min(c.device.max_qp_wr, c.device.max_cqe);
-	const u32 room = most ? most - 1 : 0;
-	const protocol::Rules rules = c.session.rules();
-	const u32 receive_extra = 2 * kBackwardCredits + ReceiveQueue::kBatch + rules.extra_receives;
-	/* The longest call, twice: a part of the queue may be taken by Sends that nobody hears of. */
-	const u32 send_least =
-		2 * (2 * kMostRegions + rules.transmissions) + kBackwardCredits;
-
-	if (room < max(send_least, receive_extra + rules.transmissions)) {
-		rpcordma_log_string(peer, RPCORDMA_LOG_ERROR,
-				    "this device's queues are too short for NFS over RDMA",
-				    c.device.name);
-		trace::loss(peer, Loss::device_queues, static_cast<int>(room));
-		return Error::not_supported;
-	}
-	/* Each call may have a reply of as many transmissions as there may be. */
-	const u32 requests = min(slots, (room - receive_extra) / rules.transmissions);
-	/* Its Sends, a REG_MR and a LOCAL_INV for each call; more regions than one are rare. */
-	sizes.send_wrs = min(room, max(send_least, requests * (rules.transmissions + 2) +
-							   kBackwardCredits));
-	sizes.receive_wrs = requests * rules.transmissions + receive_extra;
-	sizes.send_sges = 1;
-	return requests;
-}
-
 /* What a size comes to once it was told the peer: we hold ourselves to what the peer believes. */
 [[nodiscard]] static constexpr u32 announce_size(u32 size)
 {
 	return private_data::decode_size(private_data::encode_size(size));
 }
 
+/* What the peer and we may send besides calls and their replies. */
+[[nodiscard]] static u32 extra_receives(const Connection &c)
+{
+	return 2 * kBackwardCredits + ReceiveQueue::kBatch + c.session.rules().extra_receives;
+}
+
+/* The longest call, twice: a part of the queue may be taken by Sends that nobody hears of. */
+[[nodiscard]] static u32 least_sends(const Connection &c)
+{
+	return 2 * (2 * kMostRegions + c.session.rules().transmissions) + kBackwardCredits;
+}
+
+/* Queues for @calls at once, in a device's room for @room work requests each. */
+[[nodiscard]] static rpcordma_queue_sizes size_queues(const Connection &c, u32 room, u32 calls)
+{
+	const u32 transmissions = c.session.rules().transmissions;
+	/* A call's Sends; a REG_MR and a LOCAL_INV for each region that the largest payload takes on this device. */
+	const u32 sends = transmissions + 2 * chunk::payload_segments(c.limits);
+	rpcordma_queue_sizes sizes = {};
+
+	sizes.send_wrs = min(room, max(least_sends(c), calls * sends + kBackwardCredits));
+	/* Each call may have a reply of as many transmissions as there may be. */
+	sizes.receive_wrs = calls * transmissions + extra_receives(c);
+	sizes.send_sges = 1;
+	return sizes;
+}
+
+/*
+ * Make the queue pair, for as many calls at once as the device goes along with, and have the connection's
+ * limits be what these need. What a device says of its queues may be too much of both at a time.
+ */
+[[nodiscard]] static Status create_queue_pair(Client &client, Connection &c)
+{
+	/* One work request each is for draining. */
+	const u32 most = min(c.device.max_qp_wr, c.device.max_cqe);
+	const u32 room = most ? most - 1 : 0;
+	const u32 transmissions = c.session.rules().transmissions;
+
+	if (room < max(least_sends(c), extra_receives(c) + transmissions)) {
+		rpcordma_log_string(client.peer, RPCORDMA_LOG_ERROR,
+				    "this device's queues are too short for NFS over RDMA",
+				    c.device.name);
+		trace::loss(client.peer, Loss::device_queues, static_cast<int>(room));
+		return Error::not_supported;
+	}
+	const u32 wanted = min(client.slots, (room - extra_receives(c)) / transmissions);
+	Error error = Error::none;
+	for (u32 calls = wanted; calls; calls /= 2) {
+		const rpcordma_queue_sizes sizes = size_queues(c, room, calls);
+		const int rc = rpcordma_endpoint_create_qp(c.endpoint, &sizes);
+
+		if (!rc) {
+			if (calls < wanted && !client.short_queues_told) {
+				rpcordma_log_values(client.peer, RPCORDMA_LOG_WARNING,
+						    "the device refuses longer queues; calls at once",
+						    calls, wanted);
+				client.short_queues_told = true;
+			}
+			c.credits = RequesterCredits(calls);
+			c.regions_limit =
+				calls * max(kRegionsPerCall, chunk::payload_segments(c.limits));
+			c.send_queue.init(sizes.send_wrs);
+			c.receive_queue.init(c.endpoint, c.peer,
+					     announce_size(rpcordma_tunables.max_inline_read),
+					     sizes.receive_wrs);
+			return {};
+		}
+		trace::loss(client.peer, Loss::qp_failed, rc);
+		error = from_errno(rc);
+		/* Drivers say either when it is too large. */
+		if (error != Error::no_memory && error != Error::invalid)
+			break;
+	}
+	return error;
+}
+
 /* Make all that a connection consists of. When a step fails tear_down() undoes those before it. */
 [[nodiscard]] static Status establish(Client &client, Connection &c)
 {
 	const rpcordma_peer *peer = client.peer;
-	rpcordma_queue_sizes sizes = {};
 	u8 message[private_data::length];
 	int rc = 0;
 
@@ -110,23 +155,14 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	}
 	rpcordma_endpoint_device(c.endpoint, &c.device);
 	TRY_STATUS(set_limits(c, peer));
-	const u32 requests = TRY(size_queues(c, peer, client.slots, sizes));
-	c.credits = RequesterCredits(requests);
-	c.regions_limit = requests * kRegionsPerCall;
-	c.send_queue.init(sizes.send_wrs);
+	TRY_STATUS(create_queue_pair(client, c));
 	rpcordma_cqe_init(&c.silent_send_cqe, RPCORDMA_CQE_SEND);
 	rpcordma_cqe_init(&c.silent_register_cqe, RPCORDMA_CQE_REGISTER);
 	rpcordma_cqe_init(&c.silent_invalidate_cqe, RPCORDMA_CQE_INVALIDATE);
 
-	if ((rc = rpcordma_endpoint_create_qp(c.endpoint, &sizes)) < 0) {
-		trace::loss(peer, Loss::qp_failed, rc);
-		return from_errno(rc);
-	}
-
 	/* Receives before the connection: the peer may send as soon as it is there. */
 	const u32 local_send = announce_size(rpcordma_tunables.max_inline_write);
 	const u32 local_receive = announce_size(rpcordma_tunables.max_inline_read);
-	c.receive_queue.init(c.endpoint, peer, local_receive, sizes.receive_wrs);
 	const protocol::Rules rules = c.session.rules();
 	const u32 first = RequesterCredits::kInitial * rules.transmissions +
 			  (client.backchannel ? 2 * kBackwardCredits : 0) + rules.extra_receives;

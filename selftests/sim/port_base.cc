@@ -206,6 +206,13 @@ void rpcordma_log_value(const rpcordma_peer *, rpcordma_level, const char *text,
 	port_call();
 }
 
+void rpcordma_log_values(const rpcordma_peer *, rpcordma_level, const char *text, long long value,
+			 long long wanted)
+{
+	TRACE("log: %s: %lld of %lld", text, value, wanted);
+	port_call();
+}
+
 void rpcordma_log_string(const rpcordma_peer *, rpcordma_level, const char *text, const char *what)
 {
 	TRACE("log: %s: %s", text, what);

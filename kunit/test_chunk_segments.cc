@@ -135,8 +135,12 @@ void expect_layout(const Memory &memory, ByteRange range, const Limits &limits,
 		   const SegmentList &list)
 {
 	u32 at = range.offset;
+	Limits plain = limits;
+	bool gaps = false;
 
+	plain.sg_gaps = false;
 	for (const ByteRange &segment : list) {
+		gaps = gaps || memory.reach(at, plain) < at + segment.length;
 		ASSERT_EQ(segment.offset, at);
 		ASSERT_GT(segment.length, 0);
 		ASSERT_LE(segment.length, range.offset + range.length - at);
@@ -145,6 +149,8 @@ void expect_layout(const Memory &memory, ByteRange range, const Limits &limits,
 	}
 	ASSERT_EQ(at, range.offset + range.length);
 	EXPECT_EQ(list.size(), memory.fewest(range.offset, at, limits));
+	if (list.size())
+		EXPECT_EQ(list.gaps, gaps);
 }
 
 } // namespace

@@ -77,7 +77,7 @@ RPCORDMA_TEST(client_fence, scratch)
 	rpc_rqst *call = chunked(r, 7, 2);
 	EXPECT_EQ(r.transmit(call), 0);
 	const xdr::Segment read = r.sent().reads[0].target, write = offered(r);
-	while (Region *region = r.core->pool.pop_front())
+	while (Region *region = r.core->pool.of(false).pop_front())
 		call->call->spare.push_back(region);
 
 	u8 *memory = static_cast<u8 *>(call->receive.head.base);

@@ -184,6 +184,57 @@ RPCORDMA_TEST(client_life, regions_for_who_needs_them)
 	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
 }
 
+/*
+ * On a device that has both kinds of regions, what has no gap goes without: a page list, wherever it begins. What has
+ * one, the head and the pages of a long message, is one region all the same.
+ */
+RPCORDMA_TEST(client_life, gaps_where_needed)
+{
+	enum Kind { write, read, long_call, long_reply };
+	Requester r;
+	r.verbs.device.sg_gaps = true;
+	r.dma.regions_left = 4;
+	r.connect();
+	EXPECT_EQ(r.dma.regions, 4);
+	EXPECT_EQ(r.dma.regions_with_gaps, 0);
+	for (u32 kind = write; kind <= long_reply; kind++) {
+		TEST_NOTE("kind", kind);
+		const bool of_reply = kind == read || kind == long_reply;
+		const bool gaps = kind >= long_call;
+		rpc_rqst *call = r.prepare(kind + 1, 60);
+
+		r.add_pages(call, 5001, of_reply);
+		if (gaps)
+			call->send.flags = call->receive.flags = 0;
+		if (kind == long_call) {
+			/* The first one has to wait for a region of this kind. */
+			EXPECT_EQ(r.transmit(call), to_errno(Error::again));
+			EXPECT_TRUE(r.wants_space());
+			rpcordma_core_client_refill(r.core);
+			EXPECT_TRUE(r.wants_space());
+			r.dma.regions_left = 2;
+			rpcordma_core_client_refill(r.core);
+			EXPECT_FALSE(r.wants_space());
+			EXPECT_EQ(r.dma.regions_with_gaps, 2);
+		}
+		EXPECT_EQ(r.transmit(call), 0);
+		const auto header = r.sent();
+		EXPECT_EQ(audit(*r.core).mapped, 1);
+		const xdr::Segment segment = kind == read	? (*header.writes.begin())[0] :
+					     kind == long_reply ? header.reply[0] :
+								  header.reads[0].target;
+		const rpcordma_region *region = r.dma.region_of(segment.handle.get());
+		ASSERT_NE(region, nullptr);
+		EXPECT_EQ(region->gaps, gaps);
+		EXPECT_TRUE(r.reply(kind + 1, 24));
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+	}
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::regions_missing), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 3);
+}
+
 /* All calls at once may be READs of the largest payload, however few pages a region of this device has. */
 RPCORDMA_TEST(client_life, room_for_all_calls)
 {
@@ -248,6 +299,6 @@ RPCORDMA_TEST(client_life, shorter_queues)
 }
 
 RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill, regions_for_who_needs_them,
-	       room_for_all_calls, shorter_queues);
+	       gaps_where_needed, room_for_all_calls, shorter_queues);
 
 } // namespace rpcordma

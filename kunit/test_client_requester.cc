@@ -56,8 +56,10 @@ void Requester::balance()
 	/* Whoever gave back room or a region has called a sender that waits. */
 	const bool waits = core->wants_space.load(std::memory_order_relaxed);
 	u32 pool = 0;
-	for (Region *region = core->pool.front(); region; region = core->pool.next(region))
-		pool++;
+	for (const bool gaps : {false, true})
+		for (Region *region = core->pool.of(gaps).front(); region;
+		     region = core->pool.of(gaps).next(region))
+			pool++;
 	if (waited_ && waits) {
 		EXPECT_GE(a.reserved, reserved_);
 		EXPECT_LE(pool, pool_);

@@ -214,8 +214,8 @@ static void unmap(rpcordma_region *region)
 	the_port->dma.region_maps--;
 }
 
-rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages, rpcordma_bool,
-					int *error)
+rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages,
+					rpcordma_bool sg_gaps, int *error)
 {
 	EXPECT_TRUE(the_port->memory.may_sleep);
 	EXPECT_EQ(the_port->sync.locks_held, 0);
@@ -227,6 +227,8 @@ rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages,
 		__builtin_memset(region, 0, sizeof(*region));
 		region->slot = i;
 		region->pages_most = pages;
+		region->gaps = sg_gaps;
+		the_port->dma.regions_with_gaps += sg_gaps;
 		the_port->dma.all_regions[i] = region;
 		the_port->dma.regions++;
 		return region;
@@ -240,6 +242,7 @@ void rpcordma_region_destroy(rpcordma_region *region)
 	EXPECT_TRUE(the_port->memory.may_sleep);
 	unmap(region);
 	the_port->dma.all_regions[region->slot] = nullptr;
+	the_port->dma.regions_with_gaps -= region->gaps;
 	rpcordma_test_free(region, sizeof(*region));
 	the_port->dma.regions--;
 }

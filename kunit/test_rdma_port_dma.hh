@@ -30,7 +30,7 @@ struct rpcordma_region {
 	rpcordma::u32 pages_most;
 	rpcordma::u32 key;	  /* the fresh one, of the mapping */
 	rpcordma::u32 registered; /* as the device knows it; 0: it does not */
-	bool mapped, writable;
+	bool mapped, writable, gaps;
 	rpcordma::u32 length, count;
 	rpcordma::u64 iova;
 	rpcordma::DmaPiece pieces[kPieces];
@@ -53,6 +53,7 @@ struct PortDma {
 	u32 mappings = 0; /* of blocks */
 	u32 bulks = 0, bulk_maps = 0;
 	u32 regions = 0, region_maps = 0;
+	u32 regions_with_gaps = 0; /* of the regions */
 
 	/** The region that the device knows by @key; null without. */
 	[[nodiscard]] rpcordma_region *region_of(u32 key) const;

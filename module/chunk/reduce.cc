@@ -20,6 +20,7 @@ namespace {
 	/* What one region holds, mostly. */
 	if (touched <= u64(limits.mr_pages) * limits.mr_page_size) {
 		out.clear();
+		out.gaps = false;
 		(void)out.push({shape.head_length, shape.page_length});
 		return {};
 	}

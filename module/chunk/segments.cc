@@ -31,8 +31,12 @@ public:
 		while (length) {
 			const u64 in_page = address & (page - 1);
 
-			if (end_ != start_ && !extends_(in_page) && !finish())
-				return false;
+			if (end_ != start_) {
+				if (extends_(in_page))
+					out_.gaps = out_.gaps || in_page || end_in_page_;
+				else if (!finish())
+					return false;
+			}
 			const u64 room = (limits_.mr_pages - pages_) * page - in_page;
 			const u32 taken = static_cast<u32>(min<u64>(length, room));
 
@@ -97,6 +101,7 @@ Status layout_segments(const BufferShape &shape, ByteRange range, const Limits &
 	Cutter cutter(range.offset, limits, out);
 
 	out.clear();
+	out.gaps = false;
 	if (end > shape.length())
 		return Error::invalid;
 	for (const Run &run : runs) {

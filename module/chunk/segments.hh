@@ -174,7 +174,10 @@ struct Limits {
 };
 
 /** A chunk: the byte ranges of its segments, in order. */
-using SegmentList = FixedList<ByteRange, kMaxSegments>;
+struct SegmentList : FixedList<ByteRange, kMaxSegments> {
+	/** A region of it has to have gaps (Limits::sg_gaps). Of a chunk that is not empty. */
+	bool gaps = false;
+};
 
 /**
  * Cut @range of a buffer into the fewest segments.

@@ -83,11 +83,13 @@ struct ClientAudit {
 		a.zombies += state == CallState::zombie || state == CallState::parked_zombie;
 		a.free += listed && idle && call->spare.empty();
 	}
-	for (const RegionList *list : {&client.pool, &client.at_hand})
-		for (Region *r = list->front(); r; r = list->next(r))
-			a.listed++;
+	for (const bool gaps : {false, true})
+		for (const RegionList *list : {&client.pool.of(gaps), &client.at_hand.of(gaps)})
+			for (Region *r = list->front(); r; r = list->next(r))
+				a.listed++;
 	if (const Connection *c = client.connection) {
-		a.regions = c->regions_created.load(std::memory_order_acquire);
+		a.regions = c->regions_created[0].load(std::memory_order_acquire) +
+			    c->regions_created[1].load(std::memory_order_acquire);
 		a.reserved = c->send_queue.reserved();
 		a.markers = c->send_queue.markers_out();
 		if (!a.markers)

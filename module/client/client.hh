@@ -90,8 +90,9 @@ struct rpcordma_client {
 	rpcordma::List<Call, AllCallsTag> all GUARDED_BY(lock); /* shrinks under the fence mutex as well */
 	rpcordma::CallList free_slots GUARDED_BY(lock);
 	rpcordma::CallList zombies GUARDED_BY(lock);
-	rpcordma::RegionList pool GUARDED_BY(lock);
-	rpcordma::RegionList at_hand; /* taken from the pool, for the calls to come; send lock */
+	rpcordma::RegionSet pool GUARDED_BY(lock);
+	rpcordma::RegionSet at_hand; /* taken from the pool, for the calls to come; send lock */
+	std::atomic<bool> wants_gaps{false}; /* the kind of region that the sender found too few of last */
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
 	u32 backward_made = 0; /* backward calls there are; setup_backchannel() alone */
@@ -105,9 +106,9 @@ struct rpcordma_client {
 	[[nodiscard]] bool ensure_send_buffer(Call *call, rpcordma_alloc_how how);
 
 	/* registration.cc */
-	[[nodiscard]] u32 create_regions(Connection &c, u32 count);
+	[[nodiscard]] u32 create_regions(Connection &c, u32 count, bool gaps);
 	void refill();
-	[[nodiscard]] bool take_regions(Call *call, u32 regions);
+	[[nodiscard]] bool take_regions(Call *call);
 	[[nodiscard]] Status map_segments(const rpcordma::chunk::SegmentList &segments,
 					  const rpcordma_xdr_buf *buf, Call *call, bool writable);
 	void unmap_all(Connection &c, Call *call);

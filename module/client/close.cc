@@ -110,17 +110,19 @@ void rpcordma_client::tear_down(Connection *c)
 				break;
 			}
 		}
-		doomed.splice_back(pool);
-		doomed.splice_back(at_hand);
+		at_hand.add(pool);
+		for (const bool gaps : {false, true})
+			doomed.splice_back(at_hand.of(gaps));
 		connection = nullptr;
 	}
 
 	while (Region *region = doomed.pop_front()) {
+		c->regions_created[region->gaps].fetch_sub(1, std::memory_order_relaxed);
 		destroy_region(region);
-		c->regions_created.fetch_sub(1, std::memory_order_relaxed);
 	}
 	/* C5 */
-	if (c->regions_created.load(std::memory_order_relaxed))
+	if (c->regions_created[0].load(std::memory_order_relaxed) ||
+	    c->regions_created[1].load(std::memory_order_relaxed))
 		rpcordma_warn("C5: memory regions outlive their connection");
 	c->receive_queue.destroy();
 	if (c->endpoint)

@@ -199,7 +199,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	trace::connection(peer, "inline threshold, receive",
 			  static_cast<int>(c.session.thresholds().receive));
 
-	if (!client.create_regions(c, kFirstRegions)) {
+	if (!client.create_regions(c, kFirstRegions, false)) {
 		trace::loss(peer, Loss::first_regions_failed, to_errno(Error::no_memory));
 		return Error::no_memory;
 	}

@@ -30,7 +30,7 @@ struct Connection : ConnectionBase {
 	rpcordma_cqe silent_invalidate_cqe = {};
 	u32 unmatched = 0; /* replies that no call owed; receive completions */
 	u32 regions_limit = 0;
-	std::atomic<u32> regions_created{0};
+	std::atomic<u32> regions_created[2] = {}; /* without gaps, with gaps; regions_limit of each at most */
 	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */
 	std::atomic<bool> published{false}; /* it is client->connection, and can be closed */
 	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */

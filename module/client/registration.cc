@@ -15,22 +15,22 @@ static constexpr u32 kRegionBatch = 16;
 /* When a region could not be made for want of memory. */
 static constexpr u32 kRefillRetryMs = 100;
 
-/* Make regions for the pool: @count, or kRegionBatch of them with @count zero. Returns how many. Process context. */
-u32 rpcordma_client::create_regions(Connection &c, u32 count)
+/* Make @count regions for the pool, or fewer. Returns how many. Process context. */
+u32 rpcordma_client::create_regions(Connection &c, u32 count, bool gaps)
 {
+	std::atomic<u32> &created = c.regions_created[gaps];
 	u32 made = 0;
 
-	for (; made < count && c.regions_created.load(std::memory_order_relaxed) < c.regions_limit;
-	     made++) {
-		Region *region = create_region(c.endpoint, peer, c.limits.mr_pages,
-					       c.limits.sg_gaps, RPCORDMA_ALLOC_NOIO);
+	for (; made < count && created.load(std::memory_order_relaxed) < c.regions_limit; made++) {
+		Region *region = create_region(c.endpoint, peer, c.limits.mr_pages, gaps,
+					       RPCORDMA_ALLOC_NOIO);
 
 		if (!region)
 			break;
 		SpinGuard guard(lock);
-		pool.push_front(region);
+		pool.of(gaps).push_front(region);
 		guard.release();
-		c.regions_created.fetch_add(1, std::memory_order_relaxed);
+		created.fetch_add(1, std::memory_order_relaxed);
 		tally(stats.mrs_allocated, 1);
 	}
 	return made;
@@ -38,14 +38,15 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count)
 
 void rpcordma_client::refill()
 {
+	const bool gaps = wants_gaps.load(std::memory_order_relaxed);
 	bool short_of_memory = false, made = false;
 
 	{
 		MutexGuard guard(fence);
 
 		if (connection && !connection->closing) {
-			made = create_regions(*connection, kRegionBatch) != 0;
-			short_of_memory = !made && connection->regions_created.load(
+			made = create_regions(*connection, kRegionBatch, gaps) != 0;
+			short_of_memory = !made && connection->regions_created[gaps].load(
 							   std::memory_order_relaxed) <
 							   connection->regions_limit;
 		}
@@ -58,25 +59,34 @@ void rpcordma_client::refill()
 }
 
 /*
- * Have at least @regions spare for @call; false when there are too few, which are kept. The sender, who takes all of
- * the pool at a time, and has the lock as seldom.
+ * Have the regions of @call's plan spare for it; false when there are too few, which are kept. The sender, who takes
+ * all of the pool at a time, and has the lock as seldom.
  */
-bool rpcordma_client::take_regions(Call *call, u32 regions)
+bool rpcordma_client::take_regions(Call *call)
 {
-	u32 have = 0;
+	const chunk::Plan &plan = call->plan;
+	u32 missing[2] = {};
 
-	for (Region *r = call->spare.front(); r && have < regions; r = call->spare.next(r))
-		have++;
-	for (; have < regions; have++) {
-		if (at_hand.empty()) {
-			SpinGuard guard(lock);
+	for (const chunk::SegmentList *chunk :
+	     {&plan.position_zero, &plan.read_chunk, &plan.write_chunk, &plan.reply_chunk})
+		missing[chunk->gaps] += chunk->size();
+	for (Region *r = call->spare.front(); r; r = call->spare.next(r))
+		if (missing[r->gaps])
+			missing[r->gaps]--;
+	for (const bool gaps : {false, true}) {
+		for (; missing[gaps]; missing[gaps]--) {
+			if (at_hand.of(gaps).empty()) {
+				SpinGuard guard(lock);
 
-			at_hand.splice_back(pool);
+				at_hand.add(pool);
+			}
+			Region *region = at_hand.of(gaps).pop_front();
+			if (!region) {
+				wants_gaps.store(gaps, std::memory_order_relaxed);
+				return false;
+			}
+			call->spare.push_back(region);
 		}
-		Region *region = at_hand.pop_front();
-		if (!region)
-			return false;
-		call->spare.push_back(region);
 	}
 	return true;
 }
@@ -85,7 +95,12 @@ Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
 				     const rpcordma_xdr_buf *buf, Call *call, bool writable)
 {
 	for (chunk::ByteRange range : segments) {
-		Region *region = call->spare.pop_front();
+		Region *region = call->spare.front();
+
+		/* take_regions() has put them there. */
+		while (region->gaps != segments.gaps)
+			region = call->spare.next(region);
+		decltype(call->spare)::remove(region);
 		int rc = rpcordma_region_map(region->device, buf, range.offset, range.length,
 					     writable, call->xid, &region->register_wr,
 					     &region->mapping);

@@ -105,13 +105,14 @@ plan_within_credits(Client &client, const Connection &c, Call *call, const rpcor
 	const u32 regions = call->plan.rkeys();
 	const u32 sends = sends_of(call->plan), requests = regions + sends;
 
-	if (regions && !client.take_regions(call, regions)) {
+	if (regions && !client.take_regions(call)) {
 		trace::failure(client.peer, Failure::regions_missing, call->xid,
 			       static_cast<int>(regions));
 		const Error error = client.wait_for_space([&] {
 			SpinGuard guard(client.lock);
 
-			return !client.pool.empty();
+			return !client.pool.of(client.wants_gaps.load(std::memory_order_relaxed))
+					.empty();
 		});
 
 		rpcordma_xprt_queue_refill(client.xprt, 0);

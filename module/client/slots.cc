@@ -85,7 +85,7 @@ void rpcordma_client::retire(Call *call)
 		SpinGuard guard(lock);
 
 		regions = !call->spare.empty();
-		pool.splice_back(call->spare);
+		pool.add(call->spare);
 		rpcordma_rqst_reset(call->rqst);
 		free_slots.push_front(call);
 	}

@@ -26,9 +26,38 @@ struct Region : ListLink<RegionTag> {
 	rpcordma_send_wr invalidate_wr = {};
 	rpcordma_mapping mapping = {};
 	bool writable = false; /* by the peer: part of a Write or Reply chunk */
+	bool gaps = false;     /* it may map memory with gaps: rpcordma_region_create()'s sg_gaps */
 };
 
 using RegionList = List<Region, RegionTag>;
+
+/** Regions of either kind: without gaps, which the device registers and translates faster, and with them. */
+class RegionSet {
+public:
+	[[nodiscard]] RegionList &of(bool gaps)
+	{
+		return lists_[gaps];
+	}
+	[[nodiscard]] const RegionList &of(bool gaps) const
+	{
+		return lists_[gaps];
+	}
+	/** Take over all of @other. */
+	void add(RegionList &other)
+	{
+		while (Region *region = other.pop_front())
+			of(region->gaps).push_back(region);
+	}
+	/** Likewise. */
+	void add(RegionSet &other)
+	{
+		for (const bool gaps : {false, true})
+			of(gaps).splice_back(other.of(gaps));
+	}
+
+private:
+	RegionList lists_[2];
+};
 
 /** As rpcordma_region_create(), whose pages and gaps these are; null, with a trace, on failure. */
 [[nodiscard]] inline Region *create_region(rpcordma_endpoint *endpoint, const rpcordma_peer *peer,
@@ -44,6 +73,7 @@ using RegionList = List<Region, RegionTag>;
 			       region ? error : to_errno(Error::no_memory));
 		return nullptr;
 	}
+	region->gaps = sg_gaps;
 	region->register_wr.wr.opcode = RPCORDMA_WR_REG_MR;
 	region->invalidate_wr.opcode = RPCORDMA_WR_LOCAL_INV;
 	return region.let_go();

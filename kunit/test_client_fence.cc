@@ -183,6 +183,100 @@ RPCORDMA_TEST(client_fence, cancelled_without_regions)
 	r.at_rest();
 }
 
+/*
+ * A Send for which the peer never has a Receive holds back the LOCAL_INVs behind it: of a call that is given up, of one
+ * whose reply is here, whose task would wait as long if it were killed, and of scratch memory. None of them waits for
+ * ever: the connection is closed, and takes the memory back.
+ */
+RPCORDMA_TEST(client_fence, stuck)
+{
+	enum Waiting { killed, replied, unparking };
+
+	for (u32 waiting = killed; waiting <= unparking; waiting++) {
+		TEST_NOTE("waiting", waiting);
+		Requester r;
+		rpcordma_tunables.scratch_remap = waiting == unparking;
+		r.connect();
+		rpc_rqst *call = chunked(r, 7);
+		EXPECT_EQ(r.transmit(call), 0);
+		const xdr::Segment write = offered(r);
+		if (waiting == unparking)
+			r.done(call);
+		/* As if the credit had come. */
+		r.sunrpc.window = 2;
+		rpc_rqst *in_the_way = r.prepare(8);
+		EXPECT_EQ(rpcordma_core_send_request(r.core, in_the_way->call), 0);
+		r.verbs.stuck = true;
+		if (waiting == killed) {
+			call->waiting = false;
+			rpcordma_core_buf_free(r.core, call->call);
+			EXPECT_EQ(r.connection(), nullptr);
+		} else {
+			CallMaker reply(7, 32);
+			const u64 since = r.sync.now;
+
+			reply.finish(24, kReplyMessage);
+			EXPECT_TRUE(r.verbs.send(nullptr, reply.message()));
+			while (r.sunrpc.check_delay && !r.sunrpc.force_disconnects)
+				r.sunrpc.check(r.core);
+			/* Neither at once. */
+			EXPECT_GE(r.sync.now - since, kReplyLimitMs / 2);
+			EXPECT_LE(r.sync.now - since, kReplyLimitMs);
+			EXPECT_TRUE(writable(write));
+			rpcordma_core_client_close(r.core);
+		}
+		EXPECT_FALSE(writable(write));
+		EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+		EXPECT_EQ(r.log.take(trace::Loss::invalidations_overdue), 1);
+		r.done(in_the_way);
+		if (waiting != unparking)
+			r.done(call);
+	}
+}
+
+/* A reply that is owed for a minute costs the connection, and each is given its own minute. */
+RPCORDMA_TEST(client_fence, owed)
+{
+	constexpr u32 kApart = kReplyLimitMs / 3;
+	Requester r;
+	r.connect();
+	rpc_rqst *older = r.call(7);
+	r.done(older);
+	EXPECT_EQ(r.sunrpc.check_delay, kReplyLimitMs);
+	/* As if the credit had come, after a while. */
+	r.sunrpc.window = 2;
+	r.sync.now += kApart;
+	r.sunrpc.check_delay -= kApart;
+	rpc_rqst *younger = r.call(8);
+	r.done(younger);
+	EXPECT_TRUE(r.reply(7, 24));
+	r.sunrpc.check(r.core);
+	EXPECT_EQ(r.sunrpc.force_disconnects, 0);
+	EXPECT_EQ(r.sunrpc.check_delay, kApart);
+	r.sunrpc.check(r.core);
+	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+	EXPECT_EQ(r.sunrpc.check_delay, 0);
+	EXPECT_EQ(r.log.take(trace::Loss::replies_overdue), 1);
+}
+
+/* LOCAL_INVs that are done are none that are overdue, however long the connection lasts. */
+RPCORDMA_TEST(client_fence, in_time)
+{
+	Requester r;
+	r.connect();
+	for (u32 xid = 1; xid < 5; xid++) {
+		rpc_rqst *call = chunked(r, xid);
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_TRUE(r.reply(xid, 24));
+		EXPECT_NE(r.sunrpc.check_delay, 0);
+		r.sunrpc.check(r.core);
+		EXPECT_EQ(r.sunrpc.check_delay, 0);
+		r.done(call);
+	}
+	EXPECT_EQ(r.sunrpc.force_disconnects, 0);
+	r.at_rest();
+}
+
 /* Whatever gives back a region, or room in the send queue, has a sender that waits for it called. */
 RPCORDMA_TEST(client_fence, space)
 {
@@ -228,6 +322,6 @@ RPCORDMA_TEST(client_fence, space)
 }
 
 RPCORDMA_SUITE(client_fence, space, mapping_fails, scratch, no_scratch, cancelled_at_the_end,
-	       cancelled_without_regions);
+	       cancelled_without_regions, stuck, owed, in_time);
 
 } // namespace rpcordma

@@ -219,15 +219,24 @@ rpcordma_bool rpcordma_xprt_has_backlog(rpc_xprt *)
 	return false;
 }
 
+void PortSunrpc::check(rpcordma_client *client)
+{
+	the_port->sync.now += check_delay;
+	check_delay = 0;
+	rpcordma_core_client_check(client);
+}
+
 void rpcordma_xprt_queue_refill(rpc_xprt *, rpcordma_u32 delay)
 {
 	the_port->sunrpc.refills++;
 	the_port->sunrpc.refill_delay = delay;
 }
 
-void rpcordma_xprt_queue_check(rpc_xprt *, rpcordma_u32)
+void rpcordma_xprt_queue_check(rpc_xprt *, rpcordma_u32 delay)
 {
 	the_port->sunrpc.checks++;
+	if (!the_port->sunrpc.check_delay)
+		the_port->sunrpc.check_delay = delay;
 }
 
 rpcordma_u32 rpcordma_xprt_connect_limit_ms(rpc_xprt *)

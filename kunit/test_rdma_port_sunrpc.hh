@@ -35,12 +35,16 @@ struct PortSunrpc {
 	u32 bad_xids = 0, force_disconnects = 0, closes = 0, space_waits = 0, spaces = 0, checks = 0;
 	u32 refills = 0;      /* asked for; */
 	u32 refill_delay = 0; /* the last one's, ms */
+	u32 check_delay = 0;  /* of the check that is queued, ms; 0: none is */
 
 	/* Backward calls. */
 	bool service = false; /* somebody serves them */
 	bool busy = false;    /* it takes no more of them */
 	u32 backward_calls = 0, backward_done = 0;
 	rpc_rqst *backward = nullptr; /* the last of them */
+
+	/** Time passes until the check that is queued, of @client. */
+	void check(rpcordma_client *client);
 };
 
 } // namespace rpcordma

@@ -201,7 +201,7 @@ void rpcordma_event_raise(rpcordma_event *event)
 	event->raised = true;
 }
 
-/* Who waits has only the device to wait for; or the end of the connection. */
+/* Who waits has only the device to wait for; or the end of the connection, which a check may bring. */
 void rpcordma_event_wait(rpcordma_event *event)
 {
 	EXPECT_TRUE(the_port->memory.may_sleep);
@@ -210,9 +210,14 @@ void rpcordma_event_wait(rpcordma_event *event)
 		if (the_port->verbs.work(1))
 			continue;
 		auto *c = static_cast<Connection *>(the_port->verbs.requester);
+		const bool ends = c && (c->broken || the_port->sunrpc.force_disconnects);
 
-		EXPECT_TRUE(c && c->broken);
-		if (!c || !c->broken)
+		if (c && !ends && the_port->sunrpc.check_delay) {
+			the_port->sunrpc.check(c->client);
+			continue;
+		}
+		EXPECT_TRUE(ends);
+		if (!ends)
 			return;
 		rpcordma_core_client_close(c->client);
 	}

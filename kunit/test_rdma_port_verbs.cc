@@ -188,7 +188,7 @@ u32 PortVerbs::work(u32 n)
 {
 	u32 done = 0;
 
-	for (; done < n && sends; done++) {
+	for (; done < n && sends && (broken || !stuck); done++) {
 		const Posted wr = send_queue[send_queue_first];
 
 		send_queue_first = (send_queue_first + 1) % kMostSends;
@@ -226,7 +226,7 @@ void PortVerbs::new_queue_pair()
 {
 	EXPECT_EQ(sends, 0);
 	EXPECT_EQ(posted, 0);
-	broken = drained = completes_in_drain = false;
+	broken = stuck = drained = completes_in_drain = false;
 	takes_receives = true;
 	the_port->svc.backward_outstanding = receives_refused = 0;
 	partly_posted = {};

@@ -65,6 +65,7 @@ struct PortVerbs {
 	u32 fail_at = kNoLimit;
 	int fail_status = 0;
 	bool broken = false;		 /* the queue pair */
+	bool stuck = false;		 /* until then: a Send is answered RNR for ever, and nothing passes it */
 	bool drained = false;		 /* nobody may post any more */
 	bool completes_in_drain = false; /* what was posted, before the rest is flushed */
 

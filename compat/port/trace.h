@@ -142,6 +142,7 @@ struct rpcordma_region;
 	X(backward_oversized, "a backward call longer than its buffer: bytes")			\
 	X(replies_overdue, "cancelled calls were not answered")					\
 	X(replies_unmatched, "too many replies that nobody waits for: how many")			\
+	X(invalidations_overdue, "LOCAL_INVs do not leave the send queue")			\
 	X(receive_not_posted, "Receives could not be posted, so messages may find none: how many")	\
 	X(send_queue_stalled, "a reply waited too long for room in the send queue: work requests")
 

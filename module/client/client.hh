@@ -53,6 +53,9 @@ static constexpr u32 kBackwardCalls = 2 * kBackwardCredits;
  */
 static constexpr u32 kReplyLimitMs = 60000;
 
+/** LOCAL_INVs that two checks find posted, this far apart, are overdue. */
+static constexpr u32 kInvalidationLimitMs = kReplyLimitMs / 2;
+
 /** Add to a statistic, in any context: others read it, and some add to it, at the same time. */
 template <typename Counter> inline void tally(Counter &counter, u64 more)
 {
@@ -125,7 +128,7 @@ struct rpcordma_client {
 	void free_slot(Call *call);
 	[[nodiscard]] bool take_late_reply(Connection &c, u32 xid, const Receive &receive);
 	void end_fence(Connection &c, Call *call, bool success);
-	void check_zombies();
+	void check_overdue();
 
 	/* close.cc */
 	void tear_down(Connection *c);

@@ -48,6 +48,7 @@ static void end_call(Call *call, RegionList &doomed)
 	doomed.splice_back(call->mapped);
 	doomed.splice_back(call->spare);
 	call->mapped_count = 0;
+	call->invalidating.store(0, std::memory_order_relaxed);
 	call->held = nullptr;
 	rpcordma_rqst_forget_credit(call->rqst);
 	call->credits = 0;

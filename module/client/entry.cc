@@ -109,7 +109,7 @@ void rpcordma_core_client_refill(rpcordma_client *client)
 
 void rpcordma_core_client_check(rpcordma_client *client)
 {
-	client->check_zombies();
+	client->check_overdue();
 }
 
 void rpcordma_core_endpoint_event(void *context, rpcordma_endpoint_event event)

@@ -117,8 +117,9 @@ void rpcordma_client::cancel(Call *call)
 	call->fenced.reset();
 	begin_fencing(call);
 	/*
-	 * The event is bound to come: the LOCAL_INVs are done; or they failed, or could not be posted, and the drain is
-	 * what takes the memory back. For that tear_down() must be able to have the mutex.
+	 * The event is bound to come: the LOCAL_INVs are done; or they failed, could not be posted, or are overdue
+	 * (check_overdue()), and the drain is what takes the memory back. For that tear_down() must be able to have the
+	 * mutex.
 	 */
 	if (!c->closing)
 		(void)post_invalidations(*c, call);
@@ -254,21 +255,40 @@ void rpcordma_client::end_fence(Connection &c, Call *call, bool success)
 }
 
 /*
- * Replies that are owed for too long keep slots and credits from those who come now, and nobody else
- * may notice: tasks that wait for a credit or a slot have no timer. Process context.
+ * Replies that are owed for too long keep slots and credits from those who come now; LOCAL_INVs that stay in the send
+ * queue, behind a Send that the peer has no Receive for, keep a killed task. Nobody else may notice: tasks that wait
+ * for a credit, a slot, or their memory have no timer. Either costs the connection. Process context.
  */
-void rpcordma_client::check_zombies()
+void rpcordma_client::check_overdue()
 {
-	SpinGuard guard(lock);
-	const Call *oldest = zombies.front();
-	if (!oldest)
-		return;
-	const u64 age = rpcordma_now_ms() - oldest->cancelled_at;
-	guard.release();
-	if (age >= kReplyLimitMs) {
-		trace::loss(peer, trace::Loss::replies_overdue, static_cast<int>(age));
-		rpcordma_xprt_force_disconnect(xprt);
-	} else {
-		rpcordma_xprt_queue_check(xprt, static_cast<u32>(kReplyLimitMs - age));
+	u64 age = 0;
+	u32 next = 0; /* ms; 0: nothing is left to be checked */
+	bool stuck = false;
+
+	{
+		SpinGuard guard(lock);
+
+		if (const Call *oldest = zombies.front()) {
+			age = rpcordma_now_ms() - oldest->cancelled_at;
+			next = age < kReplyLimitMs ? static_cast<u32>(kReplyLimitMs - age) : 0;
+		}
+		for (Call *call = all.front(); call; call = all.next(call)) {
+			u32 checks = call->invalidating.load(std::memory_order_relaxed);
+
+			/* Unless they complete at this moment. */
+			if (!checks || !call->invalidating.compare_exchange_strong(
+					       checks, checks + 1, std::memory_order_relaxed))
+				continue;
+			stuck = stuck || checks > 1;
+			next = next ? min(next, kInvalidationLimitMs) : kInvalidationLimitMs;
+		}
 	}
+	if (stuck)
+		trace::loss(peer, trace::Loss::invalidations_overdue, 0);
+	else if (age >= kReplyLimitMs)
+		trace::loss(peer, trace::Loss::replies_overdue, static_cast<int>(age));
+	if (stuck || age >= kReplyLimitMs)
+		rpcordma_xprt_force_disconnect(xprt);
+	else if (next)
+		rpcordma_xprt_queue_check(xprt, next);
 }

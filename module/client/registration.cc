@@ -180,6 +180,8 @@ Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 	last->cqe = &call->invalidate_cqe.cqe;
 	last->send_flags = RPCORDMA_SEND_SIGNALED;
 	tally(stats.local_inv_needed, count);
+	call->invalidating.store(1, std::memory_order_relaxed);
+	rpcordma_xprt_queue_check(xprt, kInvalidationLimitMs);
 	/* Once posted, they may complete, and the call be another one's, before this goes on. */
 	const u32 xid = call->xid;
 	const int rc = rpcordma_post_send(c.endpoint, first, &bad);

@@ -317,6 +317,7 @@ void rpcordma_client::process_early_reply(Connection &c, Call *call)
 /* The last LOCAL_INV of @call has completed. Send completion. */
 void rpcordma_client::end_invalidation(Connection &c, Call *call, bool success)
 {
+	call->invalidating.store(0, std::memory_order_relaxed);
 	if (call->get_state() != CallState::replied) {
 		end_fence(c, call, success);
 		return;

@@ -322,6 +322,51 @@ RPCORDMA_TEST(client_reply, contradictions)
 }
 
 /*
+ * A peer that returns only the segments it wrote to, against 3.4.6: each byte is where it belongs, and the log says it
+ * once. One that wrote more to a segment than it has is not believed.
+ */
+RPCORDMA_TEST(client_reply, segments_missing)
+{
+	constexpr u32 kRegionPages = 130, kSegment = kRegionPages * kPage;
+	Requester r;
+	r.verbs.device.max_fast_reg_pages = kRegionPages;
+	r.connect();
+	for (const u32 size : {kSegment + 1001, kSegment, 77u, 0u, kSegment + 1}) {
+		const u32 segments = div_round_up(size, kSegment);
+		const bool too_long = size == kSegment + 1;
+		TEST_NOTE("size", size);
+		rpc_rqst *call = r.prepare(7);
+		r.add_pages(call, 3 * kSegment, true);
+		EXPECT_EQ(r.transmit(call), 0);
+		const ExactCopy copy(r.peer.last());
+		const auto offered = decoded(copy.bytes());
+		const xdr::WriteChunk chunk = *offered.writes.begin();
+		ASSERT_EQ(chunk.count(), 3);
+		fill(chunk, size);
+		xdr::Segment returned[2] = {chunk[0], chunk[1]};
+		returned[0].length = min(size, kSegment);
+		returned[1].length = size - returned[0].length;
+		if (too_long)
+			returned[0].length = size;
+		CallMaker reply(7, 32);
+		reply.encoder.write_chunk(
+			Span<const xdr::Segment>(returned, too_long ? 1 : segments));
+		reply.finish(48, kReplyMessage);
+		EXPECT_TRUE(r.deliver(reply.message()));
+		EXPECT_EQ(call->result,
+			  too_long ? to_errno(Error::io) : int(48 + size + xdr_pad(size)));
+		for (u32 i = 0; i < size; i++)
+			ASSERT_EQ(call->receive.pages[i / kPage]->data[i % kPage], pattern(i));
+		EXPECT_FALSE(reachable(chunk));
+		r.done(call);
+	}
+	r.at_rest();
+	EXPECT_EQ(r.log.logged, 1);
+	EXPECT_EQ(r.log.take(trace::Failure::segments_missing), 4);
+	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 1);
+}
+
+/*
  * RFC 8166 6.1: a result that could have gone to its Write chunk and came inline is taken, every byte of it,
  * whether the chunk comes back with nothing in it or not at all. 4.3.2.2: nor does it matter what the peer
  * wrote to the chunk before.
@@ -479,7 +524,7 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 }
 
 RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, discarded, nobody,
-	       nobody_for_long, errors, contradictions, inline_despite_chunk, invalidation,
-	       invalidation_fails);
+	       nobody_for_long, errors, contradictions, segments_missing, inline_despite_chunk,
+	       invalidation, invalidation_fails);
 
 } // namespace rpcordma

@@ -69,6 +69,7 @@ struct rpcordma_region;
 	X(reply_unmatched, "nobody waits for the reply")					\
 	X(reply_unexpected, "the call owes no reply: its state")				\
 	X(reply_contradicts, "the reply is not what its call asked for: errno")			\
+	X(segments_missing, "a chunk of the reply has fewer segments than were offered")	\
 	X(err_vers_received, "RDMA_ERROR, ERR_VERS: the highest version the peer speaks")	\
 	X(err_chunk_received, "RDMA_ERROR, ERR_CHUNK")						\
 	X(invalidate_foreign, "the peer invalidated an R_key that is not the call's: R_key")	\

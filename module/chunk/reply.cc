@@ -10,16 +10,18 @@ namespace {
 
 /**
  * The bytes of a returned chunk, given the one that was offered. A segment may have bytes only when
- * those before it are full.
+ * those before it are full; so those that are left out are the last, and have none.
  */
-[[nodiscard]] Result<u32> returned_length(Span<const u32> returned, const SegmentList &offered)
+[[nodiscard]] Result<u32> returned_length(Span<const u32> returned, const SegmentList &offered,
+					  Landing &landing)
 {
 	bool room = false;
 	u32 total = 0;
 
-	if (offered.empty() || returned.size() != offered.size())
+	if (offered.empty() || returned.size() > offered.size())
 		return Error::bad_message;
-	for (u32 i = 0; i < offered.size(); i++) {
+	landing.segments_missing = landing.segments_missing || returned.size() < offered.size();
+	for (u32 i = 0; i < returned.size(); i++) {
 		if (returned[i] > offered[i].length || (room && returned[i]))
 			return Error::bad_message;
 		room = returned[i] < offered[i].length;
@@ -106,9 +108,11 @@ Result<Landing> land_reply(const ReplyFacts &facts, const BufferShape &receive, 
 	if (facts.read_list || facts.write_chunks > 1)
 		return Error::bad_message;
 	if (facts.write_chunks)
-		landing.written = TRY(returned_length(facts.write_lengths, plan.write_chunk));
+		landing.written =
+			TRY(returned_length(facts.write_lengths, plan.write_chunk, landing));
 	if (facts.reply_chunk)
-		landing.replied = TRY(returned_length(facts.reply_lengths, plan.reply_chunk));
+		landing.replied =
+			TRY(returned_length(facts.reply_lengths, plan.reply_chunk, landing));
 
 	landing.head_length = receive.head_length;
 	landing.page_length = receive.page_length;

@@ -58,6 +58,8 @@ struct Landing {
 	u32 replied = 0;
 	/** The reply was longer than the buffer; the rest is dropped, as on other transports. */
 	bool truncated = false;
+	/** A chunk came back with fewer segments than were offered, against RFC 8166 3.4.6. */
+	bool segments_missing = false;
 };
 
 /**
@@ -67,8 +69,10 @@ struct Landing {
  * @receive  CallShape::receive of the call
  * @plan     the plan by which the call was sent
  *
- * A chunk in the reply must be one that was offered, with as many segments, none longer than
- * offered, and none with bytes while one before it has room (RFC 8166 3.4.6). RDMA_MSG must leave
+ * A chunk in the reply must be one that was offered, with no more segments, none longer than
+ * offered, and none with bytes while one before it has room (RFC 8166 3.4.6). It must have as many
+ * segments, too; but a responder that returns only those that it wrote to is understood, as it fills
+ * them in order, and Landing::segments_missing says so. RDMA_MSG must leave
  * the Reply chunk unused; RDMA_NOMSG must use it. A Read list is always wrong (4.3.1). A responder
  * may leave an unused chunk out, instead of returning it with lengths of zero: then it
  * claims nothing. Bytes behind the header of RDMA_NOMSG are not part of the message, and are

@@ -87,6 +87,7 @@ struct rpcordma_client {
 	std::atomic<bool> back_off{false};
 	/* Backward calls may come; written under the client lock, as is a call handed to the service. */
 	std::atomic<bool> backchannel{false};
+	std::atomic<bool> said_segments_missing{false}; /* in the log, once */
 	std::atomic<bool> wants_space{false}; /* the sender waits for send queue room or regions */
 	rpcordma_client_stats stats = {};
 

@@ -92,6 +92,17 @@ struct Lengths {
 	}
 };
 
+/* The peer left out segments of a chunk that it wrote nothing to: a fault of its own, and harmless. */
+static void note_missing_segments(Client &client, const Call &call)
+{
+	trace::failure(client.peer, Failure::segments_missing, call.xid, 0);
+	if (client.said_segments_missing.exchange(true, std::memory_order_relaxed))
+		return;
+	rpcordma_log(client.peer, RPCORDMA_LOG_WARNING,
+		     "the server returns chunks with fewer segments than they have (RFC 8166 "
+		     "3.4.6); what it wrote is taken");
+}
+
 /*
  * Judge a reply with chunks, or one longer than the head, against what was offered, and put its bytes in their place.
  */
@@ -113,6 +124,8 @@ struct Lengths {
 	for (const Receive *part = &receive; part; part = part->next)
 		facts.inline_length += static_cast<u32>(part->message.payload.size());
 	const chunk::Landing at = TRY(chunk::land_reply(facts, call->shape.receive, call->plan));
+	if (at.segments_missing)
+		note_missing_segments(client, *call);
 
 	u8 *head = static_cast<u8 *>(buf->head.base), *tail = static_cast<u8 *>(buf->tail.base);
 	PayloadReader payload(receive);

@@ -259,6 +259,44 @@ RPCORDMA_TEST(client_fence, owed)
 	EXPECT_EQ(r.log.take(trace::Loss::replies_overdue), 1);
 }
 
+/* LOCAL_INVs have their time also where a reply that is owed asks for a check sooner. */
+RPCORDMA_TEST(client_fence, owed_and_stuck)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = chunked(r, 7);
+	EXPECT_EQ(r.transmit(call), 0);
+	/* As if the credits had come. */
+	r.sunrpc.window = 4;
+	rpc_rqst *older = r.call(8);
+	r.done(older);
+	r.sync.now += 100;
+	r.sunrpc.check_delay -= 100;
+	rpc_rqst *younger = r.call(9);
+	r.done(younger);
+	EXPECT_TRUE(r.reply(8, 24));
+	rpc_rqst *in_the_way = r.prepare(10);
+	EXPECT_EQ(rpcordma_core_send_request(r.core, in_the_way->call), 0);
+	r.verbs.stuck = true;
+	/* At the last moment before the check. */
+	r.sync.now += r.sunrpc.check_delay;
+	r.sunrpc.check_delay = 0;
+	const u64 since = r.sync.now;
+	CallMaker reply(7, 32);
+	reply.finish(24, kReplyMessage);
+	EXPECT_TRUE(r.verbs.send(nullptr, reply.message()));
+	r.sunrpc.check_delay = 0;
+	rpcordma_core_client_check(r.core);
+	EXPECT_GE(r.sunrpc.check_delay, kReplyLimitMs / 2);
+	while (r.sunrpc.check_delay && !r.sunrpc.force_disconnects)
+		r.sunrpc.check(r.core);
+	EXPECT_GE(r.sync.now - since, kReplyLimitMs / 2);
+	EXPECT_EQ(r.log.take(trace::Loss::invalidations_overdue), 1);
+	rpcordma_core_client_close(r.core);
+	r.done(in_the_way);
+	r.done(call);
+}
+
 /* LOCAL_INVs that are done are none that are overdue, however long the connection lasts. */
 RPCORDMA_TEST(client_fence, in_time)
 {
@@ -322,6 +360,6 @@ RPCORDMA_TEST(client_fence, space)
 }
 
 RPCORDMA_SUITE(client_fence, space, mapping_fails, scratch, no_scratch, cancelled_at_the_end,
-	       cancelled_without_regions, stuck, owed, in_time);
+	       cancelled_without_regions, stuck, owed, owed_and_stuck, in_time);
 
 } // namespace rpcordma

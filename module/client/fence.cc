@@ -280,7 +280,8 @@ void rpcordma_client::check_overdue()
 					       checks, checks + 1, std::memory_order_relaxed))
 				continue;
 			stuck = stuck || checks > 1;
-			next = next ? min(next, kInvalidationLimitMs) : kInvalidationLimitMs;
+			/* Not earlier: what was posted a moment ago is not overdue for two checks side by side. */
+			next = kInvalidationLimitMs;
 		}
 	}
 	if (stuck)

@@ -434,7 +434,7 @@ RPCORDMA_TEST(client_backward, receives_beside_the_grant)
 }
 
 RPCORDMA_SUITE(client_backward, call, chunks, version, unserved, orphan, undeliverable, shortage,
-	       markers, credits, not_submitted, reply_not_posted, refusal_not_posted, refusal_dropped,
-	       longer_than_its_buffer, receives_beside_the_grant);
+	       markers, credits, not_submitted, reply_not_posted, refusal_not_posted,
+	       refusal_dropped, longer_than_its_buffer, receives_beside_the_grant);
 
 } // namespace rpcordma

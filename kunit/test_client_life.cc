@@ -239,7 +239,8 @@ RPCORDMA_TEST(client_life, gaps_where_needed)
 RPCORDMA_TEST(client_life, room_for_all_calls)
 {
 	static constexpr struct {
-		u32 pages, regions; /* of a page list; of 1 MiB, or as much as it comes to, at any alignment */
+		u32 pages;   /* of a page list */
+		u32 regions; /* of 1 MiB, or as much as it comes to, at any alignment */
 	} devices[] = {{512, 1}, {256, 2}, {128, 3}, {17, 14}};
 
 	for (const auto &device : devices) {

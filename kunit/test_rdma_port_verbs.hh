@@ -58,14 +58,14 @@ struct PortVerbs {
 	rpcordma_device device = {};
 	rpcordma_queue_sizes sizes = {}; /* as asked for */
 	u32 qp_sges = kNoLimit;		 /* with more of them there is no memory for a queue pair */
-	u32 qp_receives = kNoLimit; /* nor with more Receives */
+	u32 qp_receives = kNoLimit;	 /* nor with more Receives */
 	u32 qp_tries = 0;
 	int create_qp_result = 0;
 	/* The next completions: this one (0: the next) fails with that status, and all after it are flushed. */
 	u32 fail_at = kNoLimit;
 	int fail_status = 0;
-	bool broken = false;		 /* the queue pair */
-	bool stuck = false;		 /* until then: a Send is answered RNR for ever, and nothing passes it */
+	bool broken = false; /* the queue pair */
+	bool stuck = false; /* until then: a Send is answered RNR for ever, and nothing passes it */
 	bool drained = false;		 /* nobody may post any more */
 	bool completes_in_drain = false; /* what was posted, before the rest is flushed */
 

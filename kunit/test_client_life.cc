@@ -130,6 +130,28 @@ RPCORDMA_TEST(client_life, back_off_unconnected)
 	}
 }
 
+/* The device does not take Receives any more: the peer's replies would find none. */
+RPCORDMA_TEST(client_life, receives_not_posted)
+{
+	Requester r;
+	r.connect();
+	for (u32 xid = 1; xid <= ReceiveQueue::kBatch; xid++) {
+		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
+		rpc_rqst *call = r.call(xid);
+		EXPECT_TRUE(r.reply(xid, 24));
+		r.done(call);
+		/* The first grant is provided for. */
+		r.verbs.receives_left = 0;
+	}
+	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+	EXPECT_EQ(r.log.take(trace::Failure::receive_post_failed), 1);
+	EXPECT_EQ(r.log.take(trace::Loss::receive_not_posted), 1);
+	r.verbs.receives_left = kNoLimit;
+	rpcordma_core_client_close(r.core);
+	r.connect();
+	r.at_rest();
+}
+
 /* A refill that finds no memory is tried again a little later, as often as it takes; then the sender goes on. */
 RPCORDMA_TEST(client_life, refill)
 {
@@ -299,7 +321,7 @@ RPCORDMA_TEST(client_life, shorter_queues)
 	EXPECT_EQ(r.log.take(trace::Loss::connect_failed), 2);
 }
 
-RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, refill, regions_for_who_needs_them,
-	       gaps_where_needed, room_for_all_calls, shorter_queues);
+RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, receives_not_posted, refill,
+	       regions_for_who_needs_them, gaps_where_needed, room_for_all_calls, shorter_queues);
 
 } // namespace rpcordma

@@ -232,7 +232,7 @@ RPCORDMA_TEST(rdma_receive_queue, recycle)
 	c.log.traced_posts = c.log.traced_receives = 0;
 	for (u32 n = 1; n <= 3 * kBatch; n++) {
 		TEST_NOTE("recycled", n);
-		queue.recycle(taken[n - 1]);
+		EXPECT_TRUE(queue.recycle(taken[n - 1]));
 		EXPECT_EQ(c.verbs.doorbells, 1 + n / kBatch);
 		EXPECT_EQ(c.verbs.posted, n / kBatch * kBatch);
 	}
@@ -259,12 +259,12 @@ RPCORDMA_TEST(rdma_receive_queue, recycle_fails)
 	}
 	c.verbs.receives_left = 0;
 	for (u32 i = 0; i < kBatch; i++)
-		queue.recycle(taken[i]);
+		EXPECT_EQ(queue.recycle(taken[i]), i + 1 < kBatch);
 	EXPECT_EQ(c.verbs.doorbells, 2);
 	EXPECT_EQ(c.verbs.posted, 0);
 	c.verbs.receives_left = kNoLimit;
 	for (u32 i = kBatch; i < 2 * kBatch; i++)
-		queue.recycle(taken[i]);
+		EXPECT_TRUE(queue.recycle(taken[i]));
 	EXPECT_EQ(c.verbs.doorbells, 3);
 	EXPECT_EQ(c.verbs.posted, kBatch);
 	EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 1);
@@ -280,15 +280,15 @@ RPCORDMA_TEST(rdma_receive_queue, repost)
 	Receive *held = c.verbs.deliver(28), *handled = c.verbs.deliver(28);
 	Receive *another = c.verbs.deliver(28);
 
-	queue.recycle(handled);
-	queue.recycle(another);
+	EXPECT_TRUE(queue.recycle(handled));
+	EXPECT_TRUE(queue.recycle(another));
 	/* It may have waited in a chain before. */
 	held->wr.next = &handled->wr;
-	queue.repost(held);
+	EXPECT_TRUE(queue.repost(held));
 	EXPECT_EQ(c.verbs.doorbells, 2);
 	EXPECT_EQ(c.verbs.posted, 2 + kBatch - 2);
 	c.verbs.receives_left = 0;
-	queue.repost(c.verbs.deliver(28));
+	EXPECT_FALSE(queue.repost(c.verbs.deliver(28)));
 	EXPECT_EQ(c.verbs.posted, kBatch - 1);
 	EXPECT_EQ(c.log.take(trace::Failure::receive_post_failed), 1);
 }
@@ -308,7 +308,7 @@ RPCORDMA_TEST(rdma_receive_queue, destroy)
 		EXPECT_EQ(c.verbs.posted, 5 + kBatch);
 		/* Some posted, some waiting, one held. */
 		for (u32 i = 0; i < kBatch - 1; i++)
-			queue.recycle(c.verbs.deliver(28));
+			EXPECT_TRUE(queue.recycle(c.verbs.deliver(28)));
 		ASSERT_NE(c.verbs.deliver(28), nullptr);
 		EXPECT_EQ(c.verbs.doorbells, 1);
 		queue.destroy();
@@ -356,10 +356,10 @@ RPCORDMA_TEST(rdma_receive_queue, always_enough)
 
 				out[which] = out[--out_count];
 				if (random.one_in(4)) {
-					queue.repost(receive);
+					EXPECT_TRUE(queue.repost(receive));
 					doorbells++;
 				} else {
-					queue.recycle(receive);
+					EXPECT_TRUE(queue.recycle(receive));
 					doorbells += ++recycled % kBatch == 0;
 				}
 			}

@@ -132,7 +132,7 @@ static void accept_backward_call(Client &client, Connection &c, Receive *receive
 		rpcordma_log(client.peer, RPCORDMA_LOG_WARNING,
 			     "more backward calls than credits; the connection is dropped");
 		c.request_close(Loss::backward_overrun, 0);
-		c.receive_queue.recycle(receive);
+		c.recycle(receive);
 		return;
 	}
 	if (length > call->call_buffer.size()) {
@@ -141,13 +141,13 @@ static void accept_backward_call(Client &client, Connection &c, Receive *receive
 				   "a backward call is too long; the connection is dropped; bytes",
 				   length);
 		c.request_close(Loss::backward_oversized, static_cast<int>(length));
-		c.receive_queue.recycle(receive);
+		c.recycle(receive);
 		client.put_backward(call);
 		return;
 	}
 	__builtin_memcpy(call->call_buffer.data(), payload.data(), length);
 	/* Before the reply can be sent, and another call follow. */
-	c.receive_queue.recycle(receive);
+	c.recycle(receive);
 	rpcordma_bc_rqst_init(call->rqst, client.xprt, call->reply_buffer.data(),
 			      static_cast<u32>(call->reply_buffer.size()));
 	/* With the lock, so that the service cannot go meanwhile: see end_backchannel(). */
@@ -175,13 +175,13 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive)
 	if (!backchannel.load(std::memory_order_relaxed) || !rpcordma_xprt_has_bc_service(xprt)) {
 		tally(stats.bad_reply_count, 1);
 		trace::failure(peer, Failure::backward_call_unserved, xid, 0);
-		c.receive_queue.recycle(receive);
+		c.recycle(receive);
 		return;
 	}
 	/* One transmission, and no chunk. */
 	if (message.has_chunks() || message.kind != xdr::Kind::msg || receive->next) {
 		refuse_backward_call(*this, c, *receive);
-		c.receive_queue.recycle(receive);
+		c.recycle(receive);
 		return;
 	}
 	accept_backward_call(*this, c, receive);

@@ -91,12 +91,14 @@ struct rpcordma_client {
 	std::atomic<bool> wants_space{false}; /* the sender waits for send queue room or regions */
 	rpcordma_client_stats stats = {};
 
-	rpcordma::List<Call, AllCallsTag> all GUARDED_BY(lock); /* shrinks under the fence mutex as well */
+	/* Shrinks under the fence mutex as well. */
+	rpcordma::List<Call, AllCallsTag> all GUARDED_BY(lock);
 	rpcordma::CallList free_slots GUARDED_BY(lock);
 	rpcordma::CallList zombies GUARDED_BY(lock);
 	rpcordma::RegionSet pool GUARDED_BY(lock);
 	rpcordma::RegionSet at_hand; /* taken from the pool, for the calls to come; send lock */
-	std::atomic<bool> wants_gaps{false}; /* the kind of region that the sender found too few of last */
+	/* The kind of region that the sender found too few of last. */
+	std::atomic<bool> wants_gaps{false};
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
 	u32 backward_made = 0; /* backward calls there are; setup_backchannel() alone */

@@ -114,9 +114,10 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 
 		if (!rc) {
 			if (calls < wanted && !client.short_queues_told) {
-				rpcordma_log_values(client.peer, RPCORDMA_LOG_WARNING,
-						    "the device refuses longer queues; calls at once",
-						    calls, wanted);
+				rpcordma_log_values(
+					client.peer, RPCORDMA_LOG_WARNING,
+					"the device refuses longer queues; calls at once", calls,
+					wanted);
 				client.short_queues_told = true;
 			}
 			c.credits = RequesterCredits(calls);

@@ -30,13 +30,29 @@ struct Connection : ConnectionBase {
 	rpcordma_cqe silent_invalidate_cqe = {};
 	u32 unmatched = 0; /* replies that no call owed; receive completions */
 	u32 regions_limit = 0;
-	std::atomic<u32> regions_created[2] = {}; /* without gaps, with gaps; regions_limit of each at most */
+	std::atomic<u32> regions_created[2] =
+		{}; /* without gaps, with gaps; regions_limit of each at most */
 	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */
 	std::atomic<bool> published{false}; /* it is client->connection, and can be closed */
 	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */
 
 	/** Have the transport closed, once. Any context. */
 	void request_close(trace::Loss why, int value);
+
+	/**
+	 * As those of the receive queue. A queue pair that does not take Receives is of no use, as the peer's messages
+	 * would be answered with RNR for ever: the connection ends, and its Receives with it.
+	 */
+	void recycle(Receive *receives)
+	{
+		if (!receive_queue.recycle(receives))
+			request_close(trace::Loss::receive_not_posted, ReceiveQueue::kBatch);
+	}
+	void repost(Receive *receives)
+	{
+		if (!receive_queue.repost(receives))
+			request_close(trace::Loss::receive_not_posted, 1);
+	}
 };
 
 } // namespace rpcordma

@@ -276,8 +276,9 @@ void rpcordma_client::check_overdue()
 			u32 checks = call->invalidating.load(std::memory_order_relaxed);
 
 			/* Unless they complete at this moment. */
-			if (!checks || !call->invalidating.compare_exchange_strong(
-					       checks, checks + 1, std::memory_order_relaxed))
+			if (!checks ||
+			    !call->invalidating.compare_exchange_strong(checks, checks + 1,
+									std::memory_order_relaxed))
 				continue;
 			stuck = stuck || checks > 1;
 			/* Not earlier: what was posted a moment ago is not overdue for two checks side by side. */

@@ -56,7 +56,7 @@ public:
 	/** Hand the next @length bytes, which are there, to @take(bytes, offset) in pieces. */
 	template <typename Take> void read(u32 length, Take take)
 	{
-		for (u32 done = 0; done < length;) {
+		for (u32 done = 0; done < length && at_;) {
 			const Bytes left = at_->message.payload.from(used_);
 			const Bytes piece = left.first(length - done);
 
@@ -196,9 +196,9 @@ static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Con
 	}
 	/* The Receive first: the credit that the completion frees must find it. */
 	if (context == Context::receive_completion)
-		c.receive_queue.recycle(receive);
+		c.recycle(receive);
 	else
-		c.receive_queue.repost(receive);
+		c.repost(receive);
 	client.return_extra_credits(call);
 	call->set_state(CallState::idle);
 	pin.complete(delivered.ok() ? static_cast<int>(delivered.value()) :
@@ -265,7 +265,7 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 				c.request_close(trace::Loss::replies_unmatched, kMostUnmatched);
 			trace::failure(client.peer, Failure::reply_unmatched, xid, 0);
 		}
-		c.receive_queue.recycle(receive);
+		c.recycle(receive);
 		return;
 	}
 	Call *call = pin.call();
@@ -288,7 +288,7 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 	/* A second reply, or one to a call that was not sent on this connection. */
 	tally(client.stats.bad_reply_count, 1);
 	trace::failure(client.peer, Failure::reply_unexpected, xid, static_cast<int>(state));
-	c.receive_queue.recycle(receive);
+	c.recycle(receive);
 }
 
 /* Something came. Receive completion. */
@@ -299,7 +299,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	if (verdict.action != protocol::Session::Action::deliver) {
 		tally(stats.bad_reply_count, 1);
 		trace::failure(peer, trace::undecodable(verdict.why), 0, verdict.why);
-		c.receive_queue.recycle(receive);
+		c.recycle(receive);
 		return;
 	}
 	const Assembly::Outcome outcome = c.assembly.add(receive);
@@ -307,7 +307,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 		tally(stats.bad_reply_count, 1);
 		trace::failure(peer, Failure::message_incomplete,
 			       outcome.useless->message.xid.get(), 0);
-		c.receive_queue.recycle(outcome.useless);
+		c.recycle(outcome.useless);
 	}
 	if (!outcome.whole)
 		return;

@@ -44,34 +44,40 @@ u32 ReceiveQueue::provide(u32 messages)
 	return provided_;
 }
 
-void ReceiveQueue::recycle_(Receive *receive)
+bool ReceiveQueue::recycle_(Receive *receive)
 {
 	receive->wr.next = waiting_ ? &waiting_->wr : nullptr;
 	waiting_ = receive;
 	if (++waiting_count_ < kBatch)
-		return;
+		return true;
 	Receive *chain = waiting_;
 	waiting_ = nullptr;
 	waiting_count_ = 0;
-	/* When posting fails the connection is on its way out, and destroy() frees the buffers. */
-	(void)maker_.post(chain, kBatch);
+	/* destroy() frees them, whatever becomes of them. */
+	return maker_.post(chain, kBatch);
 }
 
-void ReceiveQueue::recycle(Receive *receives)
+bool ReceiveQueue::recycle(Receive *receives)
 {
+	bool posted = true;
+
 	while (Receive *receive = receives) {
 		receives = receive->next;
-		recycle_(receive);
+		posted = recycle_(receive) && posted;
 	}
+	return posted;
 }
 
-void ReceiveQueue::repost(Receive *receives)
+bool ReceiveQueue::repost(Receive *receives)
 {
+	bool posted = true;
+
 	while (Receive *receive = receives) {
 		receives = receive->next;
 		receive->wr.next = nullptr;
-		(void)maker_.post(receive, 1);
+		posted = maker_.post(receive, 1) && posted;
 	}
+	return posted;
 }
 
 } // namespace rpcordma

@@ -43,14 +43,14 @@ public:
 	}
 	/**
 	 * @receives, chained by `next`, are handled: post them again, with the next batch. Receive completion
-	 * only. May be null.
+	 * only. May be null. False: the queue pair does not take them, and the peer may find none.
 	 */
-	void recycle(Receive *receives);
+	[[nodiscard]] bool recycle(Receive *receives);
 	/** As recycle(), for those that were held: now, and in any context. */
-	void repost(Receive *receives);
+	[[nodiscard]] bool repost(Receive *receives);
 
 private:
-	void recycle_(Receive *receive);
+	[[nodiscard]] bool recycle_(Receive *receive);
 
 	ReceiveMaker maker_;
 	Receive *waiting_ = nullptr; /* chained by wr.next */

@@ -234,7 +234,7 @@ private:
 		used_.fetch_sub(requests, std::memory_order_release);
 	}
 
-	std::atomic<u32> used_{0};	/* room that is taken: posted and not completed, or reserved */
+	std::atomic<u32> used_{0}; /* room that is taken: posted and not completed, or reserved */
 	std::atomic<u64> counted_{0};	/* posted by the sender, ever */
 	std::atomic<u64> completed_{0}; /* of those */
 	u32 size_ = 0;

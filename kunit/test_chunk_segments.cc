@@ -380,7 +380,7 @@ RPCORDMA_TEST(chunk_segments, limits_valid)
 		Limits limits;
 
 		change(limits);
-		return !limits.valid() && max_payload(limits) == 0;
+		return !limits.valid() && max_payload(limits) == 0 && payload_segments(limits) == 0;
 	};
 
 	EXPECT_TRUE(Limits{}.valid());

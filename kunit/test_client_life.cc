@@ -149,6 +149,18 @@ RPCORDMA_TEST(client_life, receives_not_posted)
 	r.verbs.receives_left = kNoLimit;
 	rpcordma_core_client_close(r.core);
 	r.connect();
+	/* One that waited for LOCAL_INVs is posted by itself. */
+	rpc_rqst *call = r.call(9, 40, 4096);
+	r.verbs.receives_left = 0;
+	EXPECT_TRUE(r.reply(9, 24));
+	EXPECT_EQ(r.sunrpc.force_disconnects, 2);
+	r.done(call);
+	/* It, and those that the first grant asks for. */
+	EXPECT_EQ(r.log.take(trace::Failure::receive_post_failed), 2);
+	EXPECT_EQ(r.log.take(trace::Loss::receive_not_posted), 1);
+	r.verbs.receives_left = kNoLimit;
+	rpcordma_core_client_close(r.core);
+	r.connect();
 	r.at_rest();
 }
 
@@ -252,6 +264,17 @@ RPCORDMA_TEST(client_life, gaps_where_needed)
 		EXPECT_EQ(call->result, 24);
 		r.done(call);
 	}
+	/* Each part of a call has a region of its kind, in whatever order they come. */
+	rpc_rqst *both = r.prepare(9, 60);
+	r.add_pages(both, 5001, false);
+	r.add_pages(both, 5001, true);
+	both->send.flags = 0;
+	EXPECT_EQ(r.transmit(both), 0);
+	const auto header = r.sent();
+	EXPECT_TRUE(r.dma.region_of(header.reads[0].target.handle.get())->gaps);
+	EXPECT_FALSE(r.dma.region_of((*header.writes.begin())[0].handle.get())->gaps);
+	EXPECT_TRUE(r.reply(9, 24));
+	r.done(both);
 	r.at_rest();
 	EXPECT_EQ(r.log.take(trace::Failure::regions_missing), 1);
 	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 3);

@@ -54,7 +54,10 @@ std::string rpcordma::failure_text(const rpcordma_test_failure &f)
  */
 extern "C" void *rpcordma_test_alloc(size_t size)
 {
-	char *p = static_cast<char *>(std::malloc(size ? size : 1));
+	/* As kmalloc() has it. */
+	const bool natural = size >= 64 && !(size & (size - 1));
+	char *p = static_cast<char *>(natural ? std::aligned_alloc(size, size) :
+						std::malloc(size ? size : 1));
 
 	if (!p) {
 		std::fprintf(stderr, "no memory for %zu bytes\n", size);

@@ -202,6 +202,44 @@ RPCORDMA_TEST(chunk_segments, partial_ranges)
 	});
 }
 
+/* Placed, no buffer has more segments, and one with whole pages between its kvecs has one. */
+RPCORDMA_TEST(chunk_segments, placed)
+{
+	Memory &memory = test_zeroed<Memory>();
+	u32 joined = 0;
+
+	for_each_small([&](const BufferShape &shape, const Limits &limits) {
+		if (!placing_joins(shape, limits))
+			return;
+		const u64 room = 0xc0000;
+		const BufferShape placed = place_kvecs(shape, limits, room);
+		const u32 length = static_cast<u32>(shape.length());
+		SegmentList list;
+		const ShapeNotes notes(placed, limits);
+
+		memory.set(shape, limits.page_size);
+		const u32 before = memory.fewest(0, length, limits);
+		memory.set(placed, limits.page_size);
+		const u32 after = memory.fewest(0, length, limits);
+
+		EXPECT_EQ(placed.length(), shape.length());
+		EXPECT_LE(after, before);
+		/* Both in the two pages. */
+		EXPECT_GE(placed.head_address, room);
+		EXPECT_LE(placed.tail_address + placed.tail_length, room + 2 * limits.page_size);
+		EXPECT_LE(placed.head_address + placed.head_length, placed.tail_address);
+		if (after <= kMaxSegments) {
+			ASSERT_OK(layout_segments(placed, {0, length}, limits, list));
+			expect_layout(memory, {0, length}, limits, list);
+		}
+		if (shape.page_base % 4 || shape.page_length % 4 || limits.mr_pages < 16)
+			return;
+		EXPECT_EQ(after, 1);
+		joined++;
+	});
+	EXPECT_GT(joined, 100);
+}
+
 RPCORDMA_TEST(chunk_segments, pieces)
 {
 	Memory &memory = test_zeroed<Memory>();
@@ -462,5 +500,6 @@ RPCORDMA_TEST(chunk_segments, max_payload)
 	}
 }
 
-RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, pieces, pieces_stop, bad_ranges,
-	       too_many, one_region_per_mebibyte, small_region_pages, limits_valid, max_payload);
+RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, placed, pieces, pieces_stop,
+	       bad_ranges, too_many, one_region_per_mebibyte, small_region_pages, limits_valid,
+	       max_payload);

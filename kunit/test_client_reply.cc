@@ -216,6 +216,69 @@ RPCORDMA_TEST(client_reply, nobody_for_long)
 	EXPECT_EQ(r.log.take(trace::Loss::replies_unmatched), 1);
 }
 
+/*
+ * Where regions have no gaps, a long call or reply is one region all the same if its pages are whole: the peer
+ * invalidates it with the reply. The bytes are in their places, at either end, when the reply is shorter too.
+ */
+RPCORDMA_TEST(client_reply, long_in_one_region)
+{
+	constexpr u32 head = 200, pages = 16 * kPage, tail = 40;
+	Requester r;
+	r.connect();
+	for (const u32 size : {head + pages + tail, head + pages + 8, head + 100, 100u}) {
+		TEST_NOTE("size", size);
+		rpc_rqst *call = r.prepare(size, 60, head);
+		u8 *const base = static_cast<u8 *>(call->receive.head.base);
+		r.add_pages(call, pages, true);
+		call->receive.flags = 0;
+		call->receive.tail = {base + head, tail};
+		call->receive.buflen += tail;
+		EXPECT_EQ(r.transmit(call), 0);
+		const auto header = r.sent();
+		EXPECT_EQ(header.reply.count(), 1);
+		fill(header.reply, size);
+		EXPECT_TRUE(r.deliver(Returning(size, header, 0, size, 0, xdr::Kind::nomsg).message(),
+				      header.reply[0].handle.get()));
+		EXPECT_EQ(r.peer.local_invalidations, 0);
+		EXPECT_EQ(call->result, size);
+		expect_reply(call, min(size, head + pages));
+		for (u32 i = 0; i < tail; i++)
+			EXPECT_EQ(base[head + i],
+				  head + pages + i < size ? pattern(head + pages + i) : 0xee);
+		r.done(call);
+	}
+	rpc_rqst *call = r.prepare(7, 60);
+	r.add_pages(call, pages, false);
+	call->send.flags = 0;
+	call->send.tail = {static_cast<u8 *>(call->send.head.base) + Requester::kRoom / 2, tail};
+	__builtin_memset(call->send.tail.base, 0x7a, tail);
+	call->send.len += tail;
+	EXPECT_EQ(r.transmit(call), 0);
+	const auto header = r.sent();
+	EXPECT_EQ(header.reads.count(), 1);
+	EXPECT_EQ(header.reads.total_length(), 60 + pages + tail);
+	for (u32 i = 0; i < 60 + pages + tail; i++) {
+		const u8 *byte = r.peer.reach(header.reads[0].target, i, false);
+		ASSERT_NE(byte, nullptr);
+		EXPECT_EQ(*byte, i < 60		? static_cast<u8 *>(call->send.head.base)[i] :
+				 i < 60 + pages ? pattern(i - 60) :
+						  0x7a);
+	}
+	/* Without memory for that it goes as it is. */
+	rpc_rqst *other = r.prepare(8, 60);
+	r.add_pages(other, pages, true);
+	other->receive.flags = 0;
+	EXPECT_TRUE(r.reply(7, 24, 8, header.reads[0].target.handle.get()));
+	r.done(call);
+	r.memory.allocations_left = 0;
+	EXPECT_EQ(r.transmit(other), 0);
+	r.memory.allocations_left = kNoLimit;
+	EXPECT_EQ(r.sent().reply.count(), 2);
+	EXPECT_TRUE(r.reply(8, 24));
+	r.done(other);
+	r.at_rest();
+}
+
 /* RDMA_ERROR completes the RPC for good: the same xid is not sent again on its account (4.5). */
 RPCORDMA_TEST(client_reply, errors)
 {
@@ -524,7 +587,7 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 }
 
 RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, discarded, nobody,
-	       nobody_for_long, errors, contradictions, segments_missing, inline_despite_chunk,
-	       invalidation, invalidation_fails);
+	       nobody_for_long, long_in_one_region, errors, contradictions, segments_missing,
+	       inline_despite_chunk, invalidation, invalidation_fails);
 
 } // namespace rpcordma

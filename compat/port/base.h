@@ -62,7 +62,8 @@ enum rpcordma_alloc_how {
 
 /**
  * Allocate @size bytes, zeroed, physically contiguous (so that they can be DMA-mapped), aligned to
- * 64 bytes if @size is a power of two of at least 64. Returns null on failure.
+ * 64 bytes if @size is a power of two of at least 64, and to a page if it is one of at least a page.
+ * Returns null on failure.
  */
 void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how);
 /** @p may be null. Any context. */

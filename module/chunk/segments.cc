@@ -87,6 +87,26 @@ struct Run {
 
 } // namespace
 
+bool placing_joins(const BufferShape &shape, const Limits &limits)
+{
+	const u64 page = limits.page_size, begin = shape.page_base, end = begin + shape.page_length;
+
+	if (!shape.page_length || limits.mr_pages < 3 || shape.head_length > page ||
+	    shape.tail_length > page)
+		return false;
+	return (shape.head_length && !(begin & (page - 1))) ||
+	       (shape.tail_length && !(end & (page - 1)));
+}
+
+BufferShape place_kvecs(const BufferShape &shape, const Limits &limits, u64 memory)
+{
+	BufferShape placed = shape;
+
+	placed.head_address = memory + limits.page_size - shape.head_length;
+	placed.tail_address = memory + limits.page_size;
+	return placed;
+}
+
 Status layout_segments(const BufferShape &shape, ByteRange range, const Limits &limits,
 		       SegmentList &out)
 {

@@ -197,6 +197,17 @@ struct SegmentList : FixedList<ByteRange, kMaxSegments> {
 [[nodiscard]] Status layout_segments(const BufferShape &shape, ByteRange range,
 				     const Limits &limits, SegmentList &out);
 
+/** Whether place_kvecs() has head or tail of @shape share a segment with its page data, and they fit a page each. */
+[[nodiscard]] bool placing_joins(const BufferShape &shape, const Limits &limits);
+
+/**
+ * @shape with the head moved so that it ends where a page does, and the tail to where the next one begins: both make
+ * one run with page data that begin and end so.
+ *
+ * @memory  two pages of limits.page_size, for head and tail
+ */
+[[nodiscard]] BufferShape place_kvecs(const BufferShape &shape, const Limits &limits, u64 memory);
+
 /** A run of bytes that is contiguous in memory. */
 enum class Part : u8 { head, pages, tail };
 

@@ -119,6 +119,9 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	/* Buffers, kept from use to use. */
 	rpcordma::Buffer call_buffer;
 	rpcordma::Buffer reply_buffer;
+	/* Two pages each, made when first needed: head and tail of a long call or reply, in one run with its pages. */
+	rpcordma::Buffer placed_call;
+	rpcordma::Buffer placed_reply;
 	rpcordma::SendBuffer sends[rpcordma::protocol::kTransmissions];
 
 	/** The first Send of its message. */

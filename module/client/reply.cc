@@ -103,6 +103,22 @@ static void note_missing_segments(Client &client, const Call &call)
 		     "3.4.6); what it wrote is taken");
 }
 
+/* The first @length bytes of @call's Reply chunk are there: if head and tail were placed, bring them to where they belong. */
+static void unplace(const Call &call, u32 length)
+{
+	const chunk::BufferShape offered = call.plan.reply_chunk_shape(call.shape);
+	const rpcordma_xdr_buf &buf = *call.reply;
+	const u32 tail_at = offered.head_length + offered.page_length;
+
+	if (offered.head_address == reinterpret_cast<u64>(buf.head.base))
+		return;
+	__builtin_memcpy(buf.head.base, reinterpret_cast<const void *>(offered.head_address),
+			 min(length, offered.head_length));
+	if (length > tail_at)
+		__builtin_memcpy(buf.tail.base, reinterpret_cast<const void *>(offered.tail_address),
+				 min(length - tail_at, offered.tail_length));
+}
+
 /*
  * Judge a reply with chunks, or one longer than the head, against what was offered, and put its bytes in their place.
  */
@@ -127,6 +143,8 @@ static void note_missing_segments(Client &client, const Call &call)
 	if (at.segments_missing)
 		note_missing_segments(client, *call);
 
+	if (at.replied)
+		unplace(*call, at.replied);
 	u8 *head = static_cast<u8 *>(buf->head.base), *tail = static_cast<u8 *>(buf->tail.base);
 	PayloadReader payload(receive);
 	payload.read(at.head_copy, [&](Bytes piece, u32 offset) {

@@ -30,6 +30,7 @@ using trace::Failure;
 {
 	rpcordma_xdr_buf copy = buf;
 
+	copy.head.base = reinterpret_cast<void *>(shape.head_address);
 	copy.page_length = shape.page_length;
 	copy.tail.base = reinterpret_cast<void *>(shape.tail_address);
 	copy.tail.length = shape.tail_length;
@@ -59,6 +60,46 @@ using trace::Failure;
 
 /* --- planning --- */
 
+/* Have head and tail of @shape in @memory, where that saves regions. Without memory they stay where they are. */
+[[nodiscard]] static chunk::BufferShape place(const chunk::BufferShape &shape,
+					      const chunk::Limits &limits, Buffer &memory)
+{
+	if (!chunk::placing_joins(shape, limits) ||
+	    (!memory && !memory.create(2 * limits.page_size, RPCORDMA_ALLOC_ATOMIC)))
+		return shape;
+	return chunk::place_kvecs(shape, limits, reinterpret_cast<u64>(memory.data()));
+}
+
+static void copy_kvec(u64 to, const rpcordma_kvec &from)
+{
+	if (from.length)
+		__builtin_memcpy(reinterpret_cast<void *>(to), from.base, from.length);
+}
+
+/*
+ * @call is planned, and has several regions. Where they are of a long message, see whether placing its head and
+ * tail makes one of them: then the peer can invalidate it with its reply.
+ */
+[[nodiscard, gnu::noinline]] static Status place_long(const Connection &c, Call *call,
+						      const rpcordma_request &request,
+						      const chunk::Thresholds &thresholds)
+{
+	chunk::CallShape &shape = call->shape;
+	const u64 send_head = shape.send.head_address, receive_head = shape.receive.head_address;
+
+	if (call->plan.position_zero.size() > 1)
+		shape.send = place(shape.send, c.limits, call->placed_call);
+	if (call->plan.reply_chunk.size() > 1)
+		shape.receive = place(shape.receive, c.limits, call->placed_reply);
+	if (shape.send.head_address != send_head) {
+		copy_kvec(shape.send.head_address, request.send->head);
+		copy_kvec(shape.send.tail_address, request.send->tail);
+	} else if (shape.receive.head_address == receive_head) {
+		return {};
+	}
+	return chunk::reduce(shape, c.limits, thresholds, call->plan);
+}
+
 /* Decide how @call goes over the wire. */
 [[nodiscard, gnu::always_inline]] static inline Status reduce_call(const Connection &c, Call *call,
 								   const rpcordma_request &request,
@@ -76,7 +117,10 @@ using trace::Failure;
 	chunk::Thresholds thresholds = c.session.thresholds();
 	thresholds.send = min(thresholds.send, call->send().capacity());
 	thresholds.transmissions = min(thresholds.transmissions, most_transmissions);
-	return chunk::reduce(shape, c.limits, thresholds, call->plan);
+	TRY_STATUS(chunk::reduce(shape, c.limits, thresholds, call->plan));
+	if (call->plan.rkeys() > 1 && !c.limits.sg_gaps)
+		return place_long(c, call, request, thresholds);
+	return {};
 }
 
 /*

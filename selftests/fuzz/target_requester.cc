@@ -77,6 +77,23 @@ public:
 		ClientCall::encode(rqst);
 		image.buf = rqst.receive;
 		xid = rqst.xid;
+		core_call_ = rpcordma_rqst_call(&rqst);
+	}
+	/** It is under way: from here on its memory may be written to. */
+	void sent()
+	{
+		if (image.taken)
+			return;
+		/* Head and tail of a long reply may be received in other memory. */
+		if (core_call_->xid == xid) {
+			const auto &offered = core_call_->plan.reply_chunk_shape(core_call_->shape);
+
+			if (!core_call_->plan.reply_chunk.empty()) {
+				image.buf.head.base = reinterpret_cast<void *>(offered.head_address);
+				image.buf.tail.base = reinterpret_cast<void *>(offered.tail_address);
+			}
+		}
+		image.take();
 	}
 	void decode(const rpcordma_xdr_buf &buf, u32 length) override
 	{
@@ -98,6 +115,8 @@ public:
 	u32 xid = 0;
 
 private:
+	const rpcordma_call *core_call_ = nullptr;
+
 	/* Whether @message is a reply of which @buf and @length are what should come of it. */
 	bool says_(const Octets &message, const rpcordma_xdr_buf &buf, u32 length) const
 	{
@@ -164,8 +183,8 @@ public:
 		const auto header = rpcordma::decoded(view(message));
 		REQUIRE(header.ok(), "a message of ours does not decode");
 		for (Asked *call : Asked::all)
-			if (call->xid == header.value().xid.get() && !call->image.taken)
-				call->image.take();
+			if (call->xid == header.value().xid.get())
+				call->sent();
 		const auto keep = [this](const xdr::Segment &segment) {
 			segments.push_back(segment);
 		};

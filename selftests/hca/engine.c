@@ -150,7 +150,7 @@ static struct vhca_qp *peer_of(struct vhca_qp *qp)
 	struct vhca_qp *peer = NULL;
 	unsigned long flags;
 
-	if (READ_ONCE(qp->dev->dead) || !READ_ONCE(qp->dev->port_up))
+	if (!READ_ONCE(qp->dev->port_up))
 		return NULL;
 	if (!qp->dev->preset->iwarp) {
 		peer = vhca_roce_peer(qp);
@@ -161,7 +161,7 @@ static struct vhca_qp *peer_of(struct vhca_qp *qp)
 			kref_get(&peer->ref);
 		spin_unlock_irqrestore(&qp->lock, flags);
 	}
-	if (peer && (READ_ONCE(peer->dev->dead) || !READ_ONCE(peer->dev->port_up) || !answers(peer))) {
+	if (peer && (!READ_ONCE(peer->dev->port_up) || !answers(peer))) {
 		vhca_qp_put(peer);
 		peer = NULL;
 	}

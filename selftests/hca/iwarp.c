@@ -235,7 +235,7 @@ static struct listener *find_listener(struct vhca *from, const struct sockaddr_s
 	list_for_each_entry(l, &listeners, node) {
 		struct vhca *v = to_vhca(l->id->device);
 
-		if (port_of(&l->id->m_local_addr) != port_of(addr) || v->dead || !v->port_up ||
+		if (port_of(&l->id->m_local_addr) != port_of(addr) || !v->port_up ||
 		    l->id->m_local_addr.ss_family != addr->ss_family)
 			continue;
 		if (is_wildcard(&l->id->m_local_addr) ? has_address(v->netdev, addr) :
@@ -262,7 +262,7 @@ int vhca_iw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 		put(them);
 		return qp ? -ENOMEM : -EINVAL;
 	}
-	if (v->dead || !v->port_up)
+	if (!v->port_up)
 		err = -ENETUNREACH;
 
 	spin_lock_irqsave(&conn_lock, flags);

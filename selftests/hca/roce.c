@@ -52,7 +52,7 @@ static struct vhca_qp *find_qp(const union ib_gid *gid, u32 qpn)
 	list_for_each_entry(v, &vhca_devices, node) {
 		const struct ib_gid_attr *attr;
 
-		if (v->preset->iwarp || v->dead || !v->port_up)
+		if (v->preset->iwarp || !v->port_up)
 			continue;
 		attr = rdma_find_gid_by_port(&v->ib, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
 		if (IS_ERR(attr))
@@ -122,7 +122,7 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 
 	wc.network_hdr_type = e->av.network;
 	/* A datagram that nobody takes is lost, and nobody says so. */
-	if (v->dead || !v->port_up || e->av.no_interface)
+	if (!v->port_up || e->av.no_interface)
 		return IB_WC_SUCCESS;
 	peer = find_qp(&e->av.dgid, e->av.qpn);
 	if (!peer)

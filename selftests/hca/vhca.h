@@ -87,8 +87,6 @@ struct vhca {
 	struct xarray mrs;
 	u32 next_key;
 
-	/* Cut off: neither sends nor receives, and says so to nobody. */
-	bool dead;
 	bool port_up;
 
 	/* How it behaves, as the module's parameters were when it was made; debugfs changes them. */

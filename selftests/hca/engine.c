@@ -201,11 +201,29 @@ void vhca_recv_done(struct vhca_qp *qp, struct ib_wc *wc, bool solicited)
 		mod_delayed_work(vhca_wq, &qp->work, 0);
 }
 
-/* The responder has found fault: it is over for it as well. */
-static void peer_fails(struct vhca_qp *peer, enum ib_event_type event)
+/*
+ * The responder has found fault with a work request of @qp: it is over for it as well, once the Reads that are under
+ * way have come. It has answered these before.
+ */
+static void blame(struct vhca_qp *qp, struct vhca_qp *peer, enum ib_event_type event)
 {
-	vhca_qp_event(peer, event);
+	if (qp->blamed)
+		vhca_qp_put(qp->blamed);
+	kref_get(&peer->ref);
+	qp->blamed = peer;
+	qp->blame = event;
+}
+
+static void blamed_fails(struct vhca_qp *qp)
+{
+	struct vhca_qp *peer = qp->blamed;
+
+	if (!peer)
+		return;
+	qp->blamed = NULL;
+	vhca_qp_event(peer, qp->blame);
 	vhca_qp_set_state(peer, IB_QPS_ERR);
+	vhca_qp_put(peer);
 }
 
 static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u32 *ms)
@@ -228,7 +246,7 @@ static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u
 			return LATER;
 		/* iWARP has no answer to that but to end the connection. */
 		if (qp->dev->preset->iwarp) {
-			peer_fails(peer, IB_EVENT_QP_FATAL);
+			blame(qp, peer, IB_EVENT_QP_FATAL);
 			return IB_WC_REM_OP_ERR;
 		}
 		if (qp->attr.rnr_retry != 7 && qp->rnr_retries++ >= qp->attr.rnr_retry)
@@ -243,7 +261,7 @@ static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u
 	if (room < e->length) {
 		wc.status = IB_WC_LOC_LEN_ERR;
 		vhca_recv_done(peer, &wc, false);
-		peer_fails(peer, IB_EVENT_QP_REQ_ERR);
+		blame(qp, peer, IB_EVENT_QP_REQ_ERR);
 		return IB_WC_REM_INV_REQ_ERR;
 	}
 	if (e->length) {
@@ -256,7 +274,7 @@ static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u
 		if (err && !at_source) {
 			wc.status = IB_WC_LOC_PROT_ERR;
 			vhca_recv_done(peer, &wc, false);
-			peer_fails(peer, IB_EVENT_QP_FATAL);
+			blame(qp, peer, IB_EVENT_QP_FATAL);
 			return IB_WC_REM_OP_ERR;
 		} else if (err) {
 			/* Nothing of it has been sent: the Receive stays where it is. */
@@ -274,7 +292,7 @@ static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u
 		if (vhca_mr_invalidate(peer->dev, peer->ib.pd, e->rkey, true)) {
 			wc.status = IB_WC_LOC_ACCESS_ERR;
 			vhca_recv_done(peer, &wc, false);
-			peer_fails(peer, IB_EVENT_QP_ACCESS_ERR);
+			blame(qp, peer, IB_EVENT_QP_ACCESS_ERR);
 			return IB_WC_REM_ACCESS_ERR;
 		}
 	} else if (e->opcode == IB_WR_SEND_WITH_IMM) {
@@ -305,7 +323,7 @@ static int move(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, b
 		return IB_WC_SUCCESS;
 	if (!(peer->attr.qp_access_flags & access) ||
 	    !vhca_mr_allows(peer->dev, peer->ib.pd, e->rkey, e->remote_addr, e->length, access)) {
-		peer_fails(peer, IB_EVENT_QP_ACCESS_ERR);
+		blame(qp, peer, IB_EVENT_QP_ACCESS_ERR);
 		return IB_WC_REM_ACCESS_ERR;
 	}
 	begin(&local, qp, e->sge, reads);
@@ -317,7 +335,7 @@ static int move(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, b
 	if (!err)
 		return IB_WC_SUCCESS;
 	if (at_source == reads) {
-		peer_fails(peer, IB_EVENT_QP_ACCESS_ERR);
+		blame(qp, peer, IB_EVENT_QP_ACCESS_ERR);
 		return err == -EACCES ? IB_WC_REM_ACCESS_ERR : IB_WC_REM_OP_ERR;
 	}
 	own_fault(qp, reads ? "the Read's own memory is not to be written" : "the Write's own memory is not to be read",
@@ -367,9 +385,11 @@ static int execute(struct vhca_qp *qp, struct vhca_swqe *e, u32 *ms)
 		result = send(qp, e, peer, ms);
 	} else if (kind == VHCA_WRITE) {
 		result = move(qp, e, peer, false);
-	} else if (e->state == VHCA_POSTED && (qp->reads >= peer->attr.max_dest_rd_atomic && !v->preset->iwarp)) {
+	} else if (e->state == VHCA_POSTED && qp->reads >= peer->attr.max_dest_rd_atomic) {
 		vhca_fault(v, "%u Reads under way, for which the peer has %u resources", qp->reads + 1,
 			   peer->attr.max_dest_rd_atomic);
+		/* InfiniBand 9.7.4.1.2, NAK-Invalid Request; RFC 5041, 7.1: no buffer for the Read Request. */
+		blame(qp, peer, v->preset->iwarp ? IB_EVENT_QP_FATAL : IB_EVENT_QP_REQ_ERR);
 		result = IB_WC_REM_INV_REQ_ERR;
 	} else if (sink_is_wrong(qp, e)) {
 		vhca_fault(v, "the sink of a Read is no region with IB_ACCESS_REMOTE_WRITE");
@@ -486,7 +506,7 @@ static struct vhca_swqe *read_that_came(struct vhca_qp *qp)
 
 		if (e->state != VHCA_UNDER_WAY)
 			continue;
-		if (ktime_before(now, e->due)) {
+		if (!qp->failed && ktime_before(now, e->due)) {
 			hrtimer_start(&qp->timer, ktime_sub(e->due, now), HRTIMER_MODE_REL_HARD);
 			return NULL;
 		}
@@ -500,7 +520,7 @@ static struct vhca_swqe *next(struct vhca_qp *qp)
 {
 	struct vhca_swqe *e = &qp->sq[qp->sq_next % qp->sq_size];
 
-	if (qp->sq_next == qp->sq_posted)
+	if (qp->sq_next == qp->sq_posted || qp->failed)
 		return NULL;
 	/* A LOCAL_INV that is not fenced takes the sink of such a Read away: InfiniBand 10.8.3.3, table 79. */
 	if (qp->reads && e->flags & IB_SEND_FENCE)
@@ -518,7 +538,7 @@ void vhca_qp_work(struct work_struct *work)
 	int budget, result;
 
 	for (budget = BUDGET; budget; budget--) {
-		bool came = true;
+		bool came = true, over;
 		u32 ms = 0;
 
 		spin_lock_irqsave(&qp->lock, flags);
@@ -526,6 +546,7 @@ void vhca_qp_work(struct work_struct *work)
 			if (qp->state == IB_QPS_ERR)
 				flush(qp);
 			spin_unlock_irqrestore(&qp->lock, flags);
+			blamed_fails(qp);
 			return;
 		}
 		e = read_that_came(qp);
@@ -545,6 +566,11 @@ void vhca_qp_work(struct work_struct *work)
 				mod_delayed_work(vhca_wq, &qp->work, 0);
 			return;
 		}
+		/* What fails is told of behind the Reads before it, which come now. A Read that fails ends it at once. */
+		qp->failed |= result > 0;
+		over = qp->failed && (came ? result > 0 || qp->reads == 1 : !qp->reads);
+		if (over)
+			blamed_fails(qp);
 		spin_lock_irqsave(&qp->lock, flags);
 		if (came)
 			qp->reads--;
@@ -563,7 +589,7 @@ void vhca_qp_work(struct work_struct *work)
 			complete_sends(qp);
 		}
 		spin_unlock_irqrestore(&qp->lock, flags);
-		if (result > 0)
+		if (over)
 			vhca_qp_set_state(qp, IB_QPS_ERR);
 	}
 	queue_delayed_work(vhca_wq, &qp->work, 0);

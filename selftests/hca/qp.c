@@ -172,6 +172,8 @@ int vhca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	wait_for_completion(&qp->gone);
 	/* A peer that found it before that may have queued its work. */
 	cancel_delayed_work_sync(&qp->work);
+	if (qp->blamed)
+		vhca_qp_put(qp->blamed);
 	vhca_cq_forget(to_vcq(qp->init.send_cq), qp);
 	vhca_cq_forget(to_vcq(qp->init.recv_cq), qp);
 	/* Registrations that were never carried out. */

@@ -287,6 +287,10 @@ struct vhca_qp {
 	u64 blocks_posted, blocks_done;
 	u64 blocks_free;	/* under the send CQ's lock: how many blocks were ever given back */
 	u32 reads;		/* under way */
+	/* A work request has failed; the Reads before it are yet to come. Who has found fault, and hears of it then: */
+	bool failed;
+	struct vhca_qp *blamed;	/* referenced, or NULL */
+	enum ib_event_type blame;
 	int retries, rnr_retries;
 
 	struct vhca_rwqe *rq;

@@ -689,6 +689,11 @@ static int rkey_other_pd(struct bed *bed)
 
 	TRY(PTR_ERR_OR_ZERO(pd));
 	mr = ib_alloc_mr(pd, b->mr->type, 8);
+	if (!IS_ERR(mr)) {
+		/* As if a queue pair of that domain had registered it, for all that is mapped. */
+		to_vmr(mr)->valid = to_vmr(mr)->all = true;
+		to_vmr(mr)->access = BOTH;
+	}
 	err = PTR_ERR_OR_ZERO(mr) ?: refused(bed, (struct op){IB_WR_RDMA_WRITE, .remote = b->bus, .rkey = mr->rkey});
 	if (!IS_ERR(mr))
 		ib_dereg_mr(mr);

@@ -273,12 +273,47 @@ static int read_depth(struct bed *bed)
 	TRY(broken(a, 0, NULL));
 	/* It was told that there are more. */
 	to_vqp(a->qp)->attr.max_rd_atomic = 4;
-	for (i = 0; i < 2; i++)
-		TRY(post_wr(a, i, (struct op){IB_WR_RDMA_READ, .addr = addr, .length = 100, .lkey = lkey,
+	fill(b, 3);
+	for (i = 0; i < 3; i++)
+		TRY(post_wr(a, i, (struct op){IB_WR_RDMA_READ, .addr = addr + i * 100, .length = 100, .lkey = lkey,
 				      .remote = b->mr->iova, .rkey = b->mr->rkey}));
-	TRY(done(a->scq, 0, IB_WC_WR_FLUSH_ERR));
+	TRY(done(a->scq, 0, IB_WC_SUCCESS));
+	MUST(holds(a, 0, 100, 3));
 	TRY(done(a->scq, 1, IB_WC_REM_INV_REQ_ERR));
+	TRY(done(a->scq, 2, IB_WC_WR_FLUSH_ERR));
+	MUST(to_vqp(b->qp)->state == IB_QPS_ERR);
+	MUST(atomic_read(&b->events[a->v->preset->iwarp ? IB_EVENT_QP_FATAL : IB_EVENT_QP_REQ_ERR]) == 1);
 	return broken(a, 1, "2 Reads under way, for which the peer has 1 resources");
+}
+
+/* What is behind late Reads fails: they come first, with their data, and only then it is over for both ends. */
+static int read_before_error(struct bed *bed)
+{
+	struct end *a = &bed->a, *b = &bed->b;
+	u64 addr;
+	u32 lkey;
+	int i;
+
+	TRY(reg(b, b->bus, PAGE_SIZE, BOTH));
+	TRY(sink(a, &addr, &lkey));
+	fill(b, 4);
+	TRY(post_recv(b, 9, b->bus, 100));
+	WRITE_ONCE(a->v->read_delay, 3000000);
+	for (i = 0; i < 2; i++)
+		TRY(post_wr(a, i, (struct op){IB_WR_RDMA_READ, .addr = addr + i * 100, .length = 100, .lkey = lkey,
+				      .remote = b->mr->iova, .rkey = b->mr->rkey}));
+	TRY(none(a->scq, 20));
+	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_WRITE, .silent = true, .addr = a->bus, .length = 100,
+				      .remote = b->mr->iova, .rkey = b->mr->rkey ^ 1}));
+	TRY(nothing(a, 3, true));
+	TRY(done(a->scq, 0, IB_WC_SUCCESS));
+	TRY(done(a->scq, 1, IB_WC_SUCCESS));
+	TRY(done(a->scq, 2, IB_WC_REM_ACCESS_ERR));
+	TRY(done(a->scq, 3, IB_WC_WR_FLUSH_ERR));
+	MUST(holds(a, 0, 200, 4));
+	TRY(done(b->rcq, 9, IB_WC_WR_FLUSH_ERR));
+	MUST(atomic_read(&b->events[IB_EVENT_QP_ACCESS_ERR]) == 1);
+	return 0;
 }
 
 static int read_depth_none(struct bed *bed)
@@ -566,7 +601,8 @@ const struct rules_case queue_cases[] = {
 	{"inv-unfenced", inv_unfenced},
 	{"read-late", read_late},
 	{"read-late-fails", read_late_fails},
-	{"read-depth", read_depth, ROCE},
+	{"read-depth", read_depth},
+	{"read-before-error", read_before_error, .set = {.reads = 2}},
 	{"read-depth-none", read_depth_none},
 	{"read-sges", read_sges, IWARP},
 	{"read-sink", read_sink, IWARP},

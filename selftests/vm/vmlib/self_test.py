@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whether a test is run once more for the right logs, and for no other: vm-check --self-test."""
+"""Whether a test, and a row of scripts/hca, is run once more for the right logs, and for no other: vm-check --self-test.
+"""
 
 import contextlib
 import types
 from unittest import mock
 
-from . import kernlog, testing
+from . import hca, hcarun, kernlog, testing
 
 HEADER = """
 [   41.270113] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI
@@ -92,6 +93,43 @@ CASES = (
 TIMES = {1: "run once", 2: "run once more"}
 
 
+def told(what, runs, wanted):
+    print(f"{'ok' if runs == wanted else 'not ok'} - {what}: {TIMES[wanted]}"
+          + ("" if runs == wanted else f", and was run {runs} times"))
+    return runs == wanted
+
+
+class OneThatSays:
+    """In place of hca.OneKernel; its kernel says nothing before a row."""
+
+    def __init__(self, *_):
+        self.vm = machine_that_said("")
+        self.vm.log_path = "a log"
+        self.vms = [self.vm]
+
+    def complaints(self):
+        return self.vm.complaints
+
+    def __getattr__(self, _name):
+        return lambda *_, **__: {}
+
+
+def row_runs(said):
+    """How often a row is run whose machine's kernel says @said."""
+    runs = 0
+
+    def function(one):
+        nonlocal runs
+        runs += 1
+        for line in said.splitlines():
+            one.vm.scanner.feed(line)
+
+    with mock.patch.object(hca, "OneKernel", OneThatSays), mock.patch.object(hcarun, "down", lambda *_: ""), \
+            contextlib.redirect_stdout(None):
+        hcarun.Bed("a run", "rpcordma").station("a part", "a preset", True, [("a row", function)])
+    return runs
+
+
 def run():
     passed = 0
     for what, said, wanted in CASES:
@@ -105,8 +143,10 @@ def run():
 
         with mock.patch.object(testing, "_run", once), contextlib.redirect_stdout(None):
             testing.run("a test", None)
-        passed += runs == wanted
-        print(f"{'ok' if runs == wanted else 'not ok'} - {what}: {TIMES[wanted]}"
-              + ("" if runs == wanted else f", and was run {runs} times"))
-    print(f"{passed} passed, {len(CASES) - passed} failed, 0 skipped")
-    return 0 if passed == len(CASES) else 1
+        passed += told(what, runs, wanted)
+    ones = [(what, said[0], wanted) for what, said, wanted in CASES if len(said) == 1]
+    for what, said, wanted in ones:
+        passed += told(f"a row, {what}", row_runs(said), wanted)
+    count = len(CASES) + len(ones)
+    print(f"{passed} passed, {count - passed} failed, 0 skipped")
+    return 0 if passed == count else 1

@@ -1,11 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Completion queues. They have exactly the room that was asked for. A completion may be held back until others
- * have come or a time has passed. Who waits for one is called in interrupt context, as hardware does.
+ * have come or a time has passed. Who waits for one is called in interrupt context, as hardware does: by the CPU that
+ * the queue's vector belongs to, or by the one that the completion came from, when vectors were not asked for.
  */
 #include <linux/slab.h>
 
 #include "vhca.h"
+
+static void interrupt(struct vhca_cq *cq)
+{
+	struct ib_event event = {.device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR};
+
+	if (xchg(&cq->tell, false))
+		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+	if (xchg(&cq->overflown, false) && cq->ib.event_handler)
+		cq->ib.event_handler(&event, cq->ib.cq_context);
+}
+
+static void interrupt_here(struct irq_work *work)
+{
+	interrupt(container_of(work, struct vhca_cq, irq));
+}
+
+static void interrupt_there(void *arg)
+{
+	struct vhca_cq *cq = arg;
+
+	interrupt(cq);
+	atomic_dec_return_release(&cq->calls);
+}
+
+/* Have interrupt() find @flag, soon. A vector whose CPU is offline interrupts another one. cq->lock. */
+static void raise(struct vhca_cq *cq, bool *flag)
+{
+	int here = smp_processor_id(), there = here;
+
+	if (cq->dev->vectors) {
+		there = cpumask_nth(cq->vector % num_possible_cpus(), cpu_possible_mask);
+		if (!cpu_online(there)) {
+			atomic64_inc(&cq->dev->moved);
+			there = cpumask_any(cpu_online_mask);
+		}
+	}
+	/* A call that is on its way sees it, and one that is not any more is not in the way. */
+	smp_store_mb(*flag, true);
+	if (there == here) {
+		irq_work_queue(&cq->irq);
+		return;
+	}
+	atomic_inc(&cq->calls);
+	if (smp_call_function_single_async(there, &cq->call))
+		atomic_dec(&cq->calls);
+}
 
 /* Those from @cq->shown to @to can be polled now. cq->lock. */
 static void show(struct vhca_cq *cq, u64 to)
@@ -17,21 +64,9 @@ static void show(struct vhca_cq *cq, u64 to)
 		solicited = cq->ring[i % cq->size].wc.vendor_err;
 	if (cq->armed && cq->shown != to && solicited) {
 		cq->armed = false;
-		cq->tell = true;
-		irq_work_queue(&cq->irq);
+		raise(cq, &cq->tell);
 	}
 	cq->shown = to;
-}
-
-static void interrupt(struct irq_work *work)
-{
-	struct vhca_cq *cq = container_of(work, struct vhca_cq, irq);
-	struct ib_event event = {.device = cq->ib.device, .element.cq = &cq->ib, .event = IB_EVENT_CQ_ERR};
-
-	if (xchg(&cq->tell, false))
-		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
-	if (xchg(&cq->overflown, false) && cq->ib.event_handler)
-		cq->ib.event_handler(&event, cq->ib.cq_context);
 }
 
 static enum hrtimer_restart expired(struct hrtimer *timer)
@@ -60,7 +95,9 @@ int vhca_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, struc
 	if (!cq->ring)
 		return -ENOMEM;
 	spin_lock_init(&cq->lock);
-	cq->irq = IRQ_WORK_INIT_HARD(interrupt);
+	cq->vector = attr->comp_vector;
+	cq->irq = IRQ_WORK_INIT_HARD(interrupt_here);
+	INIT_CSD(&cq->call, interrupt_there, cq);
 	hrtimer_init(&cq->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	cq->timer.function = expired;
 	ibcq->cqe = cq->size;
@@ -73,6 +110,8 @@ int vhca_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 
 	hrtimer_cancel(&cq->timer);
 	irq_work_sync(&cq->irq);
+	while (atomic_read_acquire(&cq->calls))
+		cpu_relax();
 	kvfree(cq->ring);
 	return 0;
 }
@@ -85,8 +124,7 @@ void vhca_cq_push(struct vhca_cq *cq, const struct vhca_cqe *cqe, bool solicited
 
 	spin_lock_irqsave(&cq->lock, flags);
 	if (cq->tail - cq->head == cq->size) {
-		cq->overflown = true;
-		irq_work_queue(&cq->irq);
+		raise(cq, &cq->overflown);
 		spin_unlock_irqrestore(&cq->lock, flags);
 		vhca_fault(v, "completion queue of %u overflows", cq->size);
 		return;

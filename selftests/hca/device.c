@@ -63,6 +63,10 @@ MODULE_PARM_DESC(cq_delay, "us that a completion waits for others, at most");
 module_param(cq_batch, uint, 0644);
 MODULE_PARM_DESC(cq_batch, "Completions that are told of together");
 
+static uint vectors;
+module_param(vectors, uint, 0644);
+MODULE_PARM_DESC(vectors, "Completion vectors, in turn those of each CPU; 0: as many as CPUs, none with one of its own");
+
 struct workqueue_struct *vhca_wq;
 LIST_HEAD(vhca_devices);
 DEFINE_RWLOCK(vhca_devices_lock);
@@ -292,6 +296,7 @@ static int newlink(const char *name, struct net_device *netdev)
 	v->read_delay = read_delay;
 	v->cq_delay = cq_delay;
 	v->cq_batch = cq_batch;
+	v->vectors = vectors;
 	xa_init_flags(&v->qps, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&v->mrs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
 	spin_lock_init(&v->mr_lock);
@@ -309,7 +314,7 @@ static int newlink(const char *name, struct net_device *netdev)
 
 	v->ib.node_type = p->iwarp ? RDMA_NODE_RNIC : RDMA_NODE_IB_CA;
 	v->ib.phys_port_cnt = 1;
-	v->ib.num_comp_vectors = num_possible_cpus();
+	v->ib.num_comp_vectors = v->vectors ?: num_possible_cpus();
 	/* No region has it. */
 	v->ib.local_dma_lkey = 0x5a;
 	addrconf_addr_eui48((u8 *)&v->ib.node_guid, netdev->dev_addr);

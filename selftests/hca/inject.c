@@ -2,7 +2,8 @@
 /*
  * What a test asks of a device, in debugfs/vhca/NAME/:
  *
- *	stats		counters, a line each: faults, work requests by kind, mappings, calls of each DMA operation
+ *	stats		counters, a line each: faults, work requests by kind, mappings, calls of each DMA operation,
+ *			queue pairs, regions, interrupts that came elsewhere as their CPU was offline
  *	fault		the last rule that was broken
  *	inject		write "KIND N STATUS" or "KIND N hold MS": the Nth work request of KIND from now fails with STATUS
  *			(a number of enum ib_wc_status), or waits for MS milliseconds. KIND: send write read reg inv
@@ -197,7 +198,7 @@ static int stats_show(struct seq_file *s, void *unused)
 		qps++;
 	xa_for_each(&v->mrs, index, entry)
 		mrs++;
-	seq_printf(s, "qps %u\nmrs %u\n", qps, mrs);
+	seq_printf(s, "qps %u\nmrs %u\nmoved %lld\n", qps, mrs, atomic64_read(&v->moved));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(stats);

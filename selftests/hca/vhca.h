@@ -25,6 +25,7 @@
 #include <linux/irq_work.h>
 #include <linux/platform_device.h>
 #include <linux/rbtree.h>
+#include <linux/smp.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
@@ -92,6 +93,8 @@ struct vhca {
 	/* How it behaves, as the module's parameters were when it was made; debugfs changes them. */
 	u32 read_delay;			/* us until a Read's data comes */
 	u32 cq_batch, cq_delay;		/* completions wait for others, at most so many us */
+	u32 vectors;			/* of completions, each with a CPU; 0: whichever completes is interrupted */
+	atomic64_t moved;		/* interrupts of a vector whose CPU was offline */
 
 	spinlock_t inject_lock;
 	struct list_head injections;
@@ -215,7 +218,10 @@ struct vhca_cq {
 	u64 head, shown, tail;		/* next to be polled, first that is held back, next to be written */
 	bool armed, solicited_only;
 	bool tell, overflown;		/* what the interrupt is for */
-	struct irq_work irq;
+	u32 vector;
+	struct irq_work irq;		/* of this CPU; */
+	call_single_data_t call;	/* of another one */
+	atomic_t calls;			/* that are on their way */
 	struct hrtimer timer;
 };
 

@@ -114,6 +114,33 @@ KILLED = """
 """
 
 
+# The whole machine sleeps, STATE "freeze" or "mem", until somebody wakes it. One that knows no power button does all of the
+# former but the sleeping itself. Tasks that wait for others which sleep already make it fail, and it is tried again.
+SLEEP = """
+	[ $STATE = freeze ] || echo deep > /sys/power/mem_sleep || die "no suspend to RAM here"
+	did=slept
+	modprobe -q button
+	if [ $STATE = freeze ] && ! grep -q " enabled" /sys/firmware/acpi/interrupts/ff_pwr_btn; then
+		echo platform > /sys/power/pm_test || die "nothing wakes it, and there is no way to try without"
+		did=rehearsed
+	fi
+	before=$(cat /sys/power/suspend_stats/success)
+	for try in 1 2 3 4 5; do
+		echo $STATE > /sys/power/state && break
+	done
+	[ $(cat /sys/power/suspend_stats/success) = $((before + 1)) ] ||
+		die "it did not sleep: $(cd /sys/power/suspend_stats && grep . fail* last*)"
+	[ $did = slept ] || echo none > /sys/power/pm_test
+	echo $did
+"""
+
+# QEMU's ICH9 forgets where the ports of its power management are (PMBASE, ACPI_CNTL) when it resets for suspend to RAM,
+# and SeaBIOS does not tell it again: without these, that was the last time that the machine could sleep.
+PORTS = "/sys/bus/pci/devices/0000:00:1f.0/config"
+KEEP_PORTS = f"dd if={PORTS} of=/tmp/ports bs=1 skip=64 count=5 2> /dev/null"
+PORTS_AGAIN = f"dd if=/tmp/ports of={PORTS} bs=1 seek=64 conv=notrunc 2> /dev/null || die 'PMBASE is not written'"
+
+
 class Load:
     """Verified I/O by some processes, of files of 400 kB, until finish()."""
 
@@ -227,6 +254,23 @@ class OneKernel:
         self.vm.run(f"echo remove > {DEBUGFS}/{device}/event || die 'no {device}'\n"
                     f"until rdma link add {device} type vhca netdev {device[-2:]}; do usleep 20000; done "
                     "2> /dev/null", 60, f"{device} goes and comes")
+
+    def sleep(self, state):
+        """The machine suspends to idle ("freeze") or to RAM ("mem"), and wakes up. Returns what it did."""
+        job = self.vm.spawn(f"STATE={state}\n{KEEP_PORTS}\n{SLEEP}\n{PORTS_AGAIN}", f"suspend, {state}")
+        deadline = time.monotonic() + 60 * machine.PATIENCE
+        while job.running() and time.monotonic() < deadline:
+            time.sleep(2)
+            # To idle: for QEMU it is awake. Who is awake takes no notice of its power button.
+            if self.vm.monitor.command("query-status")["status"] == "suspended":
+                self.vm.monitor.command("system_wakeup")
+            elif state == "freeze":
+                self.vm.monitor.command("system_powerdown")
+        return job.wait(10).strip()
+
+    def cpu(self, number, online):
+        self.vm.run(f"echo {int(online)} > /sys/devices/system/cpu/cpu{number}/online", 60,
+                    f"CPU {number} {'comes' if online else 'goes'}")
 
     def connects(self):
         """How often the mount's transports have connected."""

@@ -414,6 +414,58 @@ def part_events(bed):
     bed.close()
 
 
+# --- the machine's power ---
+
+def cpu_goes(one, version, times):
+    """A CPU goes under load, and with it its interrupts; then it comes back."""
+    moved = one.stats("vhca_va")["moved"] + one.stats("vhca_vb")["moved"]
+
+    def once(one, _number):
+        one.cpu(1, False)
+        try:
+            time.sleep(1)
+        finally:
+            one.cpu(1, True)
+
+    rounds, connects = under_load(one, version, once, times)
+    moved = one.stats("vhca_va")["moved"] + one.stats("vhca_vb")["moved"] - moved
+    if not moved:
+        raise Wrong("no completion queue had its interrupts on the CPU that went")
+    return f"{times} times, {moved} interrupts went elsewhere, {connects} reconnects, {rounds} rounds verified"
+
+
+def sleeps(one, version, state, times):
+    """The machine sleeps with a mount that is idle, and uses it."""
+    one.mount(version)
+    connects = one.connects()
+    for _ in range(times):
+        one.vm.run(hca.VERIFIED_IO, 120, "verified I/O")
+        did = one.sleep(state)
+    one.vm.run(hca.VERIFIED_IO, 120, "verified I/O after it woke up")
+    connects = one.connects() - connects
+    one.umount()
+    return f"{did} {times} times, {connects} reconnects"
+
+
+def sleeps_under_load(one, version, state, times):
+    did = []
+    rounds, connects = under_load(one, version, lambda one, n: did.append(one.sleep(state)), times)
+    return f"{did[-1]} {times} times, {connects} reconnects, {rounds} rounds verified"
+
+
+def part_power(bed):
+    """CPUs that go and come back, suspend to idle and to RAM"""
+    for preset, bounce, versions in (("connectx", True, ("4.2", "3", "4.1")), ("irdma", False, ("3", "4.0", "4.2"))):
+        first, second, third = versions
+        bed.station("power", preset, bounce,
+                    [(f"v{first} CPU goes", cpu_goes, first, 6),
+                     (f"v{second} suspend to idle", sleeps, second, "freeze", 2),
+                     (f"v{third} suspend to idle, load", sleeps_under_load, third, "freeze", 2),
+                     (f"v{third} suspend to RAM", sleeps, third, "mem", 2),
+                     (f"v{first} suspend to RAM, load", sleeps_under_load, first, "mem", 2)], vectors=4)
+    bed.close()
+
+
 # --- everything made and undone ---
 
 def cycles(one, version, times):
@@ -442,4 +494,4 @@ def part_cycle(bed):
 
 
 PARTS = {"smoke": part_smoke, "cancel": part_cancel, "drops": part_drops, "late": part_late, "removal": part_removal,
-         "events": part_events, "cycle": part_cycle}
+         "events": part_events, "power": part_power, "cycle": part_cycle}

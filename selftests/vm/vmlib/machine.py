@@ -169,6 +169,7 @@ class VM:
                           "(or apt-get install qemu-system-x86)") from None
         agent.close()
         monitor.close()
+        self.monitor = snapshot.Monitor(self._monitor)
         self._threads = [threading.Thread(target=self._read_console, daemon=True),
                          threading.Thread(target=self._read_agent, daemon=True)]
         for thread in self._threads:
@@ -253,7 +254,7 @@ class VM:
         """Waits until the machine takes scripts."""
         if self._resumed:
             try:
-                self._snapshot.resume(snapshot.Monitor(self._monitor))
+                self._snapshot.resume(self.monitor)
                 self.run(f"date -s @{time.time():.0f} > /dev/null", timeout, "go on from its snapshot")
             except (VmError, OSError) as error:
                 self._snapshot.forget()
@@ -272,7 +273,7 @@ class VM:
             if self._warm:
                 self.run(self._warm, timeout, "what every machine needs")
             try:
-                self._snapshot.save(snapshot.Monitor(self._monitor))
+                self._snapshot.save(self.monitor)
             except OSError as error:
                 raise VmError(f"{self.name}: does not go on after its snapshot: {error} (log: "
                               f"{self.log_path})") from None

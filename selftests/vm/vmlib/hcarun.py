@@ -57,6 +57,7 @@ class Bed:
         self._served = False
         self._judged = 0    # complaints of the machine that a row has had
         self._machines = 0
+        self.overlaps = 0    # reports of kernlog.OVERLAP, of machines that are gone
 
     def machine(self):
         if not self.one:
@@ -68,6 +69,7 @@ class Bed:
     def drop(self):
         if self.one:
             self.one.stop()
+            self.overlaps += self.one.vm.scanner.overlaps
         self.one = None
 
     def row(self, part, what, function, *args, again=False):

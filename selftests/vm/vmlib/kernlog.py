@@ -46,6 +46,16 @@ INT3_TAIL = 10
 SUSPECT = re.compile(r"\[(rpcordma\w*|verbsmeter|vhca)\]|\w*rpcordma_\w*\+0x|"
                      r"(RIP: [0-9a-f]+:|\s)(\? )?0x[0-9a-f]{16}\s*$")
 
+# DMA API debugging does not like two mappings that share a cache line and that a device writes to: the head and the tail
+# of a reply which comes by a Reply chunk often do. That is no fault where the device is coherent, as all of x86's are;
+# the in-tree transport has it as well. A whole report of it, from where such regions are mapped, is counted and no more.
+OVERLAP = re.compile(r"DMA-API: .*: cacheline tracking EEXIST, overlapping mappings aren't supported")
+OVERLAP_LINES = 200
+OVERLAP_OF = re.compile(r"\b(rpcordma_region_map|frwr_map)\+0x")
+# What complains within the report.
+OVERLAP_WITHIN = re.compile(r"WARNING: .* at kernel/dma/debug\.c:\d+ add_dma_entry\+0x|Call Trace:")
+REPORT_END = re.compile(r"---\[ end trace ")
+
 
 class Scanner:
     """Collects complaints from console lines, in order; lines of requested dumps are left out."""
@@ -53,6 +63,11 @@ class Scanner:
     def __init__(self):
         self.complaints = []
         self.others_races = 0
+        self.overlaps = 0
+        # The report of one: lines that are still to come, at most; what complains in it; whether it is known whose.
+        self._overlap = 0
+        self._overlap_complaints = []
+        self._overlap_known = False
         # Lines of a report of int3 that are still to come, at most; what is known of these reports.
         self._int3 = 0
         self._int3_complaints = 0
@@ -85,6 +100,11 @@ class Scanner:
         elif RACE.search(line):
             self.finish()
             self._race = [line]
+        elif OVERLAP.search(line):
+            self._overlap_ends(whole=False)
+            self._overlap, self._overlap_complaints = OVERLAP_LINES, [line]
+        elif self._overlap and OVERLAP_WITHIN.search(line):
+            self._overlap_complaints.append(line)
         elif not self._dumping and is_bad(line):
             self.complaints.append(line)
             part = INT3_BEHIND if self._int3_whole else INT3_WITHIN
@@ -94,8 +114,23 @@ class Scanner:
             if RACE_END.search(line) or len(self._race) > RACE_LINES:
                 self.finish()
 
+        if self._overlap:
+            self._overlap -= 1
+            self._overlap_known |= bool(OVERLAP_OF.search(line))
+            if REPORT_END.search(line) or not self._overlap:
+                self._overlap_ends(whole=bool(REPORT_END.search(line)))
+
+    def _overlap_ends(self, whole):
+        """The report of overlapping mappings ends here."""
+        if whole and self._overlap_known:
+            self.overlaps += 1
+        else:
+            self.complaints += self._overlap_complaints
+        self._overlap, self._overlap_complaints, self._overlap_known = 0, [], False
+
     def finish(self):
-        """The report of a race ends here, whole or not."""
+        """The report of a race ends here, whole or not; and one of overlapping mappings that is not."""
+        self._overlap_ends(whole=False)
         race, self._race = self._race, []
         accesses = [race[i + 1] for i, line in enumerate(race[:-1]) if ACCESS.search(line)]
         # One without an access was cut off: it may have been ours.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whether a test, and a row of scripts/hca, is run once more for the right logs, and for no other: vm-check --self-test.
+"""Whether a test, and a row of scripts/hca, is run once more for the right logs, and for no other; and whether a report of
+overlapping DMA mappings is passed over when it is of the known kind, and no other: vm-check --self-test.
 """
 
 import contextlib
@@ -90,6 +91,41 @@ CASES = (
     ("another oops", [QEMUS.replace("int3: 0000", "0000")], 1),
 )
 
+# As a kernel with CONFIG_DMA_API_DEBUG has it.
+OVERLAP = """
+[   93.104116] ------------[ cut here ]------------
+[   93.104871] DMA-API: vhca vhca.1: cacheline tracking EEXIST, overlapping mappings aren't supported
+[   93.106202] WARNING: CPU: 1 PID: 311 at kernel/dma/debug.c:601 add_dma_entry+0x2c1/0x370
+[   93.107530] Modules linked in: rpcordma(O) vhca(O) nfsv4 nfsd
+[   93.108211] RIP: 0010:add_dma_entry+0x2c1/0x370
+[   93.109340] Call Trace:
+[   93.109771]  <TASK>
+[   93.110207]  debug_dma_map_sg+0x5b1/0x8f0
+[   93.110816]  __dma_map_sg_attrs+0x129/0x1a0
+"""
+OVERLAP_END = """
+[   93.118202]  </TASK>
+[   93.119833] ---[ end trace 0000000000000000 ]---
+[   93.120514] DMA-API: Mapped at:
+[   93.121006]  debug_dma_map_sg+0x1a1/0x8f0
+"""
+OURS = frame("rpcordma_region_map+0x2f1/0x560 [rpcordma]")
+IN_TREE = frame("frwr_map+0x3a8/0x11f0 [rpcrdma]")
+
+# what, what the machine said, how many reports are passed over, whether it complains all the same
+OVERLAPS = (
+    ("overlapping mappings of ours", OVERLAP + OURS + OVERLAP_END, 1, False),
+    ("the in-tree transport's", OVERLAP + IN_TREE + OVERLAP_END, 1, False),
+    ("two of them", 2 * (OVERLAP + OURS + OVERLAP_END), 2, False),
+    ("overlapping mappings of somebody else", OVERLAP + frame("nvme_rdma_map_data+0x1f/0x80") + OVERLAP_END, 0, True),
+    ("the report of some is cut off", OVERLAP + OURS, 0, True),
+    ("one in another one", OVERLAP + OVERLAP + OURS + OVERLAP_END, 1, True),
+    ("a leak in the midst of it", OVERLAP + LEAK + OURS + OVERLAP_END, 1, True),
+    ("another complaint of DMA API debugging",
+     OVERLAP.replace("cacheline tracking EEXIST, overlapping mappings aren't supported",
+                     "device driver failed to check map error") + OURS + OVERLAP_END, 0, True),
+)
+
 TIMES = {1: "run once", 2: "run once more"}
 
 
@@ -147,6 +183,12 @@ def run():
     ones = [(what, said[0], wanted) for what, said, wanted in CASES if len(said) == 1]
     for what, said, wanted in ones:
         passed += told(f"a row, {what}", row_runs(said), wanted)
-    count = len(CASES) + len(ones)
+    for what, said, passed_over, complains in OVERLAPS:
+        scanner = machine_that_said(said).scanner
+        good = scanner.overlaps == passed_over and bool(scanner.complaints) == complains
+        print(f"{'ok' if good else 'not ok'} - {what}" +
+              ("" if good else f": {scanner.overlaps} passed over, complaints {scanner.complaints}"))
+        passed += good
+    count = len(CASES) + len(ones) + len(OVERLAPS)
     print(f"{passed} passed, {count - passed} failed, 0 skipped")
     return 0 if passed == count else 1

@@ -59,6 +59,27 @@ struct Memory {
 		return size;
 	}
 
+	/**
+	 * Whether [from, to) is one piece of memory within a page, or consists of whole pages, no more than a region
+	 * has: then it is a possible region wherever in a page a DMA address lies that stands for a part of one.
+	 */
+	[[nodiscard]] bool apart(u32 from, u32 to, const Limits &limits) const
+	{
+		const u32 length = to - from;
+
+		if (length <= page && address[to - 1] == address[from] + length - 1 &&
+		    address[from] / page == address[to - 1] / page)
+			return true;
+		for (u32 i = from; i < to; i++) {
+			const u32 in_page = (i - from) % page;
+
+			if (address[i] % page != in_page ||
+			    address[i] != address[i - in_page] + in_page)
+				return false;
+		}
+		return length % page == 0 && length / limits.mr_page_size <= limits.mr_pages;
+	}
+
 	/** The fewest regions that cover [from, to), found by trying every cut. */
 	[[nodiscard]] u32 fewest(u32 from, u32 to, const Limits &limits) const
 	{
@@ -238,6 +259,50 @@ RPCORDMA_TEST(chunk_segments, placed)
 		joined++;
 	});
 	EXPECT_GT(joined, 100);
+}
+
+/* Where DMA addresses do not keep the place in a page: neither a gap, nor two neighbours that could be one. */
+RPCORDMA_TEST(chunk_segments, parts_alone)
+{
+	Memory &memory = test_zeroed<Memory>();
+	u32 tried = 0;
+
+	for_each_small([&](const BufferShape &shape, Limits limits) {
+		if (limits.sg_gaps)
+			return;
+		const u32 length = static_cast<u32>(shape.length());
+		const ShapeNotes notes(shape, limits);
+
+		memory.set(shape, limits.page_size);
+		limits.parts_alone = true;
+		/* Also where a page of memory is two of the device's. */
+		for (const u32 mr_page : {4u, 2u}) {
+			SegmentList list;
+			u32 at = 0, before = 0;
+
+			TEST_NOTE("mr_page_size", mr_page);
+			limits.mr_page_size = mr_page;
+			if (!layout_segments(shape, {0, length}, limits, list).ok()) {
+				EXPECT_GT(length, kMaxSegments);
+				continue;
+			}
+			for (const ByteRange &segment : list) {
+				ASSERT_EQ(segment.offset, at);
+				ASSERT_GT(segment.length, 0);
+				at += segment.length;
+				/* A region of one such page holds no whole page of memory. */
+				if (limits.mr_pages * mr_page >= limits.page_size) {
+					ASSERT_TRUE(memory.apart(segment.offset, at, limits));
+					EXPECT_TRUE(!segment.offset ||
+						    !memory.apart(before, at, limits));
+				}
+				before = segment.offset;
+			}
+			ASSERT_EQ(at, length);
+			tried++;
+		}
+	});
+	EXPECT_GT(tried, 1000);
 }
 
 RPCORDMA_TEST(chunk_segments, pieces)
@@ -500,6 +565,6 @@ RPCORDMA_TEST(chunk_segments, max_payload)
 	}
 }
 
-RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, placed, pieces, pieces_stop,
-	       bad_ranges, too_many, one_region_per_mebibyte, small_region_pages, limits_valid,
-	       max_payload);
+RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, placed, parts_alone, pieces,
+	       pieces_stop, bad_ranges, too_many, one_region_per_mebibyte, small_region_pages,
+	       limits_valid, max_payload);

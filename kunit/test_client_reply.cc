@@ -115,6 +115,49 @@ RPCORDMA_TEST(client_reply, chunks)
 	r.done(call);
 }
 
+/*
+ * Bounce buffers that do not keep the place in a page: the first call of many pages that begins or ends within one is
+ * tried again with those parts in segments of their own, as is each one after it. What cannot be mapped even so is EIO.
+ */
+RPCORDMA_TEST(client_reply, places_lost)
+{
+	constexpr u32 kBase = 100, kSize = 5001;
+	Requester r;
+	r.connect();
+	r.dma.places_lost = true;
+	for (u32 xid = 1; xid <= 2; xid++) {
+		TEST_NOTE("xid", xid);
+		rpc_rqst *call = r.prepare(xid);
+		r.add_pages(call, kSize, true);
+		call->receive.page_base = kBase;
+		if (xid == 1) {
+			EXPECT_EQ(r.transmit(call), to_errno(Error::no_buffers));
+			EXPECT_EQ(r.send_queue().reserved(), 0);
+			EXPECT_EQ(r.peer.messages, 0);
+		}
+		ASSERT_EQ(r.transmit(call), 0);
+		const ExactCopy message(r.peer.last());
+		const auto offered = decoded(message.bytes());
+		const xdr::WriteChunk chunk = *offered.writes.begin();
+		EXPECT_EQ(chunk.count(), 3);
+		fill(chunk, kSize);
+		EXPECT_TRUE(r.deliver(Returning(xid, offered, kSize, 0, 48).message()));
+		EXPECT_EQ(call->result, int(48 + kSize + xdr_pad(kSize)));
+		for (u32 i = 0; i < kSize; i++)
+			ASSERT_EQ(call->receive.pages[(kBase + i) / kPage]->data[(kBase + i) % kPage],
+				  pattern(i));
+		r.done(call);
+	}
+	rpc_rqst *call = r.prepare(3);
+	r.dma.unmappable = true;
+	r.add_pages(call, kSize, true);
+	EXPECT_EQ(r.transmit(call), to_errno(Error::io));
+	r.done(call);
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::region_map_failed), 2);
+	EXPECT_EQ(r.log.take(trace::Failure::marshal_failed), 2);
+}
+
 /* What cannot be believed changes nothing: no RPC ends, nothing is answered, the right reply still counts. */
 RPCORDMA_TEST(client_reply, discarded)
 {
@@ -586,8 +629,8 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 	}
 }
 
-RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, discarded, nobody,
-	       nobody_for_long, long_in_one_region, errors, contradictions, segments_missing,
-	       inline_despite_chunk, invalidation, invalidation_fails);
+RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, places_lost, discarded,
+	       nobody, nobody_for_long, long_in_one_region, errors, contradictions,
+	       segments_missing, inline_despite_chunk, invalidation, invalidation_fails);
 
 } // namespace rpcordma

@@ -269,6 +269,12 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 		return true;
 	});
 	EXPECT_TRUE(mapped);
+	if (the_port->dma.unmappable)
+		return -5;
+	if (the_port->dma.places_lost && region->count > 1)
+		for (u32 i = 0; i < region->count; i++)
+			if (region->pieces[i].length != kPage)
+				return -5;
 	for (u32 i = 0; i < region->count; i++)
 		region->pieces[i].map();
 	region->mapped = true;

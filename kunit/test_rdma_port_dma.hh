@@ -48,6 +48,9 @@ struct PortDma {
 	u32 regions_left = kNoLimit;
 	u32 region_maps_left = kNoLimit;
 	u32 scratch_maps_left = kNoLimit;
+	/* Bounce buffers do not keep the place in a page: what is of more than one piece is of whole pages. */
+	bool places_lost = false;
+	bool unmappable = false; /* no region can be mapped, ever */
 
 	/* What there is now. */
 	u32 mappings = 0; /* of blocks */

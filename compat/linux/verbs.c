@@ -441,6 +441,11 @@ int rpcordma_region_map_scratch(struct rpcordma_region *region, struct rpcordma_
 	rc = map_entries(region, length, DMA_FROM_DEVICE);
 	if (rc)
 		return rc;
+	/* With bounce buffers the page list may begin elsewhere in its page than the address says. */
+	if ((mr->iova ^ iova) & (region->page_size - 1)) {
+		rpcordma_region_unmap(region);
+		return -EIO;
+	}
 	mr->iova = iova;
 	wr->mr = mr;
 	wr->key = mr->rkey;

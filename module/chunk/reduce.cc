@@ -18,7 +18,7 @@ namespace {
 	const u64 touched = (shape.page_base & (limits.mr_page_size - 1)) + u64(shape.page_length);
 
 	/* What one region holds, mostly. */
-	if (touched <= u64(limits.mr_pages) * limits.mr_page_size) {
+	if (!limits.parts_alone && touched <= u64(limits.mr_pages) * limits.mr_page_size) {
 		out.clear();
 		out.gaps = false;
 		(void)out.push({shape.head_length, shape.page_length});

@@ -32,13 +32,14 @@ public:
 			const u64 in_page = address & (page - 1);
 
 			if (end_ != start_) {
-				if (extends_(in_page))
+				if (extends_(address, length))
 					out_.gaps = out_.gaps || in_page || end_in_page_;
 				else if (!finish())
 					return false;
 			}
-			const u64 room = (limits_.mr_pages - pages_) * page - in_page;
-			const u32 taken = static_cast<u32>(min<u64>(length, room));
+			u32 taken = static_cast<u32>(min<u64>(length, room_() - in_page));
+			if (apart_())
+				taken = take_apart_(address, taken);
 
 			pages_ += (in_page + taken + page - 1) / page;
 			end_in_page_ = (in_page + taken) & (page - 1);
@@ -62,12 +63,36 @@ public:
 	}
 
 private:
-	/** Whether bytes that start at @in_page of a page may join the open segment. */
-	[[nodiscard]] bool extends_(u64 in_page) const
+	/** Bytes that the open segment has room for, from the start of a page. */
+	[[nodiscard]] u64 room_() const
+	{
+		return (limits_.mr_pages - pages_) * u64(limits_.mr_page_size);
+	}
+	/** Whether parts of pages make segments of their own. */
+	[[nodiscard]] bool apart_() const
+	{
+		return limits_.parts_alone && !limits_.sg_gaps;
+	}
+	/** How many of @length bytes from @address on are whole pages of memory, or else a part of one. */
+	[[nodiscard]] u32 take_apart_(u64 address, u32 length)
+	{
+		const u32 in_page = static_cast<u32>(address & (limits_.page_size - 1));
+		const u32 whole = in_page ? 0 : length - length % limits_.page_size;
+
+		whole_ = whole;
+		return whole ? whole : min(length, limits_.page_size - in_page);
+	}
+	/** Whether some of the next @length bytes, from @address on, may join the open segment. */
+	[[nodiscard]] bool extends_(u64 address, u32 length) const
 	{
 		if (pages_ == limits_.mr_pages)
 			return false;
-		return limits_.sg_gaps || (!in_page && !end_in_page_);
+		if (limits_.sg_gaps)
+			return true;
+		if (limits_.parts_alone)
+			return whole_ && !(address & (limits_.page_size - 1)) &&
+			       min<u64>(length, room_()) >= limits_.page_size;
+		return !(address & (limits_.mr_page_size - 1)) && !end_in_page_;
 	}
 
 	const Limits &limits_;
@@ -76,6 +101,7 @@ private:
 	u32 end_;
 	u64 pages_ = 0;	      /* that it touches */
 	u64 end_in_page_ = 0; /* where in a page it ends */
+	bool whole_ = false;  /* where parts are alone: it is of whole pages */
 };
 
 /** A part of the buffer: the bytes from @at on, @length of them, the first at @address. */
@@ -91,8 +117,8 @@ bool placing_joins(const BufferShape &shape, const Limits &limits)
 {
 	const u64 page = limits.page_size, begin = shape.page_base, end = begin + shape.page_length;
 
-	if (!shape.page_length || limits.mr_pages < 3 || shape.head_length > page ||
-	    shape.tail_length > page)
+	if (!shape.page_length || limits.mr_pages < 3 || limits.parts_alone ||
+	    shape.head_length > page || shape.tail_length > page)
 		return false;
 	return (shape.head_length && !(begin & (page - 1))) ||
 	       (shape.tail_length && !(end & (page - 1)));

@@ -152,6 +152,12 @@ struct Limits {
 	/** The device has IB_MR_TYPE_SG_GAPS: a region may have gaps at any byte. */
 	bool sg_gaps = false;
 	/**
+	 * A page of which only a part is in a message is a segment of its own: with bounce buffers a
+	 * DMA address may lie elsewhere in its page than the memory does, which makes a gap of every
+	 * end of such a part. Without effect where sg_gaps is set.
+	 */
+	bool parts_alone = false;
+	/**
 	 * Inline bytes up to which a message is copied behind the transport header, into the send
 	 * buffer that is DMA-mapped for good, and goes out with one SGE. Above, pages are mapped
 	 * and gathered, if the SGEs suffice. Gathering pins the RPC's pages until a signaled Send

@@ -479,9 +479,16 @@ Status rpcordma_client::send_request(Call *call)
 					regions - call->mapped_count);
 		unmap_all(*c, call);
 		return_extra_credits(call);
-		/* A shortage of mappings passes; anything else would fail for ever. */
-		return made.error() == Error::no_memory ? Error::no_buffers :
-							  fail_own(request, Error::io);
+		/* A shortage of mappings passes; */
+		if (made.error() == Error::no_memory)
+			return Error::no_buffers;
+		/* so may gaps that bounce buffers have made; */
+		if (made.error() == Error::io && !c->limits.parts_alone) {
+			c->limits.parts_alone = true;
+			return Error::no_buffers;
+		}
+		/* anything else would fail for ever. */
+		return fail_own(request, Error::io);
 	}
 	return transmit(*this, *c, call, request);
 }

@@ -7,6 +7,7 @@
  *	fault		the last rule that was broken
  *	inject		write "KIND N STATUS" or "KIND N hold MS": the Nth work request of KIND from now fails with STATUS
  *			(a number of enum ib_wc_status), or waits for MS milliseconds. KIND: send write read reg inv
+ *			"release": nobody waits any longer
  *	event		write "remove", "fatal", "port down", "port up", "qp-fatal", "sq-drained". GIDs come and go with
  *			addresses of the interface.
  *	read_delay	us until a Read's data comes
@@ -71,6 +72,46 @@ bool vhca_inject(struct vhca *v, enum vhca_kind kind, enum ib_wc_status *status,
 	return fails;
 }
 
+/* What happens to every queue pair but queue pair 1. */
+static void for_all_qps(struct vhca *v, void (*what)(struct vhca_qp *qp))
+{
+	unsigned long qpn;
+	u32 last = 1;
+
+	for (;;) {
+		struct vhca_qp *qp;
+		unsigned long flags;
+
+		qpn = last + 1;
+		xa_lock_irqsave(&v->qps, flags);
+		qp = xa_find(&v->qps, &qpn, ULONG_MAX, XA_PRESENT);
+		if (qp)
+			kref_get(&qp->ref);
+		xa_unlock_irqrestore(&v->qps, flags);
+		if (!qp)
+			return;
+		last = qpn;
+		what(qp);
+		vhca_qp_put(qp);
+	}
+}
+
+static void is_over(struct vhca_qp *qp)
+{
+	vhca_qp_set_state(qp, IB_QPS_ERR);
+	vhca_qp_event(qp, IB_EVENT_QP_FATAL);
+}
+
+static void has_drained(struct vhca_qp *qp)
+{
+	vhca_qp_event(qp, IB_EVENT_SQ_DRAINED);
+}
+
+static void goes_on(struct vhca_qp *qp)
+{
+	mod_delayed_work(vhca_wq, &qp->work, 0);
+}
+
 static char *copy_words(const char __user *from, size_t n, char *words, size_t room)
 {
 	if (n >= room)
@@ -92,6 +133,10 @@ static ssize_t inject_write(struct file *file, const char __user *from, size_t n
 
 	if (IS_ERR(text))
 		return PTR_ERR(text);
+	if (!strcmp(text, "release")) {
+		for_all_qps(v, goes_on);
+		return n;
+	}
 	if (sscanf(text, "%7s %u hold %u", kind, &i.nth, &i.ms) != 3) {
 		i.ms = 0;
 		if (sscanf(text, "%7s %u %u", kind, &i.nth, &status) != 3 || !status || status > IB_WC_GENERAL_ERR)
@@ -118,32 +163,6 @@ static const struct file_operations inject_fops = {
 	.owner = THIS_MODULE, .open = simple_open, .write = inject_write,
 };
 
-/* What is told of every queue pair but queue pair 1; @fatal: it is over. */
-static void for_all_qps(struct vhca *v, enum ib_event_type event, bool fatal)
-{
-	unsigned long qpn;
-	u32 last = 1;
-
-	for (;;) {
-		struct vhca_qp *qp;
-		unsigned long flags;
-
-		qpn = last + 1;
-		xa_lock_irqsave(&v->qps, flags);
-		qp = xa_find(&v->qps, &qpn, ULONG_MAX, XA_PRESENT);
-		if (qp)
-			kref_get(&qp->ref);
-		xa_unlock_irqrestore(&v->qps, flags);
-		if (!qp)
-			return;
-		last = qpn;
-		if (fatal)
-			vhca_qp_set_state(qp, IB_QPS_ERR);
-		vhca_qp_event(qp, event);
-		vhca_qp_put(qp);
-	}
-}
-
 static ssize_t event_write(struct file *file, const char __user *from, size_t n, loff_t *pos)
 {
 	struct vhca *v = file->private_data;
@@ -166,9 +185,9 @@ static ssize_t event_write(struct file *file, const char __user *from, size_t n,
 	} else if (!strcmp(text, "port up")) {
 		vhca_port(v, true);
 	} else if (!strcmp(text, "qp-fatal")) {
-		for_all_qps(v, IB_EVENT_QP_FATAL, true);
+		for_all_qps(v, is_over);
 	} else if (!strcmp(text, "sq-drained")) {
-		for_all_qps(v, IB_EVENT_SQ_DRAINED, false);
+		for_all_qps(v, has_drained);
 	} else {
 		ret = -EINVAL;
 	}

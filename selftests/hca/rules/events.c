@@ -43,6 +43,18 @@ static int inject_twice(struct bed *bed)
 	return done(a->scq, 2, IB_WC_REM_ACCESS_ERR);
 }
 
+/* What waits for long goes on when it is told to. */
+static int inject_release(struct bed *bed)
+{
+	struct end *a = &bed->a;
+
+	TRY(tell(a, "inject", "write 1 hold 600000"));
+	TRY(post_wr(a, 1, (struct op){IB_WR_RDMA_WRITE}));
+	TRY(none(a->scq, 20));
+	TRY(tell(a, "inject", "release"));
+	return done(a->scq, 1, IB_WC_SUCCESS);
+}
+
 static int inject_reg(struct bed *bed)
 {
 	struct end *a = &bed->a;
@@ -179,6 +191,7 @@ static int device_removed(struct bed *bed)
 const struct rules_case event_cases[] = {
 	{"inject-fails", inject_fails},
 	{"inject-twice", inject_twice},
+	{"inject-release", inject_release},
 	{"inject-reg", inject_reg},
 	{"inject-refuses", inject_refuses, ALONE},
 	{"events", all_events},

@@ -254,8 +254,7 @@ def cancelled(one, version, kind):
         if time.monotonic() > deadline:
             raise Wrong("the processes did not open the file")
         time.sleep(0.05)
-    hold = int(1500 * machine.PATIENCE)
-    one.vm.run(f"echo '{kind} 1 hold {hold}' > {hca.DEBUGFS}/vhca_vb/inject; touch /tmp/go", 10)
+    one.vm.run(f"echo '{kind} 1 hold 600000' > {hca.DEBUGFS}/vhca_vb/inject; touch /tmp/go", 10)
     count = "sed -n 's/^outstanding: //p' /sys/kernel/debug/rpcordma/stats"
     if one.xprt == "rpcordma":
         one.vm.until(f"[ $({count}) -ge 2 ]", 10, "calls to be with the server", 0.05)
@@ -269,7 +268,8 @@ def cancelled(one, version, kind):
         job.wait(30, check=False)
         if job.status == 0:
             raise Wrong("I/O was done before it could be killed")
-    one.vm.run("sleep 2; drop_caches; cmp /tmp/c /mnt/c", 90, "the file is whole")
+    one.vm.run(f"echo release > {hca.DEBUGFS}/vhca_vb/inject; sleep 1; drop_caches; cmp /tmp/c /mnt/c", 90,
+               "the file is whole")
     if one.xprt == "rpcordma":
         one.vm.until(f"[ $({count}) = 0 ]", 30, "all credits to be back")
     connects = one.connects()

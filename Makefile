@@ -142,6 +142,11 @@ hca: ## NFS over a virtual RDMA device that does DMA: every preset, drops, remov
 	@scripts/setup build vm $(if $(filter hca,$(KERNEL)),uml)
 	@scripts/hca $(if $(KERNEL),--kernel $(KERNEL)) $(if $(ONLY),--only "$(ONLY)") $(if $(TIMES),--times $(TIMES))
 
+.PHONY: hca-mutants
+hca-mutants: ## the virtual RDMA device with one rule less, one at a time: is each missed? MUTANTS="any-key any-pd"
+	@scripts/setup build vm
+	@selftests/hca/mutants/run $(MUTANTS)
+
 .PHONY: interop
 interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1 JOBS=2
 	@scripts/setup build vm interop

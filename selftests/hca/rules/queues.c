@@ -254,6 +254,15 @@ static int read_late_fails(struct bed *bed)
 	return done(a->scq, 4, IB_WC_WR_FLUSH_ERR);
 }
 
+/* A Read of the first 100 bytes of b's region to @addr. */
+static int post_read(struct bed *bed, u64 wr_id, u64 addr, u32 lkey)
+{
+	struct ib_mr *from = bed->b.mr;
+
+	return post_wr(&bed->a, wr_id, (struct op){IB_WR_RDMA_READ, .addr = addr, .length = 100, .lkey = lkey,
+						   .remote = from->iova, .rkey = from->rkey});
+}
+
 static int read_depth(struct bed *bed)
 {
 	struct end *a = &bed->a, *b = &bed->b;
@@ -266,8 +275,7 @@ static int read_depth(struct bed *bed)
 	WRITE_ONCE(a->v->read_delay, 20000);
 	/* The queue pair waits where it knows that the peer has resources for one. */
 	for (i = 0; i < 4; i++)
-		TRY(post_wr(a, i, (struct op){IB_WR_RDMA_READ, .addr = addr, .length = 100, .lkey = lkey,
-				      .remote = b->mr->iova, .rkey = b->mr->rkey}));
+		TRY(post_read(bed, i, addr, lkey));
 	for (i = 0; i < 4; i++)
 		TRY(done(a->scq, i, IB_WC_SUCCESS));
 	TRY(broken(a, 0, NULL));
@@ -275,8 +283,7 @@ static int read_depth(struct bed *bed)
 	to_vqp(a->qp)->attr.max_rd_atomic = 4;
 	fill(b, 3);
 	for (i = 0; i < 3; i++)
-		TRY(post_wr(a, i, (struct op){IB_WR_RDMA_READ, .addr = addr + i * 100, .length = 100, .lkey = lkey,
-				      .remote = b->mr->iova, .rkey = b->mr->rkey}));
+		TRY(post_read(bed, i, addr + i * 100, lkey));
 	TRY(done(a->scq, 0, IB_WC_SUCCESS));
 	MUST(holds(a, 0, 100, 3));
 	TRY(done(a->scq, 1, IB_WC_REM_INV_REQ_ERR));
@@ -300,8 +307,7 @@ static int read_before_error(struct bed *bed)
 	TRY(post_recv(b, 9, b->bus, 100));
 	WRITE_ONCE(a->v->read_delay, 3000000);
 	for (i = 0; i < 2; i++)
-		TRY(post_wr(a, i, (struct op){IB_WR_RDMA_READ, .addr = addr + i * 100, .length = 100, .lkey = lkey,
-				      .remote = b->mr->iova, .rkey = b->mr->rkey}));
+		TRY(post_read(bed, i, addr + i * 100, lkey));
 	TRY(none(a->scq, 20));
 	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_WRITE, .silent = true, .addr = a->bus, .length = 100,
 				      .remote = b->mr->iova, .rkey = b->mr->rkey ^ 1}));

@@ -174,9 +174,10 @@ class OneKernel:
     @xprt       the transport of both ends
     @memory     of the machine, MiB
     @cpus       that it has
+    @share      None, or a directory of the host's, as machine.VM has it
     """
 
-    def __init__(self, name, xprt=None, memory=2048, cpus=2):
+    def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None):
         self.xprt = xprt or lab.default_xprt()
         self.logs = os.path.join(lab.LOGS, name)
         with image.exclusive():
@@ -185,7 +186,7 @@ class OneKernel:
             raise lab.LabError(f"no rpcordma.ko for {kernel.release} under build/: run make module")
         os.makedirs(self.logs, exist_ok=True)
         self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory, cpus=cpus,
-                             snapshots=lab.SNAPSHOTS, warm=lab.WARM)
+                             snapshots=lab.SNAPSHOTS, warm=lab.WARM, share=share)
         self.vms = [self.vm]
         # What Lab calls it.
         self.client = self.vm

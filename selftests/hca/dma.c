@@ -90,6 +90,9 @@ static void insert(struct vhca_dma *dma, struct vhca_map *map)
 	unsigned long flags;
 
 	spin_lock_irqsave(&dma->lock, flags);
+	/* No segment lies across 4 GiB, which is what the DMA API promises by default (dma_get_seg_boundary()). */
+	if (upper_32_bits(dma->next) != upper_32_bits(dma->next + offset + map->size - 1))
+		dma->next = ALIGN(dma->next, SZ_4G);
 	map->bus = dma->next + offset;
 	/* A page between two mappings belongs to neither: what runs over the end of one is found. */
 	dma->next += PAGE_ALIGN(offset + map->size) + PAGE_SIZE;

@@ -102,6 +102,13 @@ rpcordma_region *PortDma::region_of(u32 key) const
 	return nullptr;
 }
 
+bool PortDma::is_stale(u32 key) const
+{
+	const rpcordma_region *region = region_of(key);
+
+	return region && region->mapped && region->key != key;
+}
+
 bool PortDma::invalidate(u32 key)
 {
 	rpcordma_region *region = region_of(key);
@@ -284,6 +291,8 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 						   kRegionAddress + (u64(region->slot) << 32);
 	wr->mr = reinterpret_cast<ib_mr *>(region);
 	wr->key = region->key;
+	wr->access = writable ? RPCORDMA_ACCESS_LOCAL_WRITE | RPCORDMA_ACCESS_REMOTE_WRITE :
+				RPCORDMA_ACCESS_REMOTE_READ;
 	*mapping = {region->key, region->key, length, region->iova};
 	return 0;
 }
@@ -291,7 +300,8 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 void rpcordma_region_unmap(rpcordma_region *region)
 {
 	/* The peer could write to it, whoever has the pages next. */
-	EXPECT_TRUE(!region->registered || the_port->verbs.broken);
+	EXPECT_TRUE(!region->registered || the_port->verbs.broken ||
+		    region->access == RPCORDMA_ACCESS_LOCAL_WRITE);
 	unmap(region);
 }
 
@@ -359,7 +369,8 @@ int rpcordma_bulk_add_pages(rpcordma_bulk *bulk, page **pages, rpcordma_u32 offs
 	buf.pages = pages;
 	buf.page_base = offset;
 	buf.page_length = buf.len = length;
-	return rpcordma_bulk_add_buf(bulk, &buf, 0, length);
+	const int rc = rpcordma_bulk_add_buf(bulk, &buf, 0, length);
+	return rc ? rc : int(bulk->count);
 }
 
 int rpcordma_bulk_add_buf(rpcordma_bulk *bulk, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,

@@ -31,6 +31,7 @@ struct rpcordma_region {
 	rpcordma::u32 key;	  /* the fresh one, of the mapping */
 	rpcordma::u32 registered; /* as the device knows it; 0: it does not */
 	bool mapped, writable, gaps;
+	int access; /* as it is registered */
 	rpcordma::u32 length, count;
 	rpcordma::u64 iova;
 	rpcordma::DmaPiece pieces[kPieces];
@@ -60,6 +61,8 @@ struct PortDma {
 
 	/** The region that the device knows by @key; null without. */
 	[[nodiscard]] rpcordma_region *region_of(u32 key) const;
+	/** The region that the device knows by @key is mapped for another use by now. */
+	[[nodiscard]] bool is_stale(u32 key) const;
 	/** The device forgets @key. False: it did not know it. */
 	[[nodiscard]] bool invalidate(u32 key);
 	/** Byte @at of what @region is mapped to, as the device has it. */

@@ -111,10 +111,12 @@ int PortVerbs::execute(const Posted &wr)
 		if (wr.region->registered)
 			return kLocalError;
 		wr.region->registered = wr.region_key;
+		wr.region->access = wr.access;
 		return RPCORDMA_WC_SUCCESS;
 	case RPCORDMA_WR_LOCAL_INV:
-		/* Without the fence it may overtake the Reads into what it invalidates. */
-		EXPECT_TRUE(requester || wr.send_flags & RPCORDMA_SEND_FENCE);
+		/* Without the fence it may overtake the Reads into what it invalidates, unless they are done. */
+		EXPECT_TRUE(requester || wr.send_flags & RPCORDMA_SEND_FENCE ||
+			    the_port->dma.is_stale(wr.invalidate_rkey));
 		if (!the_port->dma.invalidate(wr.invalidate_rkey))
 			return kLocalError;
 		the_port->peer.local_invalidations++;
@@ -291,6 +293,7 @@ int PortVerbs::post(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
 
 			p.region = reinterpret_cast<rpcordma_region *>(reg->mr);
 			p.region_key = reg->key;
+			p.access = reg->access;
 		} else if (wr->opcode != RPCORDMA_WR_LOCAL_INV) {
 			EXPECT_LE(wr->num_sge, sizes.send_sges);
 			p.num_sge = min(wr->num_sge, 32);

@@ -26,6 +26,7 @@ struct Posted {
 	rpcordma_cqe *cqe;
 	rpcordma_region *region;
 	u32 region_key;
+	int access;
 	rpcordma_sge sges[32];
 
 	[[nodiscard]] u32 length() const;

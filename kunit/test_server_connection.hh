@@ -176,7 +176,7 @@ struct Accepted : PortFixture {
 		EXPECT_EQ(eager_users(), eager ? 1 : 0);
 		EXPECT_EQ(dma.bulk_maps, kept && !chain.regions ? 1 : 0);
 		EXPECT_EQ(dma.region_maps, chain.regions);
-		while (Region *region = server->regions.pop_front())
+		while (Region *region = server->regions.disown())
 			destroy_region(region);
 		/* All others were on the list. */
 		EXPECT_EQ(dma.regions, chain.regions);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Read chunks pulled into sinks that are registered, as iWARP needs it: module/server/read.cc. When regions
- * are made, used again, invalidated, and what becomes of them when something fails.
+ * Read chunks pulled into sinks that are registered, as iWARP needs it, and as others do better when a Read has many
+ * pieces: module/server/read.cc. When regions are made, used again, invalidated, and what becomes of them when
+ * something fails.
  */
 #include "kunit/test_server_calls.hh"
 #include "kunit/testing.hh"
@@ -11,7 +12,7 @@ namespace rpcordma {
 namespace {
 
 /* The client's memory, from its start. */
-void expect_bytes(const Iwarp &c, u32 size)
+void expect_bytes(const Served &c, u32 size)
 {
 	for (u32 i = 0; i < size; i++)
 		ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage], c.peer.memory[i]);
@@ -158,6 +159,192 @@ RPCORDMA_TEST(server_read_registered, no_memory)
 		}
 }
 
-RPCORDMA_SUITE(server_read_registered, used_again, not_posted, largest, read_fails, no_memory);
+/* --- where Reads of more than 4 pieces do better so --- */
+
+namespace {
+
+struct Choosy : Served {
+	explicit Choosy(u32 region_pages = 65536, bool fast_registration = true)
+	{
+		verbs.device.max_sgl_rd = 4;
+		verbs.device.max_fast_reg_pages = region_pages;
+		verbs.device.fast_registration = fast_registration;
+		connect();
+		set_replied(true);
+	}
+	/** A call comes, and its data. Returns the work requests that took. */
+	u32 pull(u32 xid, u32 segments, u32 pages)
+	{
+		CallMaker call(xid);
+
+		for (u32 i = 0; i < segments; i++)
+			call.read(40, pages * kPage / segments, i * (pages * kPage / segments));
+		call.finish(60);
+		EXPECT_TRUE(send(call));
+		return finish(pages);
+	}
+	/** The Reads are done, and a thread takes the call. */
+	u32 finish(u32 pages)
+	{
+		const u32 posted = verbs.sends;
+
+		work();
+		EXPECT_FALSE(verbs.broken);
+		EXPECT_EQ(receive(), int(60 + pages * kPage));
+		expect_bytes(*this, pages * kPage);
+		release();
+		EXPECT_EQ(room_taken(), 0);
+		EXPECT_EQ(dma.bulk_maps, 0);
+		EXPECT_EQ(dma.region_maps, 0);
+		return posted;
+	}
+};
+
+} // namespace
+
+/* With many pieces, by one that is there; it stays registered until it is used again. */
+RPCORDMA_TEST(server_read_registered, many_pieces)
+{
+	Choosy c;
+
+	EXPECT_EQ(c.pull(1, 1, 4), 1);
+	EXPECT_EQ(c.pull(2, 2, 8), 2);
+	EXPECT_EQ(c.dma.regions, 0);
+	/* None is there, and so by SGEs; the thread makes one. */
+	EXPECT_EQ(c.pull(3, 1, 5), 1);
+	EXPECT_EQ(c.dma.regions, 1);
+	EXPECT_EQ(c.dma.last_key, 1000);
+	/* What registers it, and the Read. */
+	EXPECT_EQ(c.pull(4, 1, 5), 2);
+	/* Nobody but us: the peer has no part in it. */
+	EXPECT_EQ(c.dma.all_regions[0]->access, RPCORDMA_ACCESS_LOCAL_WRITE);
+	EXPECT_EQ(c.peer.local_invalidations, 0);
+	for (u32 i = 0; i < 3; i++) {
+		EXPECT_EQ(c.pull(5 + i, 2, 10), 4);
+		EXPECT_EQ(c.peer.local_invalidations, i + 1);
+	}
+	EXPECT_EQ(c.pull(8, 1, 4), 1);
+	EXPECT_EQ(c.dma.regions, 1);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 8);
+}
+
+/* By a thread as well; and as many regions as there are sinks at a time. */
+RPCORDMA_TEST(server_read_registered, many_pieces_held)
+{
+	Choosy c;
+
+	for (u32 i = 0; i < 3; i++) {
+		TEST_NOTE("call", i);
+		CallMaker call(i);
+
+		make_write(call, 5 * kPage);
+		{
+			const NoTransfers none;
+
+			ASSERT_TRUE(c.send(call));
+			ASSERT_EQ(c.receive(), 0);
+		}
+		EXPECT_EQ(c.finish(5), i + 1);
+		EXPECT_EQ(c.dma.regions, 1);
+	}
+	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 0);
+	for (u32 i = 0; i < 2; i++) {
+		CallMaker call(i);
+
+		make_write(call, 5 * kPage);
+		ASSERT_TRUE(c.send(call));
+	}
+	EXPECT_EQ(c.verbs.sends, 4);
+	c.work();
+	for (u32 i = 0; i < 2; i++) {
+		EXPECT_EQ(c.receive(), 60 + 5 * kPage);
+		expect_bytes(c, 5 * kPage);
+		c.release();
+	}
+	EXPECT_EQ(c.dma.regions, 2);
+}
+
+/* Several for a sink: all of them, or none. */
+RPCORDMA_TEST(server_read_registered, many_pieces_several)
+{
+	Choosy c(16);
+
+	EXPECT_EQ(c.pull(1, 1, 5), 1);
+	EXPECT_EQ(c.dma.regions, 1);
+	EXPECT_EQ(c.pull(2, 1, 32), 1);
+	EXPECT_EQ(c.dma.regions, 3);
+	EXPECT_EQ(c.pull(3, 1, 32), 3);
+	EXPECT_EQ(c.pull(4, 1, 32), 5);
+	EXPECT_EQ(c.dma.regions, 3);
+}
+
+/* Chains that are built and never posted, or fail, leave no wrong key and no mapping behind. */
+RPCORDMA_TEST(server_read_registered, many_pieces_fail)
+{
+	for (u32 failing = 0; failing < 3; failing++) {
+		TEST_NOTE("failing work request", failing);
+		Choosy c;
+
+		EXPECT_EQ(c.pull(1, 1, 5), 1);
+		EXPECT_EQ(c.pull(2, 1, 5), 2);
+		CallMaker call(3);
+		make_write(call, 5 * kPage);
+		{
+			const NoRoom others(c, 1);
+
+			ASSERT_TRUE(c.send(call));
+			EXPECT_EQ(c.verbs.sends, 0);
+		}
+		EXPECT_EQ(c.receive(), 0);
+		EXPECT_EQ(c.finish(5), 3);
+		CallMaker again(4);
+		make_write(again, 5 * kPage);
+		ASSERT_TRUE(c.send(again));
+		c.verbs.fail_at = failing;
+		c.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+		c.verbs.work();
+		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_EQ(c.in_service(), 0);
+		EXPECT_EQ(c.dma.region_maps, 0);
+		EXPECT_EQ(c.room_taken(), 0);
+	}
+}
+
+/* Without memory for a region, or for what is mapped by it. */
+RPCORDMA_TEST(server_read_registered, many_pieces_no_memory)
+{
+	Choosy c;
+
+	c.dma.regions_left = 0;
+	for (u32 i = 0; i < 2; i++)
+		EXPECT_EQ(c.pull(i, 1, 5), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::region_failed), 2);
+	c.dma.regions_left = kNoLimit;
+	EXPECT_EQ(c.pull(2, 1, 5), 1);
+	CallMaker call(3);
+	make_write(call, 5 * kPage);
+	c.dma.region_maps_left = 0;
+	ASSERT_TRUE(c.send(call));
+	EXPECT_EQ(c.log.take(trace::Failure::region_map_failed), 1);
+	c.dma.region_maps_left = kNoLimit;
+	EXPECT_EQ(c.receive(), 0);
+	EXPECT_EQ(c.finish(5), 2);
+}
+
+/* A device that registers nothing, or too little at once, has SGEs for all. */
+RPCORDMA_TEST(server_read_registered, many_pieces_unfit)
+{
+	for (const bool fast : {true, false}) {
+		Choosy c(fast ? 15 : 65536, fast);
+
+		for (u32 i = 0; i < 2; i++)
+			EXPECT_EQ(c.pull(i, 1, 5), 1);
+		EXPECT_EQ(c.dma.regions, 0);
+	}
+}
+
+RPCORDMA_SUITE(server_read_registered, used_again, not_posted, largest, read_fails, no_memory,
+	       many_pieces, many_pieces_held, many_pieces_several, many_pieces_fail,
+	       many_pieces_no_memory, many_pieces_unfit);
 
 } // namespace rpcordma

@@ -259,7 +259,9 @@ void rpcordma_bulk_destroy(struct rpcordma_bulk *bulk)
 int rpcordma_bulk_add_pages(struct rpcordma_bulk *bulk, struct page **pages, rpcordma_u32 offset,
 			    rpcordma_u32 length)
 {
-	return rpcordma_scatter_add_pages(&bulk->scatter, pages, offset, length) ? 0 : -ENOSPC;
+	if (!rpcordma_scatter_add_pages(&bulk->scatter, pages, offset, length))
+		return -ENOSPC;
+	return bulk->scatter.used;
 }
 
 int rpcordma_bulk_add_buf(struct rpcordma_bulk *bulk, const struct rpcordma_xdr_buf *buf,

@@ -156,6 +156,7 @@ void rpcordma_endpoint_device(const struct rpcordma_endpoint *ep, struct rpcordm
 	device->max_qp_rd_atom = max(attrs->max_qp_rd_atom, 0);
 	device->max_qp_init_rd_atom = max(attrs->max_qp_init_rd_atom, 0);
 	device->max_sge_rd = max(attrs->max_sge_rd, 0);
+	device->max_sgl_rd = attrs->max_sgl_rd;
 	device->read_needs_region = rdma_protocol_iwarp(ib, ep->id->port_num);
 	device->page_size = PAGE_SIZE;
 	device->mr_page_size = region_page_size(ib);

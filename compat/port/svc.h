@@ -225,7 +225,10 @@ struct rpcordma_bulk;
 /** Room for @pieces pieces; a page's part is one, neighbours in memory join. Null without memory. */
 struct rpcordma_bulk *rpcordma_bulk_create(rpcordma_u32 pieces, enum rpcordma_alloc_how how);
 void rpcordma_bulk_destroy(struct rpcordma_bulk *bulk);
-/** Add @length bytes of @pages, from byte @offset of the first on. Errors: ENOSPC. Any context. */
+/**
+ * Add @length bytes of @pages, from byte @offset of the first on. Returns how many pieces there are
+ * then. Errors: ENOSPC. Any context.
+ */
 int rpcordma_bulk_add_pages(struct rpcordma_bulk *bulk, struct page **pages, rpcordma_u32 offset,
 			    rpcordma_u32 length);
 /** Add bytes [@offset, @offset + @length) of @buf. Errors: ENOSPC. Any context. */

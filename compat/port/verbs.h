@@ -132,6 +132,7 @@ struct rpcordma_device {
 	rpcordma_u32 max_qp_rd_atom; /* RDMA Reads that it serves at once, per queue pair */
 	rpcordma_u32 max_qp_init_rd_atom; /* RDMA Reads that it has under way at once, likewise */
 	rpcordma_u32 max_sge_rd; /* SGEs of an RDMA Read */
+	rpcordma_u32 max_sgl_rd; /* SGEs beyond which a Read into a region does better; 0: it never does */
 	rpcordma_bool read_needs_region; /* iWARP: the sink of an RDMA Read is registered memory */
 	rpcordma_u32 page_size; /* the kernel's */
 	rpcordma_u32 mr_page_size; /* the page size that regions will have */

@@ -27,6 +27,11 @@ struct Region : ListLink<RegionTag> {
 	rpcordma_mapping mapping = {};
 	bool writable = false; /* by the peer: part of a Write or Reply chunk */
 	bool gaps = false;     /* it may map memory with gaps: rpcordma_region_create()'s sg_gaps */
+	/*
+	 * Of a server's sink: registered still, for the device's own use alone, under the key that invalidate_wr
+	 * has. That is to be posted before it is registered again.
+	 */
+	bool stale = false;
 };
 
 using RegionList = List<Region, RegionTag>;

@@ -25,7 +25,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 [[nodiscard]] static Status create_queues(Server &server, u32 receives)
 {
 	const rpcordma_device &device = server.device;
-	const bool regions = server.limits.region_pages;
+	const bool regions = device.read_needs_region;
 	u32 &send_sges = server.limits.send_sges, &read_sges = server.limits.read_sges;
 	rpcordma_queue_sizes sizes = {};
 	int rc = 0;
@@ -58,17 +58,21 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 	return Error::not_supported;
 }
 
-/* What sinks need of the device. */
-[[nodiscard]] static Status check_regions(Server &server)
+/* Whether sinks are registered, always or at times, and in what pieces. */
+[[nodiscard]] static Status size_regions(Server &server)
 {
 	const rpcordma_device &device = server.device;
 
-	if (!device.read_needs_region)
+	if (!device.read_needs_region && !device.max_sgl_rd)
 		return {};
 	server.limits.region_pages = min(device.max_fast_reg_pages, Transfer::kPages);
 	if (device.fast_registration &&
 	    server.limits.region_pages * Transfer::kMostRegions >= Transfer::kPages)
 		return {};
+	if (!device.read_needs_region) {
+		server.limits.region_pages = 0;
+		return {};
+	}
 	rpcordma_log_string(server.peer, RPCORDMA_LOG_ERROR,
 			    "this device registers too little memory at once for NFS over RDMA",
 			    device.name);
@@ -155,7 +159,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 	server.receive_maker.init(endpoint, server.peer, RPCORDMA_CQE_SERVER_RECEIVE,
 				  ours.receive_size);
 
-	TRY_STATUS(check_regions(server));
+	TRY_STATUS(size_regions(server));
 	const u32 most_calls = TRY(size_server_queues(server));
 	u32 receives, first;
 	{
@@ -186,7 +190,7 @@ static void free_all(Server &server) NO_THREAD_SAFETY_ANALYSIS
 	while (ServerCall *call = server.calls.disown())
 		destroy_call(server, call);
 	server.receive_maker.destroy();
-	while (Region *region = server.regions.pop_front())
+	while (Region *region = server.regions.disown())
 		destroy_region(region);
 }
 

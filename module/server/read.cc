@@ -25,12 +25,12 @@ u32 sink_pages(const Server &server, const chunk::Arrival &arrival)
 }
 
 /*
- * One for each segment, and for each run of SGEs that is full; where the sink is registered, those that do
- * and undo that, and one for where a segment meets its end.
+ * One for each segment, and for each run of SGEs that is full; where the sink must be registered, those that do
+ * and undo that, and one for where a segment meets its end. Where it may be, it is for fewer.
  */
 u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 {
-	return arrival.segments + (server.limits.region_pages ?
+	return arrival.segments + (server.device.read_needs_region ?
 					   3 * sink_regions(server, arrival) :
 					   sink_pages(server, arrival) / server.limits.read_sges);
 }
@@ -38,11 +38,11 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 /* --- the sink --- */
 
 /*
- * On iWARP the sink of a Read is memory that the peer could write: a region, registered ahead of the Read
- * in the same chain, and invalidated at its end. Returns how many SGEs there are.
+ * Map the call's sink by the regions of its transfer, registered ahead of the Reads in the same chain. On iWARP the
+ * sink of a Read is memory that the peer could write, and invalidated at the chain's end. Elsewhere it is ours
+ * alone. Returns how many SGEs there are.
  */
-[[nodiscard]] static Result<u32> register_sink(Server &server, ServerCall *call,
-					       rpcordma_alloc_how how)
+[[nodiscard]] static Result<u32> register_sink(const Server &server, ServerCall *call)
 {
 	Transfer &t = *call->transfer;
 	const u32 most = server.limits.region_pages * server.device.page_size;
@@ -53,11 +53,8 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 	sink.page_length = sink.len = call->arrival.sink_length;
 	for (u32 at = 0; at < sink.len; count++) {
 		const u32 length = min(sink.len - at, most);
-		Region *region = take_region(server, how);
+		Region *region = t.regions[count];
 
-		if (!region)
-			return Error::no_memory;
-		t.regions[count] = region;
 		region->register_wr.wr.cqe = &call->chain_cqe.cqe;
 		if (const int rc = rpcordma_region_map(region->device, &sink, at, length, true, 0,
 						       &region->register_wr, &region->mapping);
@@ -65,6 +62,8 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 			trace::failure(server.peer, Failure::region_map_failed, call->xid(), rc);
 			return Error::no_memory;
 		}
+		if (!server.device.read_needs_region)
+			region->register_wr.access = RPCORDMA_ACCESS_LOCAL_WRITE;
 		if (trace::on(RPCORDMA_TRACE_REGION))
 			trace::region(server.peer, "map", call->xid(), *region);
 		t.local[count] = {region->mapping.iova, length, region->mapping.lkey};
@@ -73,16 +72,43 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 	return count;
 }
 
+/* Whether Reads into a sink of @pieces do better by regions. By SGEs they do as well, if none is free. */
+[[nodiscard]] static bool has_better_regions(Server &server, ServerCall *call, u32 pieces)
+{
+	const chunk::Arrival &arrival = call->arrival;
+	const u32 count = sink_regions(server, arrival);
+
+	if (pieces <= u64(server.device.max_sgl_rd) * arrival.segments)
+		return false;
+	if (take_regions(server, *call->transfer, count, RPCORDMA_ALLOC_ATOMIC))
+		return true;
+	put_regions(server, *call->transfer, call->xid());
+	SpinGuard guard(server.lock);
+
+	server.regions.miss(count);
+	return false;
+}
+
 /* Make the call's sink a place for Reads. Returns how many SGEs there are. Errors: ENOMEM; EPROTO. */
 [[nodiscard]] static Result<u32> map_sink(Server &server, ServerCall *call, rpcordma_alloc_how how)
 {
 	Transfer &t = *call->transfer;
 
-	if (server.limits.region_pages)
-		return register_sink(server, call, how);
-	if (rpcordma_bulk_add_pages(t.bulk, t.pages, 0, call->arrival.sink_length)) {
+	if (server.device.read_needs_region) {
+		if (!take_regions(server, t, sink_regions(server, call->arrival), how))
+			return Error::no_memory;
+		return register_sink(server, call);
+	}
+	const int pieces =
+		rpcordma_bulk_add_pages(t.bulk, t.pages, 0, call->arrival.sink_length);
+	if (pieces < 0) {
 		trace::failure(server.peer, Failure::read_chain_long, call->xid(), Error::no_space);
 		return Error::protocol;
+	}
+	if (server.limits.region_pages && has_better_regions(server, call, u32(pieces))) {
+		/* Nothing of it is mapped yet. */
+		rpcordma_bulk_unmap(t.bulk);
+		return register_sink(server, call);
 	}
 	const int sges = rpcordma_bulk_map(t.bulk, server.endpoint, RPCORDMA_DMA_FROM_DEVICE,
 					   t.local, Transfer::kPieces);
@@ -94,22 +120,46 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 	return u32(sges);
 }
 
+/* Put @wr, which nobody waits for, at the start of @chain. */
+static void push_front(Chain &chain, rpcordma_send_wr &wr, rpcordma_cqe *cqe)
+{
+	wr.cqe = cqe;
+	wr.next = chain.first;
+	chain.first = &wr;
+	chain.count++;
+}
+
 /* Put what registers and what invalidates @t's regions around its chain of Reads. */
-static void enclose_reads(Transfer &t, rpcordma_cqe *cqe, Chain &chain)
+static void enclose_reads(const Server &server, Transfer &t, rpcordma_cqe *cqe, Chain &chain)
 {
 	for (Region *region : t.regions) {
 		if (!region)
 			break;
-		/* Registered ahead of all Reads, and out of the peer's reach before anybody has the pages. */
-		region->register_wr.wr.next = chain.first;
-		chain.first = &region->register_wr.wr;
+		push_front(chain, region->register_wr.wr, cqe);
+		/* The Reads into it are done: they were another call's. */
+		if (region->stale)
+			push_front(chain, region->invalidate_wr, cqe);
+		if (!server.device.read_needs_region)
+			continue;
+		/* Out of the peer's reach before anybody has the pages. */
 		region->invalidate_wr.cqe = cqe;
 		region->invalidate_wr.send_flags = RPCORDMA_SEND_FENCE;
 		region->invalidate_wr.invalidate_rkey = region->mapping.rkey;
 		region->invalidate_wr.next = nullptr;
 		chain.last->next = &region->invalidate_wr;
 		chain.last = &region->invalidate_wr;
-		chain.count += 2;
+		chain.count++;
+	}
+}
+
+/* The Reads are done, and who knows @t's regions is the device alone: they are invalidated when they are used again. */
+static void note_stale_regions(Transfer &t)
+{
+	for (Region *region : t.regions) {
+		if (!region)
+			break;
+		region->invalidate_wr.invalidate_rkey = region->mapping.rkey;
+		region->stale = true;
 	}
 }
 
@@ -149,7 +199,7 @@ static void enclose_reads(Transfer &t, rpcordma_cqe *cqe, Chain &chain)
 		return Error::protocol;
 	}
 	chain = {&t.requests[0].wr, &builder.last(), builder.count()};
-	enclose_reads(t, &call->chain_cqe.cqe, chain);
+	enclose_reads(server, t, &call->chain_cqe.cqe, chain);
 	chain.last->cqe = &call->read_cqe.cqe;
 	chain.last->send_flags |= RPCORDMA_SEND_SIGNALED;
 	if (chain.count > queue_size) {
@@ -310,6 +360,8 @@ void reads_done(Server &server, ServerCall *call, const rpcordma_completion &com
 {
 	server.room.give(call->room_taken);
 	if (completion.status == RPCORDMA_WC_SUCCESS) {
+		if (!server.device.read_needs_region)
+			note_stale_regions(*call->transfer);
 		enqueue(server, call, CallQueue::Lane::ready);
 		return;
 	}

@@ -64,6 +64,7 @@
 #include "module/server/pool.hh"
 #include "module/server/queue.hh"
 #include "module/server/receives.hh"
+#include "module/server/regions.hh"
 #include "module/server/room.hh"
 #include "module/server/transfer.hh"
 
@@ -73,7 +74,7 @@ namespace rpcordma {
 struct ServerLimits {
 	u32 send_sges = 1;    /* of an RDMA Write */
 	u32 read_sges = 1;    /* of an RDMA Read */
-	u32 region_pages = 0; /* of a sink's region; 0: sinks need none */
+	u32 region_pages = 0; /* of a sink's region; 0: sinks have none */
 	bool remote_invalidation = false;
 };
 
@@ -99,7 +100,7 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 	rpcordma::Receives receives GUARDED_BY(lock);
 	rpcordma::ServerCalls calls GUARDED_BY(lock);
 	rpcordma::Backward backward GUARDED_BY(lock);
-	rpcordma::RegionList regions GUARDED_BY(lock); /* free ones */
+	rpcordma::SinkRegions regions GUARDED_BY(lock);
 };
 
 namespace rpcordma {

@@ -7,17 +7,60 @@
 
 namespace rpcordma {
 
-Region *take_region(Server &server, rpcordma_alloc_how how)
+[[nodiscard]] static Region *make_region(Server &server)
 {
+	return create_region(server.endpoint, server.peer, server.limits.region_pages, false,
+			     RPCORDMA_ALLOC_SERVICE);
+}
+
+bool take_regions(Server &server, Transfer &transfer, u32 count, rpcordma_alloc_how how)
+{
+	u32 have;
 	{
 		SpinGuard guard(server.lock);
 
-		if (Region *region = server.regions.pop_front())
-			return region;
+		have = server.regions.take(transfer.regions, count);
 	}
-	if (how == RPCORDMA_ALLOC_ATOMIC)
-		return nullptr;
-	return create_region(server.endpoint, server.peer, server.limits.region_pages, false, how);
+	if (how != RPCORDMA_ALLOC_ATOMIC)
+		while (have < count && (transfer.regions[have] = make_region(server)))
+			have++;
+	return have == count;
+}
+
+void put_regions(Server &server, Transfer &transfer, u32 xid)
+{
+	for (Region *&region : transfer.regions) {
+		if (!region)
+			break;
+		rpcordma_region_unmap(region->device);
+		if (trace::on(RPCORDMA_TRACE_REGION))
+			trace::region(server.peer, "unmap", xid, *region);
+		{
+			SpinGuard guard(server.lock);
+
+			server.regions.put(region);
+		}
+		region = nullptr;
+	}
+}
+
+void make_missing_regions(Server &server)
+{
+	u32 missing;
+	{
+		SpinGuard guard(server.lock);
+
+		missing = server.regions.take_missing();
+	}
+	for (; missing; missing--) {
+		Region *region = make_region(server);
+
+		if (!region)
+			return;
+		SpinGuard guard(server.lock);
+
+		server.regions.put(region);
+	}
 }
 
 void trace_mapping_listened(const Server &server, const ServerCall &call, bool mapped)
@@ -37,19 +80,8 @@ void put_transfer(Server &server, ServerCall *call)
 
 	trace_mapping(server, *call, false);
 	call->transfer = nullptr;
-	for (Region *&region : transfer->regions) {
-		if (!region)
-			break;
-		rpcordma_region_unmap(region->device);
-		if (trace::on(RPCORDMA_TRACE_REGION))
-			trace::region(server.peer, "unmap", call->xid(), *region);
-		{
-			SpinGuard guard(server.lock);
-
-			server.regions.push_front(region);
-		}
-		region = nullptr;
-	}
+	if (transfer->regions[0])
+		put_regions(server, *transfer, call->xid());
 	server_pool.give(transfer);
 }
 

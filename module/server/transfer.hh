@@ -31,7 +31,7 @@ struct Transfer : ListLink<TransferTag> {
 	/** SGEs in all: one for each piece, and one for each place where a segment ends within one. */
 	static constexpr u32 kSges = kPieces + kRequests;
 
-	/** Regions of a sink that has to be registered (iWARP): of 16 pages each, the least that is accepted. */
+	/** Regions of a sink that is registered: of 16 pages each, the least that is accepted. */
 	static constexpr u32 kMostRegions = 17;
 	static_assert(kMostRegions * 16 >= kPages);
 
@@ -56,8 +56,16 @@ struct Chain {
 	u32 count = 0;
 };
 
-/** A region for a sink; null without memory, or when none is free in a completion. */
-[[nodiscard]] Region *take_region(Server &server, rpcordma_alloc_how how);
+/**
+ * Take @count regions for @transfer's sink. False, with fewer of them: no memory; or not so many are free, and a
+ * completion (RPCORDMA_ALLOC_ATOMIC) makes none.
+ */
+[[nodiscard]] bool take_regions(Server &server, Transfer &transfer, u32 count,
+				rpcordma_alloc_how how);
+/** Give back @transfer's regions, of which the device has nothing. Any context. */
+void put_regions(Server &server, Transfer &transfer, u32 xid);
+/** Make the regions that sinks had to do without. A service thread. */
+void make_missing_regions(Server &server);
 [[gnu::noinline]] void trace_mapping_listened(const Server &server, const ServerCall &call,
 					      bool mapped);
 /** The memory of @call's transfer was mapped, or is to be unmapped: a trace, if it is mapped. */

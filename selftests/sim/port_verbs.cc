@@ -188,7 +188,9 @@ void rpcordma_bulk_destroy(rpcordma_bulk *bulk)
 int rpcordma_bulk_add_pages(rpcordma_bulk *bulk, page **pages, rpcordma_u32 offset,
 			    rpcordma_u32 length)
 {
-	return bulk->scatter.add_pages(pages, offset, length, kLongestRun) ? 0 : -ENOSPC;
+	if (!bulk->scatter.add_pages(pages, offset, length, kLongestRun))
+		return -ENOSPC;
+	return int(bulk->scatter.runs().size());
 }
 
 int rpcordma_bulk_add_buf(rpcordma_bulk *bulk, const rpcordma_xdr_buf *buf, rpcordma_u32 offset,

@@ -34,6 +34,7 @@ std::unique_ptr<Device> make_device(const char *name, bool crowded)
 	limits.max_fast_reg_pages = chance.any_of(page_lists);
 	limits.max_send_sge = chance.any_of(sges);
 	limits.max_sge_rd = chance.any_of(sges);
+	limits.max_sgl_rd = chance.one_in(3) ? chance.between(1, 16) : 0;
 	const bool short_queues = crowded || chance.one_in(3);
 	limits.max_qp_wr = limits.max_cqe = short_queues ? chance.between(220, 400) : 4096;
 	limits.max_qp_rd_atom = chance.between(1, 16);

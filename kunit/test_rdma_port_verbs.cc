@@ -93,6 +93,17 @@ int PortVerbs::execute(const Posted &wr)
 	switch (wr.opcode) {
 	case RPCORDMA_WR_RDMA_READ:
 		return transfer(wr, false);
+	case RPCORDMA_WR_RDMA_READ_WITH_INV: {
+		/* cxgb4 goes by the SGE, others by the key. */
+		EXPECT_EQ(wr.num_sge, 1);
+		EXPECT_EQ(wr.sges[0].lkey, wr.invalidate_rkey);
+		EXPECT_TRUE(device.read_needs_region);
+		const int status = transfer(wr, false);
+		if (status || !the_port->dma.invalidate(wr.invalidate_rkey))
+			return status ? status : kLocalError;
+		the_port->peer.local_invalidations++;
+		return RPCORDMA_WC_SUCCESS;
+	}
 	case RPCORDMA_WR_RDMA_WRITE:
 		return transfer(wr, true);
 	case RPCORDMA_WR_SEND:
@@ -114,9 +125,8 @@ int PortVerbs::execute(const Posted &wr)
 		wr.region->access = wr.access;
 		return RPCORDMA_WC_SUCCESS;
 	case RPCORDMA_WR_LOCAL_INV:
-		/* Without the fence it may overtake the Reads into what it invalidates, unless they are done. */
-		EXPECT_TRUE(requester || wr.send_flags & RPCORDMA_SEND_FENCE ||
-			    the_port->dma.is_stale(wr.invalidate_rkey));
+		/* It may overtake the Reads into what it invalidates, unless they are done. */
+		EXPECT_TRUE(requester || the_port->dma.is_stale(wr.invalidate_rkey));
 		if (!the_port->dma.invalidate(wr.invalidate_rkey))
 			return kLocalError;
 		the_port->peer.local_invalidations++;
@@ -282,7 +292,8 @@ int PortVerbs::post(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
 		p.send_flags = wr->send_flags;
 		p.cqe = wr->cqe;
 		p.invalidate_rkey = wr->invalidate_rkey;
-		if (wr->opcode == RPCORDMA_WR_RDMA_READ || wr->opcode == RPCORDMA_WR_RDMA_WRITE) {
+		if (wr->opcode == RPCORDMA_WR_RDMA_READ || wr->opcode == RPCORDMA_WR_RDMA_WRITE ||
+		    wr->opcode == RPCORDMA_WR_RDMA_READ_WITH_INV) {
 			const auto *rdma = reinterpret_cast<const rpcordma_rdma_wr *>(wr);
 
 			p.rkey = rdma->rkey;

@@ -130,8 +130,8 @@ struct PortPeer {
 
 	/* So far. */
 	u32 messages = 0;
-	u32 reads = 0, writes = 0; /* work requests that the device did */
-	u32 local_invalidations = 0;
+	u32 reads = 0, writes = 0;   /* work requests that the device did */
+	u32 local_invalidations = 0; /* of regions, by LOCAL_INV or with a Read */
 
 	[[nodiscard]] Bytes last() const
 	{

@@ -53,9 +53,9 @@ enum {
 	RPCORDMA_WR_RDMA_READ = 4,
 	RPCORDMA_WR_LOCAL_INV = 7,
 	RPCORDMA_WR_SEND_WITH_INV = 9,
+	RPCORDMA_WR_RDMA_READ_WITH_INV = 11, /* iWARP: its sink's region is invalidated when it is done */
 	RPCORDMA_WR_REG_MR = 32,
 
-	RPCORDMA_SEND_FENCE = 1, /* after all RDMA Reads before it */
 	RPCORDMA_SEND_SIGNALED = 2,
 
 	RPCORDMA_ACCESS_LOCAL_WRITE = 1,

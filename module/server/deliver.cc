@@ -73,7 +73,7 @@ static void complete_sink(const ServerCall &call)
 	rpcordma_svc_swap_pages(rqst, transfer->pages, pages);
 	give_back_resources(server, call);
 	if (server.limits.region_pages)
-		make_missing_regions(server);
+		tend_regions(server);
 	return pages;
 }
 

@@ -25,13 +25,13 @@ u32 sink_pages(const Server &server, const chunk::Arrival &arrival)
 }
 
 /*
- * One for each segment, and for each run of SGEs that is full; where the sink must be registered, those that do
- * and undo that, and one for where a segment meets its end. Where it may be, it is for fewer.
+ * One for each segment, and for each run of SGEs that is full; where the sink must be registered, one that does that
+ * for each region, and one for where a segment meets its end. Where it may be, it is for fewer.
  */
 u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 {
 	return arrival.segments + (server.device.read_needs_region ?
-					   3 * sink_regions(server, arrival) :
+					   2 * sink_regions(server, arrival) :
 					   sink_pages(server, arrival) / server.limits.read_sges);
 }
 
@@ -39,8 +39,7 @@ u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
 
 /*
  * Map the call's sink by the regions of its transfer, registered ahead of the Reads in the same chain. On iWARP the
- * sink of a Read is memory that the peer could write, and invalidated at the chain's end. Elsewhere it is ours
- * alone. Returns how many SGEs there are.
+ * sink of a Read is memory that the peer could write; elsewhere it is ours alone. Returns how many SGEs there are.
  */
 [[nodiscard]] static Result<u32> register_sink(const Server &server, ServerCall *call)
 {
@@ -129,26 +128,32 @@ static void push_front(Chain &chain, rpcordma_send_wr &wr, rpcordma_cqe *cqe)
 	chain.count++;
 }
 
-/* Put what registers and what invalidates @t's regions around its chain of Reads. */
-static void enclose_reads(const Server &server, Transfer &t, rpcordma_cqe *cqe, Chain &chain)
+/*
+ * Register @t's regions ahead of its chain of Reads. What the peer can write to is invalidated with the last Read into
+ * it: it is out of the peer's reach before anybody has the pages, and replies behind the Reads do not wait for that.
+ */
+static void register_regions(const Server &server, Transfer &t, rpcordma_cqe *cqe, Chain &chain)
 {
+	rpcordma_rdma_wr *read = t.requests, *const end = read + chain.count;
+
 	for (Region *region : t.regions) {
 		if (!region)
 			break;
+		if (server.device.read_needs_region) {
+			const rpcordma_rdma_wr *const first = read;
+
+			while (read < end && read->wr.sg_list->lkey == region->mapping.lkey)
+				read++;
+			/* All that goes there came inline. */
+			if (read == first)
+				continue;
+			read[-1].wr.opcode = RPCORDMA_WR_RDMA_READ_WITH_INV;
+			read[-1].wr.invalidate_rkey = region->mapping.rkey;
+		}
 		push_front(chain, region->register_wr.wr, cqe);
 		/* The Reads into it are done: they were another call's. */
 		if (region->stale)
 			push_front(chain, region->invalidate_wr, cqe);
-		if (!server.device.read_needs_region)
-			continue;
-		/* Out of the peer's reach before anybody has the pages. */
-		region->invalidate_wr.cqe = cqe;
-		region->invalidate_wr.send_flags = RPCORDMA_SEND_FENCE;
-		region->invalidate_wr.invalidate_rkey = region->mapping.rkey;
-		region->invalidate_wr.next = nullptr;
-		chain.last->next = &region->invalidate_wr;
-		chain.last = &region->invalidate_wr;
-		chain.count++;
 	}
 }
 
@@ -199,9 +204,9 @@ static void note_stale_regions(Transfer &t)
 		return Error::protocol;
 	}
 	chain = {&t.requests[0].wr, &builder.last(), builder.count()};
-	enclose_reads(server, t, &call->chain_cqe.cqe, chain);
+	register_regions(server, t, &call->chain_cqe.cqe, chain);
 	chain.last->cqe = &call->read_cqe.cqe;
-	chain.last->send_flags |= RPCORDMA_SEND_SIGNALED;
+	chain.last->send_flags = RPCORDMA_SEND_SIGNALED;
 	if (chain.count > queue_size) {
 		trace::failure(server.peer, Failure::read_chain_long, call->xid(), Error::protocol);
 		return Error::protocol;

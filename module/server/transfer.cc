@@ -44,14 +44,19 @@ void put_regions(Server &server, Transfer &transfer, u32 xid)
 	}
 }
 
-void make_missing_regions(Server &server)
+void tend_regions(Server &server)
 {
+	const u64 now = rpcordma_now_ms();
+	Region *idle;
 	u32 missing;
 	{
 		SpinGuard guard(server.lock);
 
 		missing = server.regions.take_missing();
+		idle = missing ? nullptr : server.regions.take_idle(now);
 	}
+	if (idle)
+		destroy_region(idle);
 	for (; missing; missing--) {
 		Region *region = make_region(server);
 

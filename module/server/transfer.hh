@@ -64,8 +64,8 @@ struct Chain {
 				rpcordma_alloc_how how);
 /** Give back @transfer's regions, of which the device has nothing. Any context. */
 void put_regions(Server &server, Transfer &transfer, u32 xid);
-/** Make the regions that sinks had to do without. A service thread. */
-void make_missing_regions(Server &server);
+/** Make the regions that sinks had to do without, or destroy one that none needs. A service thread. */
+void tend_regions(Server &server);
 [[gnu::noinline]] void trace_mapping_listened(const Server &server, const ServerCall &call,
 					      bool mapped);
 /** The memory of @call's transfer was mapped, or is to be unmapped: a trace, if it is mapped. */

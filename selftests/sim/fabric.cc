@@ -313,6 +313,12 @@ int Qp::post_send(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
 		REQUIRE(wr->num_sge >= 0 && u32(wr->num_sge) <= most_sges_, "%s: %d SGEs",
 			name.c_str(), wr->num_sge);
 		switch (wr->opcode) {
+		case RPCORDMA_WR_RDMA_READ_WITH_INV:
+			REQUIRE(device->limits.read_needs_region && wr->num_sge == 1 &&
+					wr->sg_list->lkey == wr->invalidate_rkey,
+				"%s: Read With Invalidate of key %#x", name.c_str(),
+				wr->invalidate_rkey);
+			[[fallthrough]];
 		case RPCORDMA_WR_RDMA_READ:
 			REQUIRE(u32(wr->num_sge) <= device->limits.max_sge_rd,
 				"a Read with %d SGEs", wr->num_sge);
@@ -446,9 +452,7 @@ void Qp::run_()
 			}
 		if (!next)
 			break;
-		if (reads_ && ((next->flags & RPCORDMA_SEND_FENCE) ||
-			       (next->opcode == RPCORDMA_WR_RDMA_READ &&
-				reads_ >= device->limits.max_qp_init_rd_atom))) {
+		if (next->is_read() && reads_ >= device->limits.max_qp_init_rd_atom) {
 			(void)wait(changed_, "RDMA Reads under way");
 			continue;
 		}
@@ -558,6 +562,7 @@ void Qp::execute_(const Entry &entry)
 	case RPCORDMA_WR_RDMA_WRITE:
 		return write_(entry);
 	case RPCORDMA_WR_RDMA_READ:
+	case RPCORDMA_WR_RDMA_READ_WITH_INV:
 		return read_(entry);
 	default:
 		return finish_(entry, local_(entry));
@@ -818,7 +823,7 @@ bool Qp::reads_before_(const Entry &entry) const
 	for (const Entry &other : sends_) {
 		if (other == entry)
 			return false;
-		if (other->opcode == RPCORDMA_WR_RDMA_READ && !other->done)
+		if (other->is_read() && !other->done)
 			return true;
 	}
 	return false;
@@ -851,6 +856,8 @@ void Qp::read_(const Entry &entry)
 							      Access::write);
 				    at += sge.length;
 			    }
+			    if (entry->opcode == RPCORDMA_WR_RDMA_READ_WITH_INV)
+				    self->device->find(entry->sges[0].lkey)->valid = false;
 			    self->finish_(entry, 0);
 		    });
 }

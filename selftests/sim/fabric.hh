@@ -135,6 +135,11 @@ struct SendEntry {
 	bool *drained = nullptr;
 	bool started = false, done = false, gone = false;
 	int status = 0;
+
+	bool is_read() const
+	{
+		return opcode == RPCORDMA_WR_RDMA_READ || opcode == RPCORDMA_WR_RDMA_READ_WITH_INV;
+	}
 };
 
 struct ReceiveEntry {

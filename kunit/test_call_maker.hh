@@ -36,7 +36,7 @@ enum MessageType : u32 { kCallMessage, kReplyMessage, kNeither };
 
 /** A forward call, or whatever else a client may send. */
 struct CallMaker {
-	static constexpr u32 kRoom = 1024;
+	static constexpr u32 kRoom = 8192;
 	u8 *bytes; /* a kernel's stack is small */
 	u32 length = 0;
 	u32 header = 0;

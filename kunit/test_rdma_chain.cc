@@ -289,6 +289,47 @@ RPCORDMA_TEST(rdma_chain, any)
 	EXPECT_GT(built, 800);
 }
 
-RPCORDMA_SUITE(rdma_chain, splits, max_sge, skip, room, any);
+/* In several, each of which begins where the one before had no more room: the same work requests as in one. */
+RPCORDMA_TEST(rdma_chain, parts)
+{
+	static constexpr rpcordma_sge local[] = {{1000, 100, 1}, {5000, 50, 2}, {9000, 70, 3}};
+
+	for (u32 most = 1; most <= 8; most++) {
+		TEST_NOTE("work requests of a part", most);
+		Room &whole = fresh_room(), &room = fresh_room();
+		auto build = [&](ChainBuilder &chain) {
+			return chain.transfer(segment(7, 30, 0x70000)) && chain.skip(10) &&
+			       chain.transfer(segment(8, 140, 0x80000)) &&
+			       chain.transfer(segment(9, 40, 0x90000));
+		};
+		ChainBuilder all(local, whole.requests, whole.sges, 1, 25, RPCORDMA_WR_RDMA_READ,
+				 &room.cqe);
+
+		ASSERT_TRUE(build(all));
+		for (u32 done = 0, last = 0; !last;) {
+			TEST_NOTE("done", done);
+			ChainBuilder chain(local, {room.requests, most}, room.sges, 1, 25,
+					   RPCORDMA_WR_RDMA_READ, &room.cqe);
+
+			chain.begin_at(done);
+			last = build(chain);
+			ASSERT_GT(chain.count(), 0);
+			for (u32 i = 0; i < chain.count(); i++) {
+				const rpcordma_rdma_wr &wr = whole.requests[done + i];
+
+				expect_request(room.requests[i], room, RPCORDMA_WR_RDMA_READ,
+					       wr.rkey, wr.remote_addr, {wr.wr.sg_list, 1});
+				if (i)
+					EXPECT_EQ(room.requests[i - 1].wr.next,
+						  &room.requests[i].wr);
+			}
+			done += chain.count();
+			if (last)
+				EXPECT_EQ(done, all.count());
+		}
+	}
+}
+
+RPCORDMA_SUITE(rdma_chain, splits, max_sge, skip, room, any, parts);
 
 } // namespace rpcordma

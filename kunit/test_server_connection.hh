@@ -557,21 +557,6 @@ struct NoSpareReceives {
 	}
 };
 
-/** The send queue holds so many work requests as far as the server knows, while this lives. */
-struct SmallQueue {
-	Server *server;
-	const u32 before;
-
-	SmallQueue(Served &c, u32 size) : server(c.server), before(server->room.size())
-	{
-		ServerInside::size(server->room) = size;
-	}
-	~SmallQueue()
-	{
-		ServerInside::size(server->room) = before;
-	}
-};
-
 /** Has all transfers of the pool, while it lives. */
 class NoTransfers {
 public:

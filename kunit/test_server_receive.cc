@@ -223,29 +223,10 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		EXPECT_EQ(c.svc.backward_replies, 0);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
 	}
-	{
-		/* More Writes than the send queue holds, whatever the reply. */
-		CallMaker writes(6);
-		const xdr::Segment segments[20] = {};
-		for (u32 i = 0; i < 2; i++)
-			writes.encoder.write_chunk(segments);
-		writes.finish(60);
-		/* 40, 8 runs of SGEs, and the Send. */
-		{
-			const SmallQueue queue(c, 48);
-
-			expect_refused(writes, 1);
-		}
-		const SmallQueue queue(c, 49);
-		ASSERT_TRUE(c.send(writes));
-		EXPECT_EQ(c.receive(), 60);
-		c.release();
-	}
 	EXPECT_EQ(c.svc.closed, 0);
-	EXPECT_EQ(c.log.take(trace::Failure::call_segments), 1);
 	EXPECT_EQ(c.log.take(trace::Failure::call_read_list), 2);
 	EXPECT_EQ(c.log.take(trace::Failure::call_too_long), 1);
-	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 5);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 4);
 	EXPECT_EQ(c.log.take(trace::Failure::backward_reply_chunks), 1);
 }
 
@@ -337,108 +318,6 @@ RPCORDMA_TEST(server_receive, short_linear_call)
 	}
 }
 
-namespace {
-
-/* A call over a connection with long messages; @lists says what is in its chunk lists. */
-template <typename Lists> void send_long(Accepted &c, Lists &&lists)
-{
-	const MutableBytes room = test_alloc(4096);
-	u8 *const bytes = room.data();
-
-	rpcordma_server_tunables.max_req_size = 4096;
-	ASSERT_EQ(c.accept(), 0);
-	rpcordma_core_server_refill();
-	rpcordma_core_server_event(c.server, RPCORDMA_EVENT_ESTABLISHED);
-	v1::Encoder encoder(room, Xid(9), Credits(1), xdr::Kind::msg);
-	lists(encoder);
-	const auto end = encoder.finish();
-	ASSERT_OK(end);
-	__builtin_memset(bytes + end.value(), 0, 40);
-	xdr::store_be32(bytes + end.value(), 9);
-	const ExactCopy copy(Bytes(bytes, end.value() + 40));
-	ASSERT_TRUE(c.verbs.send(c.server, copy.bytes()));
-}
-
-} // namespace
-
-/* One segment less than a chain has work requests is pulled; more are refused before any is. */
-RPCORDMA_TEST(server_receive, many_segments)
-{
-	for (const u32 segments : {Transfer::kRequests - 1, Transfer::kRequests}) {
-		TEST_NOTE("segments", segments);
-		Accepted c;
-
-		send_long(c, [segments](v1::Encoder &encoder) {
-			for (u32 i = 0; i < segments; i++)
-				encoder.read_segment(Position(40), CallMaker::segment(1, 2 * i));
-		});
-		const bool fits = segments < Transfer::kRequests;
-		EXPECT_EQ(c.verbs.sends, fits ? segments : 0);
-		c.verbs.work();
-		for (u32 i = 0; i < 80; i++)
-			ASSERT_NE(c.rqst->pages[i], nullptr);
-		EXPECT_EQ(rpcordma_core_server_recvfrom(c.server, c.rqst),
-			  fits ? 41 + int(segments) : 0);
-		if (fits) {
-			for (u32 i = 0; i < segments; i++)
-				ASSERT_EQ(c.rqst->pages[0]->data[i], c.peer.memory[2 * i]);
-			/* 127 bytes, and the pad. */
-			EXPECT_EQ(c.rqst->pages[0]->data[segments], 0);
-			rpcordma_core_server_release(c.server, c.rqst->call);
-		}
-		c.verbs.work();
-		EXPECT_EQ(c.peer.messages, fits ? 0 : 1);
-		EXPECT_EQ(c.log.take(trace::Failure::call_segments), fits ? 0 : 1);
-		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), fits ? 0 : 1);
-	}
-}
-
-/* Nor is a call executed whose reply's chain could exceed that: segments, runs of SGEs, and the Send. */
-RPCORDMA_TEST(server_receive, many_reply_segments)
-{
-	static constexpr struct {
-		u32 write = 0, more = 0, reply = 0;
-		bool fits;
-	} calls[] = {
-		/* 260 pages in runs of 32 are 8 requests, and one is the Send. */
-		{.write = 119, .fits = true},
-		{.write = 120, .fits = false},
-		{.reply = 119, .fits = true},
-		{.reply = 120, .fits = false},
-		{.write = 60, .more = 59, .fits = true},
-		{.write = 60, .more = 60, .fits = false},
-		{.write = 40, .more = 40, .reply = 39, .fits = true},
-		{.write = 40, .more = 40, .reply = 40, .fits = false},
-	};
-
-	for (const auto &m : calls) {
-		TEST_NOTE("in the first Write chunk", m.write);
-		TEST_NOTE("in the second", m.more);
-		TEST_NOTE("in the Reply chunk", m.reply);
-		Accepted c;
-
-		send_long(c, [&m](v1::Encoder &encoder) {
-			static xdr::Segment segments[120];
-
-			for (xdr::Segment &segment : segments)
-				segment = CallMaker::segment(1);
-			for (const u32 n : {m.write, m.more})
-				if (n)
-					encoder.write_chunk({segments, n});
-			if (m.reply)
-				encoder.reply_chunk({segments, m.reply});
-		});
-		EXPECT_EQ(rpcordma_core_server_recvfrom(c.server, c.rqst), m.fits ? 40 : 0);
-		if (m.fits)
-			rpcordma_core_server_release(c.server, c.rqst->call);
-		c.verbs.work();
-		EXPECT_EQ(c.peer.messages, m.fits ? 0 : 1);
-		EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), m.fits ? 0 : 1);
-		EXPECT_EQ(c.log.take(trace::Failure::call_segments), m.fits ? 0 : 1);
-		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), m.fits ? 0 : 1);
-	}
-}
-
 /* A call has two owners while its reply is on its way: the last of them makes it spare. */
 RPCORDMA_TEST(server_receive, two_owners)
 {
@@ -469,7 +348,6 @@ RPCORDMA_TEST(server_receive, two_owners)
 }
 
 RPCORDMA_SUITE(server_receive, inline_call, order, before_established, established_idle,
-	       bad_messages, bad_chunks, chunk_in_header, short_linear_call, many_segments,
-	       many_reply_segments, two_owners);
+	       bad_messages, bad_chunks, chunk_in_header, short_linear_call, two_owners);
 
 } // namespace rpcordma

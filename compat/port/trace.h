@@ -85,7 +85,7 @@ struct rpcordma_region;
 	X(call_pieces, "Read chunks of a call in several Receives: segments")			\
 	X(call_read_list, "Read chunks that make no call: errno")				\
 	X(call_cut_short, "cut short, or with a chunk in the RPC header: position")		\
-	X(call_too_long, "too many pages, or segments for them: segments")			\
+	X(call_too_long, "too many pages: segments")						\
 	X(call_failed_before, "its chunks broke a connection before")				\
 	X(chunk_refused, "the client's device refused a chunk: status")				\
 	X(err_vers_sent, "the call gets ERR_VERS")						\
@@ -119,7 +119,6 @@ struct rpcordma_region;
 	X(resolve_failed, "no address or no route: errno")					\
 	X(device_registration, "the device cannot register enough memory at once: pages")	\
 	X(device_queues, "the device's queues are too short: work requests")			\
-	X(device_sges, "the device has too few SGEs: SGEs")					\
 	X(qp_failed, "no protection domain, completion queue or queue pair: errno")		\
 	X(first_receives_failed, "the first Receives could not be posted: Receives")		\
 	X(first_regions_failed, "not one region could be made: errno")				\

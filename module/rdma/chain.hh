@@ -36,6 +36,11 @@ public:
 	{
 	}
 
+	/** Leave out the first @wrs work requests: an earlier chain had them. Before all others. */
+	void begin_at(u32 wrs)
+	{
+		before_ = wrs;
+	}
 	/** Pass over @length bytes of local memory. False: there are not so many. */
 	[[nodiscard]] bool skip(u32 length)
 	{
@@ -51,8 +56,8 @@ public:
 	}
 
 	/**
-	 * Move @remote.length bytes between local memory and @remote. False: local memory is at its
-	 * end, or the chain has no room for this; what was built then means nothing.
+	 * Move @remote.length bytes between local memory and @remote. False: the chain has no room for all
+	 * of this, and another one has to begin where it ends; or local memory is at its end.
 	 */
 	[[nodiscard]] bool transfer(const xdr::Segment &remote)
 	{
@@ -84,6 +89,11 @@ public:
 				wr.wr.num_sge++;
 			}
 			left += part;
+			if (before_) {
+				before_--;
+				sges_used_ -= u32(wr.wr.num_sge);
+				continue;
+			}
 			if (count_)
 				wrs_[count_ - 1].wr.next = &wr.wr;
 			count_++;
@@ -120,6 +130,7 @@ private:
 	usize sges_used_ = 0;
 	u32 max_sge_;
 	u32 max_bytes_;
+	u32 before_ = 0; /* to be left out still */
 	int opcode_;
 	rpcordma_cqe *cqe_;
 };

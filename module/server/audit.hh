@@ -51,11 +51,6 @@ struct ServerInside {
 	{
 		return room.free_;
 	}
-	/** Work requests of the queue, as chains are measured against it. */
-	[[nodiscard]] static u32 &size(SendRoom &room)
-	{
-		return room.size_;
-	}
 	[[nodiscard]] static std::atomic<bool> &replied(EagerBudget &eager)
 	{
 		return eager.replied_;

@@ -50,6 +50,7 @@ struct rpcordma_server_call {
 	u32 eager = 0; /* bytes taken of the eager budget */
 	u32 room_taken =
 		0; /* in the send queue: given back when the chain that is posted completes */
+	std::atomic<u32> parts{0}; /* chains at the device that others of it follow */
 	rpcordma::Transfer *transfer = nullptr;
 
 	/* The reply. */

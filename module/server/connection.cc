@@ -25,8 +25,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 [[nodiscard]] static Status create_queues(Server &server, u32 receives)
 {
 	const rpcordma_device &device = server.device;
-	const bool regions = device.read_needs_region;
-	u32 &send_sges = server.limits.send_sges, &read_sges = server.limits.read_sges;
+	u32 &send_sges = server.limits.send_sges;
 	rpcordma_queue_sizes sizes = {};
 	int rc = 0;
 
@@ -34,11 +33,8 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 	sizes.receive_wrs = receives;
 	for (send_sges = max(1u, min(device.max_send_sge, kMostSges)); send_sges; send_sges /= 2) {
 		/* On iWARP the protocol has no more than one SGE in a Read. */
-		read_sges = regions ? 1 : max(1u, min(send_sges, device.max_sge_rd));
-		/* The longest call and the longest reply must be possible: each of their pages an SGE. */
-		const u32 least = regions ? send_sges : read_sges;
-		if (Transfer::kPages / least >= min(Transfer::kRequests, server.room.size()))
-			break;
+		server.limits.read_sges =
+			device.read_needs_region ? 1 : max(1u, min(send_sges, device.max_sge_rd));
 		sizes.send_sges = send_sges;
 		rc = rpcordma_endpoint_create_qp(server.endpoint, &sizes);
 		if (!rc)
@@ -48,14 +44,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 		if (from_errno(rc) != Error::no_memory && from_errno(rc) != Error::invalid)
 			break;
 	}
-	if (rc)
-		return from_errno(rc);
-	rpcordma_log_string(server.peer, RPCORDMA_LOG_ERROR,
-			    "this device has too few SGEs for each RDMA Read or Write, or too "
-			    "short a queue",
-			    device.name);
-	trace::loss(server.peer, Loss::device_sges, int(device.max_send_sge));
-	return Error::not_supported;
+	return from_errno(rc);
 }
 
 /* Whether sinks are registered, always or at times, and in what pieces. */

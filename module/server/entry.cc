@@ -164,7 +164,11 @@ void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
 	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
 
 	trace::completion(server.endpoint, "read", *completion, call);
-	reads_done(server, call, *completion);
+	/* In order: those that others follow come before the last. */
+	if (call->parts.load(std::memory_order_acquire))
+		part_done(server, call, *completion);
+	else
+		reads_done(server, call, *completion);
 }
 
 void rpcordma_core_server_chain_done(void *context, rpcordma_cqe *cqe,

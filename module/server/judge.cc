@@ -10,6 +10,9 @@
 
 namespace rpcordma {
 
+/* Segments of Read chunks, and of others: more than fit a header of 4 KiB. */
+static constexpr u32 kMostSegments = 256;
+
 [[nodiscard]] static bool in_pieces(const Receive &receive)
 {
 	return protocol::kTransmissions > 1 && receive.next;
@@ -33,18 +36,14 @@ namespace rpcordma {
 {
 	using trace::Failure;
 	const xdr::Message &message = receive.message;
-	const u32 queue_size = server.room.size();
 	auto refuse = [&](Failure why, int value) {
 		trace::failure(server.peer, why, message.xid.get(), value);
 		return false;
 	};
 
-	/* Before they are looked at one by one; and what a reply could never fill, before it is executed. */
-	const u32 most = min(Transfer::kRequests, queue_size) - 1;
-	if (message.reads.count() > most ||
-	    message.writes.segments() + message.reply.count() +
-			    Transfer::kPages / server.limits.send_sges >
-		    most)
+	/* Before they are looked at one by one. */
+	if (message.reads.count() > kMostSegments ||
+	    message.writes.segments() + message.reply.count() > kMostSegments)
 		return refuse(Failure::call_segments, int(message.reads.count()));
 	/* Read chunks would have to be put in between the pieces; nobody who has chunks needs several. */
 	if (in_pieces(receive) && !message.reads.empty())
@@ -68,9 +67,7 @@ namespace rpcordma {
 		    arrival.how == chunk::Arrival::How::linear &&
 			    arrival.message_length < rpc::least_call_length)
 		return refuse(Failure::call_cut_short, int(arrival.position));
-	if (sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages) ||
-	    (arrival.segments &&
-	     longest_read_chain(server, arrival) > min(Transfer::kRequests, queue_size)))
+	if (sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages))
 		return refuse(Failure::call_too_long, int(arrival.segments));
 	if (failed_before(server, receive))
 		return refuse(Failure::call_failed_before, 0);

@@ -24,16 +24,14 @@ u32 sink_pages(const Server &server, const chunk::Arrival &arrival)
 	return div_round_up(sink_pages(server, arrival), server.limits.region_pages);
 }
 
-/*
- * One for each segment, and for each run of SGEs that is full; where the sink must be registered, one that does that
- * for each region, and one for where a segment meets its end. Where it may be, it is for fewer.
- */
-u32 longest_read_chain(const Server &server, const chunk::Arrival &arrival)
-{
-	return arrival.segments + (server.device.read_needs_region ?
-					   2 * sink_regions(server, arrival) :
-					   sink_pages(server, arrival) / server.limits.read_sges);
-}
+/* How far the chains of a call's Reads have come. */
+struct ReadProgress {
+	u32 sges = 0; /* of its sink */
+	/* What earlier chains had. */
+	u32 reads = 0;
+	u32 regions = 0;
+	bool whole = false; /* this one is the last */
+};
 
 /* --- the sink --- */
 
@@ -128,32 +126,41 @@ static void push_front(Chain &chain, rpcordma_send_wr &wr, rpcordma_cqe *cqe)
 	chain.count++;
 }
 
-/*
- * Register @t's regions ahead of its chain of Reads. What the peer can write to is invalidated with the last Read into
- * it: it is out of the peer's reach before anybody has the pages, and replies behind the Reads do not wait for that.
- */
-static void register_regions(const Server &server, Transfer &t, rpcordma_cqe *cqe, Chain &chain)
+/* Register the next of @t's regions ahead of @chain. */
+static void register_next(Transfer &t, rpcordma_cqe *cqe, ReadProgress &progress, Chain &chain)
 {
-	rpcordma_rdma_wr *read = t.requests, *const end = read + chain.count;
+	Region *region = t.regions[progress.regions++];
 
-	for (Region *region : t.regions) {
-		if (!region)
-			break;
-		if (server.device.read_needs_region) {
-			const rpcordma_rdma_wr *const first = read;
+	push_front(chain, region->register_wr.wr, cqe);
+	/* The Reads into it are done: they were another call's. */
+	if (region->stale)
+		push_front(chain, region->invalidate_wr, cqe);
+}
 
-			while (read < end && read->wr.sg_list->lkey == region->mapping.lkey)
-				read++;
-			/* All that goes there came inline. */
-			if (read == first)
-				continue;
-			read[-1].wr.opcode = RPCORDMA_WR_RDMA_READ_WITH_INV;
-			read[-1].wr.invalidate_rkey = region->mapping.rkey;
+/*
+ * Register the regions of @chain's Reads ahead of them, where the peer can write to these. The last Read into each
+ * invalidates it: it is out of the peer's reach before anybody has the pages, and replies behind the Reads do not wait
+ * for that. Behind the last Read of a chain that is not whole is one that goes with the next.
+ */
+static void register_exposed(Transfer &t, rpcordma_cqe *cqe, ReadProgress &progress, Chain &chain)
+{
+	rpcordma_rdma_wr *const reads = t.requests;
+	const u32 count = chain.count;
+
+	for (u32 i = 0; i < count; i++) {
+		const u32 lkey = reads[i].wr.sg_list->lkey;
+		/* Behind those of which all comes inline. */
+		const auto is_next = [&] { return t.regions[progress.regions]->mapping.lkey == lkey; };
+
+		if (!progress.regions || t.regions[progress.regions - 1]->mapping.lkey != lkey) {
+			while (!is_next())
+				progress.regions++;
+			register_next(t, cqe, progress, chain);
 		}
-		push_front(chain, region->register_wr.wr, cqe);
-		/* The Reads into it are done: they were another call's. */
-		if (region->stale)
-			push_front(chain, region->invalidate_wr, cqe);
+		if ((progress.whole && i + 1 == count) || reads[i + 1].wr.sg_list->lkey != lkey) {
+			reads[i].wr.opcode = RPCORDMA_WR_RDMA_READ_WITH_INV;
+			reads[i].wr.invalidate_rkey = t.regions[progress.regions - 1]->mapping.rkey;
+		}
 	}
 }
 
@@ -171,20 +178,21 @@ static void note_stale_regions(Transfer &t)
 /* --- the chain --- */
 
 /*
- * Map the call's sink and build the chain that fills it. Errors: ENOMEM, the mapping failed, which may
- * pass; EPROTO, the chain would be longer than a chain can be.
+ * Build the next chain that fills the call's sink: as many of the Reads as it has room for. Errors: EPROTO, not one.
  */
-[[nodiscard]] static Status build_reads(Server &server, ServerCall *call, rpcordma_alloc_how how,
+[[nodiscard]] static Status build_reads(Server &server, ServerCall *call, ReadProgress &progress,
 					Chain &chain)
 {
 	Transfer &t = *call->transfer;
 	const chunk::Arrival &arrival = call->arrival;
 	const xdr::ReadList &reads = call->message().reads;
-	const u32 queue_size = server.room.size();
-	const u32 mapped = TRY(map_sink(server, call, how));
+	/* What registers a region, and what invalidates it first. */
+	const u32 regions = t.regions[0] ? 2 * sink_regions(server, arrival) : 0;
 
-	ChainBuilder builder({t.local, mapped}, t.requests, t.sges, server.limits.read_sges, ~0u,
-			     RPCORDMA_WR_RDMA_READ, &call->chain_cqe.cqe);
+	ChainBuilder builder({t.local, progress.sges}, {t.requests, part_room(server) - regions},
+			     t.sges, server.limits.read_sges, ~0u, RPCORDMA_WR_RDMA_READ,
+			     &call->chain_cqe.cqe);
+	builder.begin_at(progress.reads);
 	bool built = true;
 	if (arrival.how == chunk::Arrival::How::single) {
 		for (xdr::ReadSegment segment : reads)
@@ -199,29 +207,34 @@ static void note_stale_regions(Transfer &t)
 		(void)chunk::walk_arrival(reads, arrival.inline_length, arrival.message_length,
 					  read, copy);
 	}
-	if (!built || !builder.count() || builder.count() > queue_size) {
+	progress.whole = built;
+	const u32 count = builder.count() - (built ? 0 : 1);
+	if (!builder.count() || !count) {
 		trace::failure(server.peer, Failure::read_chain_long, call->xid(), Error::protocol);
 		return Error::protocol;
 	}
-	chain = {&t.requests[0].wr, &builder.last(), builder.count()};
-	register_regions(server, t, &call->chain_cqe.cqe, chain);
+	progress.reads += count;
+	chain = {&t.requests[0].wr, &t.requests[count - 1].wr, count};
+	if (server.device.read_needs_region)
+		register_exposed(t, &call->chain_cqe.cqe, progress, chain);
+	else
+		while (t.regions[0] && progress.regions < sink_regions(server, arrival))
+			register_next(t, &call->chain_cqe.cqe, progress, chain);
 	chain.last->cqe = &call->read_cqe.cqe;
 	chain.last->send_flags = RPCORDMA_SEND_SIGNALED;
-	if (chain.count > queue_size) {
-		trace::failure(server.peer, Failure::read_chain_long, call->xid(), Error::protocol);
-		return Error::protocol;
-	}
 	return {};
 }
 
-/* What became of a chain that was to be posted. */
-struct PostedReads {
-	Error error = Error::none;
-	bool any = true; /* the device has some of it, or had */
-};
+/* Map the call's sink and build the first chain. Errors: ENOMEM, the mapping failed, which may pass; EPROTO. */
+[[nodiscard]] static Status begin_reads(Server &server, ServerCall *call, rpcordma_alloc_how how,
+					ReadProgress &progress, Chain &chain)
+{
+	progress.sges = TRY(map_sink(server, call, how));
+	return build_reads(server, call, progress, chain);
+}
 
-/* Post @chain, for which @call has the room. The call may be another one's as soon as that is done. */
-[[nodiscard]] static PostedReads post_reads(Server &server, ServerCall *call, const Chain &chain)
+/* Post the last chain of @call's Reads, which has the room. The call may be another one's as soon as that is done. */
+[[nodiscard]] static PostResult post_reads(Server &server, ServerCall *call, const Chain &chain)
 {
 	const u32 xid = call->message().xid.get();
 	const rpcordma_send_wr *bad;
@@ -236,7 +249,7 @@ struct PostedReads {
 }
 
 /* What was posted of the chain stays the device's until the drain: destroy() frees it. */
-static void reads_failed(Server &server, ServerCall *call, const Chain &chain, PostedReads posted)
+static void reads_failed(Server &server, ServerCall *call, const Chain &chain, PostResult posted)
 {
 	const u32 xid = call->xid();
 
@@ -278,7 +291,7 @@ static void reads_failed(Server &server, ServerCall *call, const Chain &chain, P
 }
 
 /* Completions post under the lock, and nothing once the connection closes: so nothing follows the drain (S2). */
-[[nodiscard]] static PostedReads post_unless_closing(Server &server, ServerCall *call,
+[[nodiscard]] static PostResult post_unless_closing(Server &server, ServerCall *call,
 						     const Chain &chain)
 {
 	SpinGuard guard(server.lock);
@@ -301,13 +314,15 @@ bool pull_eagerly(Server &server, ServerCall *call)
 		give_back_resources(server, call);
 		return false;
 	}
+	ReadProgress progress;
 	Chain chain;
-	if (!build_reads(server, call, RPCORDMA_ALLOC_ATOMIC, chain).ok() ||
-	    !server.room.take(chain.count)) {
+	/* Others wait until there is room for the next chain. */
+	if (!begin_reads(server, call, RPCORDMA_ALLOC_ATOMIC, progress, chain).ok() ||
+	    !progress.whole || !server.room.take(chain.count)) {
 		give_back_resources(server, call);
 		return false;
 	}
-	const PostedReads posted = post_unless_closing(server, call, chain);
+	const PostResult posted = post_unless_closing(server, call, chain);
 	if (posted.error == Error::none)
 		rpcordma_server_count(RPCORDMA_SERVER_EAGER, 1);
 	else
@@ -317,9 +332,9 @@ bool pull_eagerly(Server &server, ServerCall *call)
 
 /* --- by a service thread --- */
 
-/* Take a transfer, with pages of @rqst, and build the chain. */
-[[nodiscard]] static Status build_reads_into(Server &server, ServerCall *call, svc_rqst *rqst,
-					     Chain &chain)
+/* Take a transfer, with pages of @rqst, and build the first chain. */
+[[nodiscard]] static Status begin_reads_into(Server &server, ServerCall *call, svc_rqst *rqst,
+					     ReadProgress &progress, Chain &chain)
 {
 	const u32 pages = sink_pages(server, call->arrival);
 
@@ -331,14 +346,38 @@ bool pull_eagerly(Server &server, ServerCall *call)
 	}
 	rpcordma_svc_lend_pages(rqst, call->transfer->pages, pages);
 	call->transfer->page_count = pages;
-	return build_reads(server, call, RPCORDMA_ALLOC_SERVICE, chain);
+	return begin_reads(server, call, RPCORDMA_ALLOC_SERVICE, progress, chain);
+}
+
+/* Post the chains that others of @call follow; @chain becomes the last. */
+[[nodiscard]] static PostResult post_parts(Server &server, ServerCall *call, ReadProgress &progress,
+				       Chain &chain)
+{
+	PostResult all = {Error::none, false};
+
+	while (!progress.whole) {
+		const PostResult posted = post_part(server, call, chain);
+
+		all.any = all.any || posted.any;
+		all.error = posted.error;
+		if (all.error != Error::none)
+			break;
+		if (const Status built = build_reads(server, call, progress, chain); !built.ok()) {
+			all.error = built.error();
+			request_close(server, trace::Loss::rpc_failed, to_errno(all.error));
+			break;
+		}
+	}
+	return all;
 }
 
 void pull_with(Server &server, ServerCall *call, svc_rqst *rqst)
 {
 	rpcordma_server_count(RPCORDMA_SERVER_HELD, 1);
+	ReadProgress progress;
 	Chain chain;
-	if (const Status built = build_reads_into(server, call, rqst, chain); !built.ok()) {
+	if (const Status built = begin_reads_into(server, call, rqst, progress, chain);
+	    !built.ok()) {
 		give_back_resources(server, call);
 		if (built.error() == Error::protocol) {
 			refuse(server, call, xdr::ErrorCode::chunk);
@@ -349,17 +388,29 @@ void pull_with(Server &server, ServerCall *call, svc_rqst *rqst)
 		request_close(server, trace::Loss::rpc_failed, to_errno(built.error()));
 		return;
 	}
-	if (!wait_for_room(server, chain.count)) {
-		give_back_resources(server, call);
-		recycle(server, call);
+	const PostResult parts = post_parts(server, call, progress, chain);
+	if (parts.error != Error::none || !wait_for_room(server, chain.count)) {
+		/* Or the drain makes an end of it. */
+		if (!parts.any) {
+			give_back_resources(server, call);
+			recycle(server, call);
+		}
 		return;
 	}
-	const PostedReads posted = post_reads(server, call, chain);
+	const PostResult posted = post_reads(server, call, chain);
 	if (posted.error != Error::none)
-		reads_failed(server, call, chain, posted);
+		reads_failed(server, call, chain, {posted.error, posted.any || parts.any});
 }
 
 /* --- completion --- */
+
+void part_done(Server &server, ServerCall *call, const rpcordma_completion &completion)
+{
+	call->parts.fetch_sub(1, std::memory_order_relaxed);
+	server.room.give(part_room(server));
+	if (completion.status != RPCORDMA_WC_SUCCESS)
+		chain_failed(server, call, trace::Loss::chain_failed, completion);
+}
 
 void reads_done(Server &server, ServerCall *call, const rpcordma_completion &completion)
 {

@@ -157,7 +157,9 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 	if (const Status built = build_reply(server, call, rqst, out); built.ok()) {
 		out.invalidate = invalidated_key(server, call->message());
 	} else {
-		give_back_resources(server, call);
+		/* What is posted is the device's until the drain. */
+		if (!out.begun)
+			give_back_resources(server, call);
 		if (built.error() != Error::no_space) {
 			close_after(server, Failure::reply_failed, xid, built.error());
 			return Error::not_connected;

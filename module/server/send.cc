@@ -105,7 +105,8 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 	const rpcordma_send_wr *const first = writes ? out.first_write : sends;
 	const rpcordma_send_wr *bad;
 
-	call->owners.fetch_add(1, std::memory_order_relaxed);
+	if (!out.begun)
+		call->owners.fetch_add(1, std::memory_order_relaxed);
 	call->room_taken = requests;
 	const int rc = rpcordma_post_send(server.endpoint, first, &bad);
 	trace::post(server.endpoint, "reply", xid, requests, true, rc, call);
@@ -120,7 +121,8 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 	 */
 	if (bad == first) {
 		server.room.give(requests);
-		call->owners.fetch_sub(1, std::memory_order_relaxed);
+		if (!out.begun)
+			call->owners.fetch_sub(1, std::memory_order_relaxed);
 	}
 	close_after(server, trace::Failure::post_failed, xid, from_errno(rc));
 	return Error::not_connected;

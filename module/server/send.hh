@@ -19,6 +19,7 @@ struct Outgoing {
 	const rpcordma_send_wr *first_write =
 		nullptr; /* of the call's transfer; the last is linked to the first Send */
 	u32 writes = 0;
+	bool begun = false; /* Writes of it are posted: the device is an owner of the call already */
 	u32 invalidate = 0; /* the R_key that the last Send invalidates; 0: none */
 	u32 transmissions = 1;
 	u32 lengths[protocol::kTransmissions] = {}; /* bytes in each Send */

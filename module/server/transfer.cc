@@ -3,9 +3,43 @@
 
 #include "module/server/transfer.hh"
 
+#include "module/server/close.hh"
 #include "module/server/server.hh"
 
 namespace rpcordma {
+
+u32 part_room(const Server &server)
+{
+	return min(Transfer::kRequests, server.room.size());
+}
+
+PostResult post_part(Server &server, ServerCall *call, const Chain &chain)
+{
+	const u32 xid = call->xid(), room = part_room(server);
+	const rpcordma_send_wr *bad;
+
+	if (!wait_for_room(server, room))
+		return {Error::not_connected, false};
+	chain.last->next = nullptr;
+	chain.last->cqe = &call->read_cqe.cqe;
+	chain.last->send_flags = RPCORDMA_SEND_SIGNALED;
+	call->parts.fetch_add(1, std::memory_order_relaxed);
+	const int rc = rpcordma_post_send(server.endpoint, chain.first, &bad);
+	trace::post(server.endpoint, "part", xid, chain.count, true, rc, call);
+	if (!rc) {
+		rpcordma_server_count(call->transfer->writes ? RPCORDMA_SERVER_WRITE :
+							       RPCORDMA_SERVER_READ,
+				      chain.count);
+		return {};
+	}
+	const bool any = bad != chain.first;
+	if (!any) {
+		call->parts.fetch_sub(1, std::memory_order_relaxed);
+		server.room.give(room);
+	}
+	close_after(server, trace::Failure::post_failed, xid, from_errno(rc));
+	return {from_errno(rc), any};
+}
 
 [[nodiscard]] static Region *make_region(Server &server)
 {

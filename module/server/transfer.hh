@@ -7,6 +7,7 @@
 
 #include "compat/port/port.h"
 #include "module/base/list.hh"
+#include "module/base/result.hh"
 #include "module/base/types.hh"
 #include "module/rdma/region.hh"
 #include "module/server/call.hh"
@@ -26,7 +27,7 @@ struct Transfer : ListLink<TransferTag> {
 	static constexpr u32 kPages = kPayloadPages + 4;
 	/** Pieces of memory: one for each page, and one for each place where a chunk ends within one. */
 	static constexpr u32 kPieces = kPages + 64;
-	/** Work requests of a chain: more segments than this are refused. */
+	/** Work requests of a chain: what takes more goes in several. */
 	static constexpr u32 kRequests = 128;
 	/** SGEs in all: one for each piece, and one for each place where a segment ends within one. */
 	static constexpr u32 kSges = kPieces + kRequests;
@@ -55,6 +56,20 @@ struct Chain {
 	rpcordma_send_wr *last = nullptr;
 	u32 count = 0;
 };
+
+/** What became of a chain that was to be posted. */
+struct PostResult {
+	Error error = Error::none;
+	bool any = true; /* the device has some of it, or had */
+};
+/** The room that a chain takes which others of its call follow; it has no more work requests. */
+[[nodiscard]] u32 part_room(const Server &server);
+/**
+ * Post @chain, of @call's transfer, which others of the call follow; its completion gives back the room. May wait for
+ * that. When it fails the connection closes, and what of the call was posted is the device's until the drain. A
+ * service thread.
+ */
+[[nodiscard]] PostResult post_part(Server &server, ServerCall *call, const Chain &chain);
 
 /**
  * Take @count regions for @transfer's sink. False, with fewer of them: no memory; or not so many are free, and a

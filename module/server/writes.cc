@@ -59,6 +59,35 @@ static constexpr u32 kLongestWrite = 128 * 1024;
 	return u32(mapped);
 }
 
+/*
+ * Build the next chain of Writes of what @answer says: as many as it has room for. @done: what earlier ones had. Returns
+ * whether it is the last.
+ */
+[[nodiscard]] static bool build_chain(const xdr::ChunkLists &lists, const chunk::Answer &answer,
+				      u32 done, ChainBuilder &chain)
+{
+	bool built = true;
+	/* A chunk is filled contiguously, in segment order (RFC 8166 3.4.6). */
+	auto fill = [&](const xdr::WriteChunk &into, u32 length) {
+		for (xdr::Segment segment : into) {
+			segment.length = min(segment.length, length);
+			length -= segment.length;
+			built = built && chain.transfer(segment);
+		}
+	};
+	u32 i = 0;
+
+	chain.begin_at(done);
+	for (xdr::WriteChunk into : lists.writes) {
+		if (i == answer.placed_count)
+			break;
+		fill(into, answer.placed[i++].length);
+	}
+	if (answer.reply_length)
+		fill(lists.reply, answer.reply_length);
+	return built;
+}
+
 Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *reply,
 		    const chunk::Answer &answer, svc_rqst *rqst, Outgoing &out)
 {
@@ -74,40 +103,41 @@ Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *re
 
 	t.writes = true;
 	const u32 mapped = TRY(map_pieces(server, *call, reply, answer));
-	ChainBuilder chain({t.local, mapped}, t.requests, t.sges, server.limits.send_sges,
-			   longest_write(server, message,
-					 u64(answer.write_length) + answer.reply_length),
-			   RPCORDMA_WR_RDMA_WRITE, &call->chain_cqe.cqe);
-	bool built = true;
-	/* A chunk is filled contiguously, in segment order (RFC 8166 3.4.6). */
-	auto fill = [&](const xdr::WriteChunk &into, u32 length) {
-		for (xdr::Segment segment : into) {
-			segment.length = min(segment.length, length);
-			length -= segment.length;
-			built = built && chain.transfer(segment);
-		}
-	};
-	u32 i = 0;
-	for (xdr::WriteChunk into : message.writes) {
-		if (i == answer.placed_count)
-			break;
-		fill(into, answer.placed[i++].length);
-	}
-	if (answer.reply_length)
-		fill(message.reply, answer.reply_length);
-	if (!built || chain.count() + answer.transmissions > server.room.size()) {
-		trace::failure(server.peer, Failure::write_chain_long, call->xid(),
-			       int(chain.count()));
-		return Error::no_space;
-	}
-	chain.last().next = &call->sends[0].wr;
 	/* From here on the thread's pages are the transfer's. */
 	t.page_count = rpcordma_svc_take_reply_pages(rqst, t.pages, Transfer::kPages);
 	if (!t.page_count)
 		return Error::no_space;
-	out.first_write = &t.requests[0].wr;
-	out.writes = chain.count();
-	return {};
+	const u32 longest =
+		longest_write(server, message, u64(answer.write_length) + answer.reply_length);
+	/* The Sends are posted with the last of them. */
+	const u32 most = min(Transfer::kRequests, server.room.size() - answer.transmissions);
+	for (u32 done = 0;;) {
+		ChainBuilder chain({t.local, mapped}, {t.requests, most}, t.sges,
+				   server.limits.send_sges, longest, RPCORDMA_WR_RDMA_WRITE,
+				   &call->chain_cqe.cqe);
+		const bool last = build_chain(message, answer, done, chain);
+
+		out.writes = chain.count();
+		if (!out.writes) {
+			trace::failure(server.peer, Failure::write_chain_long, call->xid(),
+				       int(done));
+			return out.begun ? Error::protocol : Error::no_space;
+		}
+		out.first_write = &t.requests[0].wr;
+		if (last) {
+			chain.last().next = &call->sends[0].wr;
+			return {};
+		}
+		const PostResult posted =
+			post_part(server, call, {&t.requests[0].wr, &chain.last(), out.writes});
+		if (posted.any && !out.begun) {
+			out.begun = true;
+			call->owners.fetch_add(1, std::memory_order_relaxed);
+		}
+		if (posted.error != Error::none)
+			return Error::not_connected;
+		done += out.writes;
+	}
 }
 
 } // namespace rpcordma

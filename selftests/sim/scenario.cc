@@ -24,7 +24,7 @@ u32 next_id;
 std::unique_ptr<Device> make_device(const char *name, bool crowded)
 {
 	static const u32 page_lists[] = {32, 64, 256, 512, 1024};
-	static const u32 sges[] = {4, 6, 16, 30, 32};
+	static const u32 sges[] = {1, 4, 6, 16, 30, 32};
 	auto device = std::make_unique<Device>(name);
 	rpcordma_device &limits = device->limits;
 
@@ -52,7 +52,7 @@ std::unique_ptr<Device> make_device(const char *name, bool crowded)
 /* Not good enough: it has to be refused, in words, and nothing else must come of it. */
 void weaken(rpcordma_device &limits)
 {
-	switch (chance.below(4)) {
+	switch (chance.below(3)) {
 	case 0:
 		limits.fast_registration = false;
 		break;
@@ -60,10 +60,6 @@ void weaken(rpcordma_device &limits)
 		limits.max_qp_wr = chance.between(8, 50);
 		break;
 	case 2:
-		limits.max_send_sge = limits.max_sge_rd = 1;
-		limits.max_fast_reg_pages = 1;
-		break;
-	case 3:
 		limits.read_needs_region = true;
 		limits.max_fast_reg_pages = 2;
 		break;

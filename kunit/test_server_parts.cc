@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Calls and replies that take more RDMA Reads or Writes than a chain has room for: they go in several, which a thread
+ * posts (module/server/read.cc, module/server/writes.cc, post_part() in module/server/transfer.cc).
+ */
+#include "kunit/test_server_calls.hh"
+#include "kunit/testing.hh"
+
+namespace rpcordma {
+namespace {
+
+/** A connection with messages that have room for many segments. */
+struct Roomy : Served {
+	Roomy()
+	{
+		rpcordma_server_tunables.max_req_size = 8192;
+		svc.limits.max_message = 100 * kPage;
+		svc.limits.max_pages = 100;
+		thread_pages = 120;
+	}
+	void begin()
+	{
+		private_data::Properties client;
+
+		client.send_size = client.receive_size = 8192;
+		ASSERT_EQ(accept(16, &client), 0);
+		rpcordma_core_server_refill();
+		establish();
+		set_replied(true);
+	}
+	/** A WRITE of @segments segments of @size bytes each comes, and of one of @first ahead of them. */
+	void send_reads(u32 segments, u32 size, u32 first = 0)
+	{
+		CallMaker call(1);
+
+		if (first)
+			call.read(40, first, 0);
+		for (u32 i = 0; i < segments; i++)
+			call.read(40, size, first + i * size);
+		call.finish(60);
+		ASSERT_TRUE(send(call));
+	}
+	/** The thread has it whole, or takes it once it is: so many bytes. */
+	void expect_reads(u32 bytes)
+	{
+		work();
+		ASSERT_FALSE(verbs.broken);
+		ASSERT_EQ(receive(), int(60 + bytes + xdr_pad(bytes)));
+		for (u32 i = 0; i < bytes; i++)
+			ASSERT_EQ(rqst->pages[i / kPage]->data[i % kPage], peer.memory[i]);
+		release();
+		expect_nothing_left();
+	}
+	void expect_nothing_left()
+	{
+		EXPECT_EQ(room_taken(), 0);
+		EXPECT_EQ(dma.bulk_maps, 0);
+		EXPECT_EQ(dma.region_maps, 0);
+		EXPECT_EQ(in_service(), 0);
+	}
+	/** The thread has a READ whose Write chunk has @segments segments of @size bytes each. */
+	void have_read(u32 segments, u32 size)
+	{
+		static xdr::Segment list[256];
+		CallMaker call(1);
+
+		ASSERT_LE(segments, 256);
+		for (u32 i = 0; i < segments; i++)
+			list[i] = CallMaker::segment(size, kWrite + i * size);
+		call.encoder.write_chunk({list, segments});
+		call.finish(40);
+		ASSERT_TRUE(send(call));
+		ASSERT_EQ(receive(), 40);
+		rqst->ddp_allowed = true;
+	}
+	/** It replies with so many bytes. Returns what sendto() says. */
+	int reply_read(u32 bytes)
+	{
+		(void)rpcordma_core_server_result_payload(rqst->call, 20, bytes);
+		const int rc = send_reply_pages(20, bytes, 8);
+		release();
+		return rc;
+	}
+};
+
+} // namespace
+
+/* As many Reads as a chain has room for are pulled by the completion; more by a thread, in several. */
+RPCORDMA_TEST(server_parts, reads)
+{
+	for (const u32 segments : {1u, 127u, 128u, 129u, 168u, 255u, 256u}) {
+		TEST_NOTE("segments", segments);
+		Roomy c;
+
+		c.begin();
+		c.send_reads(segments, 50);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), segments <= 128 ? 1 : 0);
+		if (segments > 128) {
+			EXPECT_EQ(c.verbs.sends, 0);
+			EXPECT_EQ(c.receive(), 0);
+		}
+		c.expect_reads(segments * 50);
+		EXPECT_EQ(c.peer.reads, segments);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_READ), segments);
+	}
+	Roomy c;
+	c.begin();
+	c.send_reads(257, 50);
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	c.expect_error(1, xdr::ErrorCode::chunk);
+	EXPECT_EQ(c.log.take(trace::Failure::call_segments), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+}
+
+/* One SGE in each Read, and a queue that has room for all of them or has not. */
+RPCORDMA_TEST(server_parts, one_sge)
+{
+	for (const u32 queue : {4096u, 46u}) {
+		TEST_NOTE("work requests", queue);
+		Roomy c;
+
+		c.verbs.device.max_sge_rd = 1;
+		c.verbs.device.max_qp_wr = queue;
+		c.begin();
+		EXPECT_EQ(c.read_sges(), 1);
+		c.send_reads(20, 412);
+		if (queue == 46)
+			EXPECT_EQ(c.receive(), 0);
+		c.expect_reads(20 * 412);
+		/* One more where a page ends within a segment. */
+		EXPECT_EQ(c.peer.reads, 20 + 20 * 412 / kPage);
+	}
+}
+
+/* A thread waits for the room of each chain. */
+RPCORDMA_TEST(server_parts, waits)
+{
+	Roomy c;
+
+	rpcordma_server_tunables.max_requests = 1;
+	c.begin();
+	c.send_reads(200, 100);
+	EXPECT_EQ(c.receive(), 0);
+	EXPECT_EQ(c.sync.waits, 1);
+	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
+	c.expect_reads(200 * 100);
+}
+
+/* Registered sinks: each region is invalidated with the last Read into it, in whichever chain that is. */
+RPCORDMA_TEST(server_parts, registered)
+{
+	/* The first chain ends before its region does, with it, or behind it. */
+	for (const u32 first : {20u, 36u, 37u, 38u, 50u, 69u, 70u, 71u, 90u, 103u, 104u}) {
+		TEST_NOTE("first", first);
+		Roomy c;
+
+		c.verbs.device.read_needs_region = true;
+		c.verbs.device.max_fast_reg_pages = 16;
+		c.begin();
+		for (u32 i = 0; i < 2; i++) {
+			c.send_reads(200, 33, first);
+			EXPECT_EQ(c.receive(), 0);
+			c.expect_reads(first + 200 * 33);
+			EXPECT_EQ(c.dma.regions, 2);
+			EXPECT_EQ(c.peer.local_invalidations, 2 * (i + 1));
+		}
+	}
+}
+
+/* Whatever fails amid them: what was posted is the device's until the drain, and then all is given back. */
+RPCORDMA_TEST(server_parts, reads_fail)
+{
+	for (u32 posted : {0u, 1u, 126u, 127u, 130u, 199u}) {
+		TEST_NOTE("work requests posted", posted);
+		Roomy c;
+
+		c.begin();
+		c.send_reads(200, 100);
+		c.verbs.sends_left = posted;
+		EXPECT_EQ(c.receive(), 0);
+		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_EQ(c.dma.bulk_maps, posted ? 1 : 0);
+		c.work();
+		EXPECT_EQ(c.dma.bulk_maps, posted ? 1 : 0);
+		c.verbs.sends_left = kNoLimit;
+		c.end();
+		EXPECT_EQ(c.dma.bulk_maps, 0);
+		EXPECT_EQ(c.log.take(trace::Failure::post_failed), posted < 127 ? 1 : 0);
+		EXPECT_EQ(c.log.take(trace::Failure::read_post_failed), posted < 127 ? 0 : 1);
+	}
+	for (u32 failing : {0u, 126u, 127u, 199u}) {
+		TEST_NOTE("failing work request", failing);
+		Roomy c;
+
+		c.begin();
+		c.send_reads(200, 100);
+		EXPECT_EQ(c.receive(), 0);
+		c.verbs.fail_at = failing;
+		c.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+		c.work();
+		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_FALSE(c.svc.data);
+		c.expect_nothing_left();
+		EXPECT_EQ(c.log.take(trace::Failure::chunk_refused), 1);
+	}
+	/* The end comes while the thread waits for room, for the first chain and for the second. */
+	for (const bool second : {false, true}) {
+		TEST_NOTE("second", second);
+		Roomy c;
+
+		rpcordma_server_tunables.max_requests = 1;
+		c.begin();
+		c.send_reads(200, 100);
+		{
+			const NoRoom others(c, second ? 128 : 0);
+
+			c.verbs.fail_at = 0;
+			c.verbs.fail_status = 12;
+			c.sync.disconnect_in_wait = true;
+			EXPECT_EQ(c.receive(), 0);
+		}
+		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_EQ(c.dma.bulk_maps, second ? 1 : 0);
+		c.verbs.fail_at = kNoLimit;
+		c.end();
+		EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
+	}
+}
+
+/* The Writes of a reply, and behind the last chain of them the message. */
+RPCORDMA_TEST(server_parts, writes)
+{
+	for (const u32 segments : {1u, 127u, 128u, 129u, 254u, 256u})
+		for (const u32 sges : {1u, 4u, 32u}) {
+			TEST_NOTE("segments", segments);
+			TEST_NOTE("SGEs", sges);
+			const u32 bytes = segments * 30 - 3;
+			Roomy c;
+
+			c.verbs.device.max_send_sge = sges;
+			c.begin();
+			EXPECT_EQ(c.send_sges(), sges);
+			c.have_read(segments, 30);
+			ASSERT_EQ(c.reply_read(bytes), 0);
+			EXPECT_EQ(c.peer.messages, 0);
+			c.work();
+			ASSERT_FALSE(c.verbs.broken);
+			EXPECT_EQ(c.peer.messages, 1);
+			expect_written(kWrite, 20, bytes);
+			const auto header = c.got();
+			ASSERT_OK(header);
+			EXPECT_EQ(header.value().kind, xdr::Kind::msg);
+			EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), c.peer.writes);
+			c.expect_nothing_left();
+		}
+	/* More are refused before the call is executed. */
+	Roomy c;
+	c.begin();
+	CallMaker call(1);
+	static constexpr xdr::Segment list[129] = {};
+	call.encoder.write_chunk({list, 129});
+	call.encoder.reply_chunk({list, 128});
+	call.finish(40);
+	ASSERT_TRUE(c.send(call));
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	c.expect_error(1, xdr::ErrorCode::chunk);
+	EXPECT_EQ(c.log.take(trace::Failure::call_segments), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+}
+
+/* As with Reads. */
+RPCORDMA_TEST(server_parts, writes_fail)
+{
+	for (u32 posted : {0u, 1u, 127u, 128u, 130u, 200u}) {
+		TEST_NOTE("work requests posted", posted);
+		Roomy c;
+
+		c.begin();
+		c.have_read(200, 100);
+		c.verbs.sends_left = posted;
+		EXPECT_EQ(c.reply_read(20000), to_errno(Error::not_connected));
+		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_EQ(c.dma.bulk_maps, posted ? 1 : 0);
+		c.work();
+		EXPECT_EQ(c.dma.bulk_maps, posted ? 1 : 0);
+		c.verbs.sends_left = kNoLimit;
+		c.end();
+		EXPECT_EQ(c.dma.bulk_maps, 0);
+		EXPECT_EQ(c.log.take(trace::Failure::post_failed), 1);
+		EXPECT_EQ(c.log.take(trace::Failure::reply_failed), posted < 128 ? 1 : 0);
+	}
+	for (u32 failing : {0u, 127u, 128u, 200u}) {
+		TEST_NOTE("failing work request", failing);
+		Roomy c;
+
+		c.begin();
+		c.have_read(200, 100);
+		EXPECT_EQ(c.reply_read(20000), 0);
+		c.verbs.fail_at = failing;
+		c.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+		c.work();
+		EXPECT_EQ(c.svc.closed, 1);
+		c.expect_nothing_left();
+		EXPECT_EQ(c.log.take(trace::Failure::chunk_refused), 1);
+	}
+}
+
+RPCORDMA_SUITE(server_parts, reads, one_sge, waits, registered, reads_fail, writes, writes_fail);
+
+} // namespace rpcordma

@@ -226,6 +226,7 @@ rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages,
 {
 	EXPECT_TRUE(the_port->memory.may_sleep);
 	EXPECT_EQ(the_port->sync.locks_held, 0);
+	EXPECT_LE(pages, the_port->verbs.device.max_fast_reg_pages);
 	for (u32 i = 0; i < PortDma::kMostRegions; i++) {
 		if (the_port->dma.all_regions[i] || !take_one(the_port->dma.regions_left))
 			continue;
@@ -261,7 +262,8 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 	EXPECT_FALSE(region->mapped);
 	if (!the_port->verbs.requester) {
 		EXPECT_TRUE(writable);
-		EXPECT_LE(div_round_up(length, kPage), region->pages_most);
+		EXPECT_LE(div_round_up(length, the_port->verbs.device.mr_page_size),
+			  region->pages_most);
 		EXPECT_EQ(offset % kPage, 0);
 	}
 	if (!take_one(the_port->dma.region_maps_left))

@@ -182,12 +182,16 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 		bool fast;
 		u32 pages;
 		bool good;
+		u32 page_size = kPage;
 	} devices[] = {
 		{.fast = true, .pages = 256, .good = true},
 		{.fast = true, .pages = 128, .good = true},
 		{.fast = true, .pages = 16, .good = true},
 		{.fast = true, .pages = 15, .good = false},
 		{.fast = false, .pages = 256, .good = false},
+		/* Pages of its own, four to one of the kernel's. */
+		{.fast = true, .pages = 64, .good = true, .page_size = kPage / 4},
+		{.fast = true, .pages = 63, .good = false, .page_size = kPage / 4},
 	};
 
 	for (const auto &d : devices) {
@@ -196,6 +200,7 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 		c.verbs.device.read_needs_region = true;
 		c.verbs.device.fast_registration = d.fast;
 		c.verbs.device.max_fast_reg_pages = d.pages;
+		c.verbs.device.mr_page_size = d.page_size;
 		EXPECT_EQ(c.accept(), d.good ? 0 : to_errno(Error::not_supported));
 		EXPECT_EQ(c.log.logged, d.good ? 0 : 1);
 		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.good ? 0 : 1);

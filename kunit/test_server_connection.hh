@@ -476,10 +476,12 @@ struct Connected : Served {
 
 /** Over a device whose Reads need a region for a sink. */
 struct Iwarp : Served {
-	explicit Iwarp(u32 region_pages = 130)
+	/** @entries: of the device's pages, that one of the kernel's takes. */
+	explicit Iwarp(u32 region_pages = 130, u32 entries = 1)
 	{
 		verbs.device.read_needs_region = true;
-		verbs.device.max_fast_reg_pages = region_pages;
+		verbs.device.mr_page_size = kPage / entries;
+		verbs.device.max_fast_reg_pages = region_pages * entries;
 		/* The largest call takes them all. */
 		svc.limits.max_message = 64 * 1024 + 1024;
 		svc.limits.max_pages = thread_pages = Transfer::kPages;

@@ -112,6 +112,25 @@ RPCORDMA_TEST(server_read_registered, largest)
 		}
 }
 
+/* A device whose pages are smaller than the kernel's: a region holds so many of those. */
+RPCORDMA_TEST(server_read_registered, small_pages)
+{
+	for (const u32 entries : {1u, 4u, 16u}) {
+		TEST_NOTE("of the device's pages in one", entries);
+		Iwarp c(16, entries);
+		CallMaker call(1);
+
+		make_write(call, 16 * kPage + 100);
+		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(c.receive(), 0);
+		c.work();
+		EXPECT_EQ(c.receive(), int(60 + 16 * kPage + 100));
+		expect_bytes(c, 16 * kPage + 100);
+		EXPECT_EQ(c.dma.regions, 2);
+		c.release();
+	}
+}
+
 /* A region whose bytes came inline is not registered, as no Read would invalidate it. */
 RPCORDMA_TEST(server_read_registered, inline_region)
 {
@@ -414,9 +433,8 @@ RPCORDMA_TEST(server_read_registered, many_pieces_unfit)
 	}
 }
 
-RPCORDMA_SUITE(server_read_registered, used_again, not_posted, largest, inline_region, idle_regions,
-	       read_fails, no_memory,
-	       many_pieces, many_pieces_held, many_pieces_several, many_pieces_fail,
-	       many_pieces_no_memory, many_pieces_unfit);
+RPCORDMA_SUITE(server_read_registered, used_again, not_posted, largest, small_pages, inline_region,
+	       idle_regions, read_fails, no_memory, many_pieces, many_pieces_held,
+	       many_pieces_several, many_pieces_fail, many_pieces_no_memory, many_pieces_unfit);
 
 } // namespace rpcordma

@@ -54,7 +54,8 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 
 	if (!device.read_needs_region && !device.max_sgl_rd)
 		return {};
-	server.limits.region_pages = min(device.max_fast_reg_pages, Transfer::kPages);
+	server.limits.region_pages =
+		min(device.max_fast_reg_pages / region_entries(device), Transfer::kPages);
 	if (device.fast_registration &&
 	    server.limits.region_pages * Transfer::kMostRegions >= Transfer::kPages)
 		return {};

@@ -19,7 +19,7 @@ static constexpr u32 kFirstTransfers = 4;
 static constexpr u32 kBatch = 64;
 
 /* A transfer's memory, in pages of the usual size, its mapping's included. */
-static constexpr u32 kTransferPages = kTransferBytes / 4096 + 1;
+static constexpr u32 kTransferPages = div_round_up(kTransferBytes, 4096u);
 
 bool ServerPool::init()
 {

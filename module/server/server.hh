@@ -74,7 +74,7 @@ namespace rpcordma {
 struct ServerLimits {
 	u32 send_sges = 1;    /* of an RDMA Write */
 	u32 read_sges = 1;    /* of an RDMA Read */
-	u32 region_pages = 0; /* of a sink's region; 0: sinks have none */
+	u32 region_pages = 0; /* of a sink's region, each of page_size; 0: sinks have none */
 	bool remote_invalidation = false;
 };
 

@@ -43,7 +43,8 @@ PostResult post_part(Server &server, ServerCall *call, const Chain &chain)
 
 [[nodiscard]] static Region *make_region(Server &server)
 {
-	return create_region(server.endpoint, server.peer, server.limits.region_pages, false,
+	return create_region(server.endpoint, server.peer,
+			     server.limits.region_pages * region_entries(server.device), false,
 			     RPCORDMA_ALLOC_SERVICE);
 }
 

@@ -47,8 +47,18 @@ struct Transfer : ListLink<TransferTag> {
 	rpcordma_rdma_wr requests[kRequests] = {};
 };
 
-/** What a transfer takes of memory, its mapping's 32 bytes for each piece included. */
-inline constexpr u32 kTransferBytes = sizeof(Transfer) + Transfer::kPieces * 32;
+/** What kmalloc() takes for @bytes: a power of two. */
+[[nodiscard]] constexpr u32 slab_bytes(u32 bytes)
+{
+	u32 taken = 1;
+
+	while (taken < bytes)
+		taken *= 2;
+	return taken;
+}
+/** What a transfer takes of memory, with its mapping: 32 bytes for each piece, and what is ahead of them. */
+inline constexpr u32 kTransferBytes =
+	slab_bytes(sizeof(Transfer)) + slab_bytes(64 + Transfer::kPieces * 32);
 
 /** Work requests that are linked, in the order in which they are to be posted. */
 struct Chain {
@@ -71,6 +81,11 @@ struct PostResult {
  */
 [[nodiscard]] PostResult post_part(Server &server, ServerCall *call, const Chain &chain);
 
+/** Entries of a region's page list for each page: more than one where the device's pages are smaller. */
+[[nodiscard]] inline u32 region_entries(const rpcordma_device &device)
+{
+	return device.page_size / device.mr_page_size;
+}
 /**
  * Take @count regions for @transfer's sink. False, with fewer of them: no memory; or not so many are free, and a
  * completion (RPCORDMA_ALLOC_ATOMIC) makes none.

@@ -43,6 +43,7 @@ page *PortMemory::new_page()
 		/* What was there before is nobody's business. */
 		__builtin_memset(p->data, 0xdd, kPageSize);
 		p->slot = i;
+		p->node = node;
 		all_pages[i] = p;
 		pages++;
 		return p;
@@ -132,7 +133,18 @@ void rpcordma_free_large(void *p)
 
 /* --- svc.h --- */
 
-rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_alloc_how how)
+rpcordma_u32 rpcordma_node(void)
+{
+	return the_port->memory.node;
+}
+
+rpcordma_u32 rpcordma_page_node(const page *page)
+{
+	return page->node;
+}
+
+rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_u32 node,
+				  rpcordma_alloc_how how)
 {
 	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC ||
 		    (the_port->memory.may_sleep && !the_port->sync.locks_held));
@@ -140,6 +152,7 @@ rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_all
 		if (!take_one(the_port->memory.pages_left))
 			return i;
 		pages[i] = the_port->memory.new_page();
+		pages[i]->node = node;
 	}
 	return count;
 }

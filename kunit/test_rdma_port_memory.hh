@@ -9,6 +9,7 @@
 struct page {
 	rpcordma::u8 *data;
 	rpcordma::u32 slot; /* of the table of all pages */
+	rpcordma::u32 node;
 };
 
 namespace rpcordma {
@@ -39,6 +40,9 @@ struct PortMemory {
 	u32 pages_left = kNoLimit;
 	/* Only the one after so many allocations has none. */
 	u32 allocation_refused_at = kNoLimit;
+
+	/* The NUMA node of the CPU, and of what new_page() gives. */
+	u32 node = 0;
 
 	/* Whether an allocation may sleep now. */
 	bool may_sleep = true;

@@ -66,6 +66,7 @@ void rpcordma_lock_acquire(rpcordma_lock *lock)
 	EXPECT_FALSE(lock->held);
 	lock->held = true;
 	the_port->sync.locks_held++;
+	the_port->sync.holds++;
 }
 
 void rpcordma_lock_release(rpcordma_lock *lock)

@@ -21,6 +21,7 @@ struct PortSync {
 	/* What there ever was. */
 	u32 waits = 0;	  /* at gates */
 	u32 openings = 0; /* of gates */
+	u32 holds = 0;	  /* of spin locks */
 
 	/* What somebody else does, once: while a completion looks at a message, or while a thread waits. */
 	void (*meanwhile)() = nullptr;

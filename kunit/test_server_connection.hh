@@ -492,15 +492,19 @@ struct Iwarp : Served {
 
 /** No sink is to be had from the pool, until it is refilled. */
 struct NoSinks {
-	Transfer *taken;
+	u32 count = 0;
+	Transfer *taken[16];
 
-	NoSinks() : taken(server_pool.take_sink(Transfer::kPages, Transfer::kPages))
+	NoSinks()
 	{
-		EXPECT_NE(taken, nullptr);
+		while (Transfer *sink = server_pool.take_sink(1, 1))
+			taken[count++] = sink;
+		EXPECT_GT(count, 0);
 	}
 	~NoSinks()
 	{
-		server_pool.give(taken);
+		while (count)
+			server_pool.give(taken[--count]);
 	}
 };
 
@@ -560,22 +564,12 @@ struct NoSpareReceives {
 };
 
 /** Has all transfers of the pool, while it lives. */
-class NoTransfers {
-public:
+struct NoTransfers : NoSinks {
 	NoTransfers()
 	{
-		for (u32 left = the_port->dma.bulks; left && count_ < 8; left--)
-			taken_[count_++] = server_pool.take(RPCORDMA_ALLOC_NOIO);
+		for (u32 left = the_port->dma.bulks - count; left; left--)
+			taken[count++] = server_pool.take(RPCORDMA_ALLOC_NOIO);
 	}
-	~NoTransfers()
-	{
-		while (count_)
-			server_pool.give(taken_[--count_]);
-	}
-
-private:
-	u32 count_ = 0;
-	Transfer *taken_[8];
 };
 
 } // namespace rpcordma

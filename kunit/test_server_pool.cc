@@ -12,8 +12,11 @@ namespace rpcordma {
 namespace {
 
 constexpr u32 kPages = Transfer::kPages;
-/* Transfers that a filled pool has. */
-constexpr u32 kTransfers = 4;
+/* The least sink, and its pages. */
+constexpr u32 kSmall = Transfer::pages_of(1);
+/* What a filled pool starts with: one of each size. */
+constexpr u32 kFirst = kSmall + Transfer::pages_of(2) + Transfer::pages_of(3) + kPages;
+static_assert(Transfer::kSizes == 5);
 /* The wish of a take that has no limit to speak of. */
 constexpr u32 kPlenty = 100000;
 
@@ -32,13 +35,15 @@ struct UnusedPool : ServerPool {
 	}
 };
 
-/** A pool that a connection uses, filled. */
+/** A pool that a connection uses, with one sink, of the largest size. */
 struct Pool : UnusedPool {
 	explicit Pool(bool filled = true)
 	{
 		join();
-		if (filled)
-			refill();
+		if (!filled)
+			return;
+		refill();
+		(void)shrink(~0u);
 	}
 	~Pool()
 	{
@@ -60,16 +65,16 @@ RPCORDMA_TEST(server_pool, join_and_leave)
 	EXPECT_EQ(c.svc.refills, 1);
 	EXPECT_EQ(c.memory.pages, 0);
 	pool.refill();
-	EXPECT_EQ(c.memory.pages, kPages);
+	EXPECT_EQ(c.memory.pages, kFirst);
 	/* It is filled; the second connection changes nothing, nor does its end. */
 	pool.refill();
-	EXPECT_EQ(c.memory.pages, kPages);
+	EXPECT_EQ(c.memory.pages, kFirst);
 	pool.join();
 	EXPECT_EQ(c.svc.refills, 1);
 	pool.leave();
-	EXPECT_EQ(c.memory.pages, kPages);
+	EXPECT_EQ(c.memory.pages, kFirst);
 	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
-	EXPECT_EQ(c.dma.bulks, kTransfers);
+	EXPECT_EQ(c.dma.bulks, 5);
 	pool.leave();
 	EXPECT_EQ(c.memory.pages, 0);
 	EXPECT_EQ(c.dma.bulks, 0);
@@ -80,11 +85,11 @@ RPCORDMA_TEST(server_pool, join_and_leave)
 	pool.join();
 	EXPECT_EQ(c.svc.refills, 2);
 	pool.refill();
-	EXPECT_EQ(c.memory.pages, kPages);
+	EXPECT_EQ(c.memory.pages, kFirst);
 	pool.leave();
 }
 
-/* What lies idle can be had back, but for a call's; and is there again when somebody finds too little. */
+/* What lies idle can be had back, but for a largest call's; and is there again when somebody finds none. */
 RPCORDMA_TEST(server_pool, shrink)
 {
 	PortFixture c;
@@ -94,62 +99,50 @@ RPCORDMA_TEST(server_pool, shrink)
 	EXPECT_EQ(pool.shrink(100), 0);
 	pool.join();
 	pool.refill();
-	/* All transfers but one; the pages of one call stay. */
-	const u32 transfers = pool.spare_pages();
-	EXPECT_GT(transfers, kTransfers - 1);
-	EXPECT_LT(transfers, 20 * kTransfers);
-	EXPECT_EQ(pool.shrink(~0u), transfers);
-	EXPECT_EQ(c.dma.bulks, 1);
+	const u32 smaller = pool.spare_pages();
+	EXPECT_GT(smaller, kFirst - kPages);
+	EXPECT_EQ(pool.shrink(~0u), smaller);
 	EXPECT_EQ(c.memory.pages, kPages);
 	EXPECT_EQ(pool.spare_pages(), 0);
 	EXPECT_EQ(pool.shrink(100), 0);
+	/* Without pages. */
+	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
+	const u32 bare = pool.spare_pages();
+	EXPECT_GT(bare, 0);
+	EXPECT_EQ(smaller, kFirst - kPages + 3 * bare);
 
-	EXPECT_EQ(pool.take_sink(4 * kPages, kPlenty), nullptr);
+	/* One largest more, and a small one. */
+	Transfer *sinks[] = {pool.take_sink(kPages, kPlenty), nullptr, nullptr};
+	EXPECT_EQ(pool.take_sink(kPages, kPlenty), nullptr);
+	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
 	pool.refill();
-	EXPECT_EQ(c.memory.pages, 4 * kPages);
-	EXPECT_EQ(c.dma.bulks, 1);
-	EXPECT_EQ(pool.spare_pages(), 3 * kPages);
-	/* Two idle transfers: one stays for a call. */
-	Transfer *one = pool.take(RPCORDMA_ALLOC_NOIO), *two = pool.take(RPCORDMA_ALLOC_NOIO);
-	pool.give(one);
-	pool.give(two);
-	const u32 transfer = pool.spare_pages() - 3 * kPages;
-	EXPECT_EQ(transfer * (kTransfers - 1), transfers);
-	EXPECT_EQ(pool.shrink(10), 10);
-	EXPECT_EQ(c.memory.pages, 4 * kPages - 10);
-	/* They are not allocated again. */
+	EXPECT_EQ(c.memory.pages, 2 * kPages + kSmall);
+	/* Of a call under way nothing is taken. */
+	EXPECT_EQ(pool.spare_pages(), bare + kSmall + bare);
+	pool.give(sinks[0]);
+	EXPECT_EQ(pool.spare_pages(), 3 * bare + kPages + kSmall);
+	/* As much as is asked for, or a little more; what is the least loss first. */
+	EXPECT_EQ(pool.shrink(1), bare);
+	EXPECT_EQ(pool.shrink(1), bare + kSmall);
+	EXPECT_EQ(c.memory.pages, 2 * kPages);
+	/* They are not made again. */
 	pool.refill();
-	EXPECT_EQ(c.memory.pages, 4 * kPages - 10);
-	EXPECT_EQ(pool.shrink(70), 70);
-	EXPECT_EQ(c.dma.bulks, 2);
-	EXPECT_EQ(pool.shrink(~0u), 3 * kPages - 80 + transfer);
+	EXPECT_EQ(c.memory.pages, 2 * kPages);
+	EXPECT_EQ(pool.shrink(~0u), bare + kPages);
 	EXPECT_EQ(c.memory.pages, kPages);
 	EXPECT_EQ(c.dma.bulks, 1);
 	EXPECT_EQ(pool.spare_pages(), 0);
-
-	/* What is lent counts: with it back, all are kept. */
-	EXPECT_EQ(pool.take_sink(3 * kPages, kPlenty), nullptr);
+	EXPECT_EQ(pool.shrink(100), 0);
 	pool.refill();
-	Transfer *lent = pool.take_sink(kPages, kPlenty);
-	ASSERT_NE(lent, nullptr);
-	const u32 all = c.memory.pages;
-	EXPECT_EQ(pool.shrink(10), 10);
-	pool.give(lent);
-	EXPECT_EQ(c.memory.pages, all - 10);
-	EXPECT_GT(pool.shrink(~0u), 0);
 	EXPECT_EQ(c.memory.pages, kPages);
 
-	/* Of a call under way nothing is taken. */
-	Transfer *sink = pool.take_sink(kPages, kPlenty);
-	ASSERT_NE(sink, nullptr);
+	/* Until somebody has use for them. */
+	sinks[0] = pool.take_sink(1, kPlenty);
+	EXPECT_NE(sinks[0], nullptr);
 	EXPECT_EQ(pool.shrink(~0u), 0);
-	EXPECT_EQ(c.memory.pages, kPages);
-	const u32 refills = c.svc.refills;
-	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
-	EXPECT_EQ(c.svc.refills, refills + 1);
-	pool.give(sink);
 	pool.refill();
-	EXPECT_EQ(c.memory.pages, 2 * kPages);
+	EXPECT_EQ(c.memory.pages, kPages + kSmall);
+	pool.give(sinks[0]);
 	pool.leave();
 	EXPECT_EQ(c.memory.pages, 0);
 	EXPECT_EQ(pool.spare_pages(), 0);
@@ -160,8 +153,11 @@ RPCORDMA_TEST(server_pool, init_without_memory)
 	PortFixture c;
 	ServerPool pool;
 
-	c.sync.locks_left = 0;
-	EXPECT_FALSE(pool.init());
+	for (const u32 locks : {0u, 1u, 5u}) {
+		c.sync.locks_left = locks;
+		EXPECT_FALSE(pool.init());
+		EXPECT_EQ(c.sync.locks, 0);
+	}
 }
 
 /* A transfer is used again, up to a number. */
@@ -219,26 +215,48 @@ RPCORDMA_TEST(server_pool, more_transfers)
 {
 	PortFixture c;
 	Pool pool;
-	Transfer *taken[kTransfers];
+	Transfer *taken[7];
 
-	for (Transfer *&transfer : taken)
-		ASSERT_NE(transfer = pool.take_sink(1, kPlenty), nullptr);
-	EXPECT_EQ(c.dma.bulks, kTransfers);
-	const u32 refills = c.svc.refills;
-	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	/* None of its size: a larger one serves, and one is made. */
+	u32 refills = c.svc.refills;
+	taken[0] = pool.take_sink(1, kPlenty);
+	ASSERT_NE(taken[0], nullptr);
+	EXPECT_EQ(taken[0]->stock, kPages);
 	EXPECT_EQ(c.svc.refills, refills + 1);
-	EXPECT_EQ(c.dma.bulks, kTransfers);
+	EXPECT_EQ(c.dma.bulks, 1);
+	for (const u32 wanted : {1, 2, 4}) {
+		pool.refill();
+		EXPECT_EQ(c.memory.pages, kPages + wanted * kSmall);
+		pool.refill();
+		EXPECT_EQ(c.memory.pages, kPages + wanted * kSmall);
+		refills = c.svc.refills;
+		for (u32 i = wanted / 2; i < wanted; i++) {
+			taken[1 + i] = pool.take_sink(kSmall, kPlenty);
+			ASSERT_NE(taken[1 + i], nullptr);
+			EXPECT_EQ(taken[1 + i]->stock, kSmall);
+		}
+		EXPECT_EQ(c.svc.refills, refills);
+		EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+		EXPECT_EQ(c.svc.refills, refills + 1);
+	}
+	EXPECT_EQ(pool.lent_pages(), kPages + 4 * kSmall);
+	for (u32 i = 0; i < 5; i++)
+		pool.give(taken[i]);
+	EXPECT_EQ(pool.lent_pages(), 0);
 	pool.refill();
-	EXPECT_EQ(c.dma.bulks, 3 * kTransfers);
-	/* Without use for more pages there are no more. */
-	EXPECT_EQ(c.memory.pages, kPages);
-	Transfer *sink = pool.take_sink(1, kPlenty);
-	EXPECT_NE(sink, nullptr);
-	pool.give(sink);
-	for (Transfer *transfer : taken)
-		pool.give(transfer);
-	pool.refill();
-	EXPECT_EQ(c.dma.bulks, 3 * kTransfers);
+	EXPECT_EQ(c.memory.pages, kPages + 8 * kSmall);
+}
+
+/* Each sink has the pages it needs, and not many times as many. */
+RPCORDMA_TEST(server_pool, sizes)
+{
+	for (u32 pages = 1; pages <= kPages; pages++) {
+		const u32 has = Transfer::pages_of(Transfer::size_for(pages));
+
+		TEST_NOTE("pages", pages);
+		EXPECT_GE(has, pages);
+		EXPECT_LE(has, 4 * pages + kSmall);
+	}
 }
 
 RPCORDMA_TEST(server_pool, sinks)
@@ -253,20 +271,33 @@ RPCORDMA_TEST(server_pool, sinks)
 	for (u32 i = 0; i < 100; i++)
 		ASSERT_NE(sink->pages[i], nullptr);
 	EXPECT_EQ(c.svc.refills, refills);
-	/* Less than half is left, but what is lent comes back: nothing is asked for. */
-	Transfer *other = pool.take_sink(100, kPlenty);
-	ASSERT_NE(other, nullptr);
-	EXPECT_EQ(c.svc.refills, refills);
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, kPages);
-	pool.give(other);
-	/* All there are go back, and are there again. */
+	/* What is there goes back, and is there again. */
 	pool.give(sink);
 	EXPECT_EQ(c.memory.pages, kPages);
 	sink = pool.take_sink(kPages, kPlenty);
 	ASSERT_NE(sink, nullptr);
 	EXPECT_EQ(c.memory.pages, kPages);
 	pool.give(sink);
+	EXPECT_EQ(c.svc.refills, refills);
+}
+
+/* One hold of a lock to take, one to give, however many pages; a reply's transfer likewise. */
+RPCORDMA_TEST(server_pool, holds)
+{
+	PortFixture c;
+	Pool pool;
+
+	u32 holds = c.sync.holds;
+	Transfer *transfer = pool.take_sink(kPages, kPlenty);
+	ASSERT_NE(transfer, nullptr);
+	EXPECT_EQ(c.sync.holds, holds + 1);
+	pool.give(transfer);
+	EXPECT_EQ(c.sync.holds, holds + 2);
+
+	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
+	holds = c.sync.holds;
+	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
+	EXPECT_EQ(c.sync.holds, holds + 2);
 }
 
 /* A thread that took the sink may have had fewer pages to give in return. */
@@ -274,34 +305,50 @@ RPCORDMA_TEST(server_pool, missing_pages)
 {
 	PortFixture c;
 	Pool pool;
-	Transfer *sink = pool.take_sink(10, kPlenty);
+	Transfer *sink = pool.take_sink(69, kPlenty);
 
 	ASSERT_NE(sink, nullptr);
 	for (u32 i = 0; i < 10; i += 3) {
 		c.memory.free_page(sink->pages[i]);
 		sink->pages[i] = nullptr;
 	}
-	pool.give(sink);
-	EXPECT_EQ(c.memory.pages, kPages - 4);
-	/* None of those that are missing comes out of it. */
-	sink = pool.take_sink(kPages - 4, kPlenty);
-	ASSERT_NE(sink, nullptr);
-	for (u32 i = 0; i < kPages - 4; i++)
-		ASSERT_NE(sink->pages[i], nullptr);
-	/* Less than half comes back: more is asked for when the next call comes, in good time. */
-	for (u32 i = 0; i < kPages / 2; i++) {
-		c.memory.free_page(sink->pages[i]);
-		sink->pages[i] = nullptr;
-	}
 	const u32 refills = c.svc.refills;
 	pool.give(sink);
-	sink = pool.take_sink(1, kPlenty);
-	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(c.memory.pages, kPages - 4);
 	EXPECT_EQ(c.svc.refills, refills + 1);
+	/* It is nobody's until it has them. */
+	EXPECT_EQ(pool.lent_pages(), 0);
+	EXPECT_EQ(pool.take_sink(kPages, kPlenty), nullptr);
+	EXPECT_EQ(c.svc.refills, refills + 2);
+	c.memory.pages_left = 3;
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, kPages - 1);
+	EXPECT_EQ(pool.take_sink(kPages, kPlenty), nullptr);
+	c.memory.pages_left = kNoLimit;
 	pool.refill();
 	EXPECT_EQ(c.memory.pages, kPages);
-	pool.give(sink);
-	EXPECT_EQ(c.memory.pages, kPages);
+	sink = pool.take_sink(kPages, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	for (u32 i = 0; i < kPages; i++)
+		ASSERT_NE(sink->pages[i], nullptr);
+	/* Memory is short, or the pool's last user gone: what lacks pages goes too. */
+	for (const bool last : {false, true}) {
+		for (u32 i = 0; i < kPages / 2; i++) {
+			c.memory.free_page(sink->pages[i]);
+			sink->pages[i] = nullptr;
+		}
+		pool.give(sink);
+		EXPECT_EQ(c.memory.pages, kPages / 2);
+		if (last)
+			break;
+		EXPECT_GT(pool.spare_pages(), 0);
+		EXPECT_GT(pool.shrink(~0u), kPages / 2);
+		EXPECT_EQ(c.memory.pages, 0);
+		EXPECT_EQ(pool.take_sink(kPages, kPlenty), nullptr);
+		pool.refill();
+		sink = pool.take_sink(kPages, kPlenty);
+		ASSERT_NE(sink, nullptr);
+	}
 }
 
 /* Neighbours come out one behind the other, whichever way round they went in: they are one piece of a mapping. */
@@ -336,7 +383,44 @@ RPCORDMA_TEST(server_pool, order)
 	}
 }
 
-/* Too few pages: nothing is taken; the pool is to grow, up to the cap. */
+/* A sink is of the node of the CPU that takes it; pages of another node, a thread's, do not stay. */
+RPCORDMA_TEST(server_pool, nodes)
+{
+	PortFixture c;
+	Pool pool;
+
+	c.memory.node = 1;
+	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	c.memory.node = 0;
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, kPages + kSmall);
+	c.memory.node = 1;
+	Transfer *sink = pool.take_sink(kSmall, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	for (u32 i = 0; i < kSmall; i++)
+		EXPECT_EQ(sink->pages[i]->node, 1);
+	/* As a thread of node 0 would. */
+	for (u32 i = 0; i < 3; i++)
+		sink->pages[i]->node = 0;
+	sink->page_count = 3;
+	c.memory.node = 0;
+	pool.give(sink);
+	EXPECT_EQ(c.memory.pages, kPages + kSmall - 3);
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, kPages + kSmall);
+	c.memory.node = 1;
+	sink = pool.take_sink(kSmall, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	for (u32 i = 0; i < kSmall; i++)
+		EXPECT_EQ(sink->pages[i]->node, 1);
+	pool.give(sink);
+	/* One largest of the first node stays, and nothing else. */
+	(void)pool.shrink(~0u);
+	EXPECT_EQ(c.memory.pages, kPages);
+	c.memory.node = 0;
+}
+
+/* None is there: the pool is to grow, up to the cap. */
 RPCORDMA_TEST(server_pool, grows)
 {
 	PortFixture c;
@@ -345,7 +429,7 @@ RPCORDMA_TEST(server_pool, grows)
 	const u32 refills = c.svc.refills;
 
 	ASSERT_NE(one, nullptr);
-	EXPECT_EQ(pool.take_sink(1, 700), nullptr);
+	EXPECT_EQ(pool.take_sink(kPages, 700), nullptr);
 	EXPECT_EQ(c.svc.refills, refills + 1);
 	pool.refill();
 	EXPECT_EQ(c.memory.pages, 2 * kPages);
@@ -353,25 +437,33 @@ RPCORDMA_TEST(server_pool, grows)
 	pool.give(one);
 	EXPECT_EQ(c.memory.pages, 2 * kPages);
 
-	/* The cap, which is lower than twice that. */
+	/* Another would be more than the cap; but there is room for smaller ones, and for one of each size. */
 	Transfer *two[] = {pool.take_sink(kPages, 700), pool.take_sink(kPages, 700)};
-	EXPECT_EQ(pool.take_sink(1, 700), nullptr);
+	EXPECT_EQ(pool.take_sink(kPages, 700), nullptr);
 	pool.refill();
-	EXPECT_EQ(c.memory.pages, 700);
+	EXPECT_EQ(c.memory.pages, 2 * kPages);
+	EXPECT_EQ(pool.take_sink(68, 700), nullptr);
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, 2 * kPages + 68);
+	Transfer *middle = pool.take_sink(21, 700);
+	ASSERT_NE(middle, nullptr);
+	EXPECT_EQ(pool.take_sink(21, 700), nullptr);
+	EXPECT_EQ(pool.take_sink(1, 10), nullptr);
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, 2 * kPages + 2 * 68 + kSmall);
+	EXPECT_LE(c.memory.pages, 700);
+	pool.give(middle);
 	for (Transfer *sink : two)
 		pool.give(sink);
-	EXPECT_EQ(c.memory.pages, 700);
-	/* The cap was lowered: no more than that is kept, or than one call needs that is larger. */
-	Transfer *all = pool.take_sink(200, 10);
-	ASSERT_NE(all, nullptr);
-	Transfer *rest = pool.take_sink(kPages, 10);
-	Transfer *last = pool.take_sink(700 - 200 - kPages, 10);
-	EXPECT_EQ(pool.take_sink(200, 10), nullptr);
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, 700);
-	for (Transfer *sink : {all, rest, last})
+	EXPECT_EQ(c.memory.pages, 2 * kPages + 2 * 68 + kSmall);
+
+	/* The cap was lowered: who finds none does not make it grow, and one of each size is left. */
+	for (Transfer *&sink : two)
+		ASSERT_NE(sink = pool.take_sink(kPages, 10), nullptr);
+	EXPECT_EQ(pool.take_sink(kPages, 10), nullptr);
+	for (Transfer *sink : two)
 		pool.give(sink);
-	EXPECT_EQ(c.memory.pages, 200);
+	EXPECT_EQ(c.memory.pages, kPages + 2 * 68 + kSmall);
 }
 
 /* What a reply lay in may be page cache: it is released, never kept. */
@@ -401,7 +493,7 @@ RPCORDMA_TEST(server_pool, late)
 	pool.refill();
 	Transfer *sink = pool.take_sink(20, kPlenty);
 	pool.leave();
-	EXPECT_EQ(c.memory.pages, 20);
+	EXPECT_EQ(c.memory.pages, Transfer::pages_of(2));
 	pool.give(sink);
 	EXPECT_EQ(c.memory.pages, 0);
 	EXPECT_EQ(c.dma.bulks, 0);
@@ -423,7 +515,7 @@ RPCORDMA_TEST(server_pool, mapped)
 	EXPECT_EQ(c.dma.bulk_maps, 0);
 }
 
-/* No pages to be had, fewer than wanted, and no memory to keep them in. */
+/* No pages to be had, or fewer than wanted. */
 RPCORDMA_TEST(server_pool, refill_without_memory)
 {
 	PortFixture c;
@@ -435,42 +527,14 @@ RPCORDMA_TEST(server_pool, refill_without_memory)
 	c.memory.pages_left = 70;
 	pool.refill();
 	EXPECT_EQ(c.memory.pages, 70);
-	EXPECT_EQ(pool.take_sink(71, kPlenty), nullptr);
-	Transfer *sink = pool.take_sink(70, kPlenty);
-	ASSERT_NE(sink, nullptr);
-	pool.give(sink);
-	c.memory.pages_left = kNoLimit;
-	/* That was a shortage, and no use for more. */
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, kPages);
-	sink = pool.take_sink(kPages, kPlenty);
-	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(c.dma.bulks, 1);
 	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	c.memory.pages_left = kNoLimit;
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, kFirst);
+	Transfer *sink = pool.take_sink(kPages, kPlenty);
+	ASSERT_NE(sink, nullptr);
 	pool.give(sink);
-
-	/* The first block has room for 508, of 520 that are wanted now. */
-	c.memory.allocations_left = 0;
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, 508);
-	c.memory.allocations_left = kNoLimit;
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, 2 * kPages);
-}
-
-RPCORDMA_TEST(server_pool, give_without_memory)
-{
-	PortFixture c;
-	Pool pool(false);
-	Transfer *transfer = pool.take(RPCORDMA_ALLOC_NOIO);
-
-	for (; transfer->page_count < 5; transfer->page_count++)
-		transfer->pages[transfer->page_count] = c.memory.new_page();
-	c.memory.allocations_left = 0;
-	pool.give(transfer);
-	EXPECT_EQ(c.memory.pages, 0);
-	c.memory.allocations_left = kNoLimit;
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, kPages);
 }
 
 /* Takes and gives of all sizes, over many blocks: no page is ever two transfers'. */
@@ -490,10 +554,17 @@ RPCORDMA_TEST(server_pool, any)
 		if (taken[i]) {
 			for (u32 n = 0; n < taken[i]->page_count; n++)
 				ASSERT_EQ(taken[i]->pages[n]->data[0], i);
+			/* A thread has another one for it, or none. */
+			if (random.one_in(2))
+				for (u32 n = 0; n < taken[i]->page_count; n++) {
+					c.memory.free_page(taken[i]->pages[n]);
+					taken[i]->pages[n] =
+						random.one_in(300) ? nullptr : c.memory.new_page();
+				}
 			pool.give(taken[i]);
 			taken[i] = nullptr;
 		} else {
-			taken[i] = pool.take_sink(1 + random.below(kPages), 700);
+			taken[i] = pool.take_sink(1 + random.below(kPages), 1400);
 			(taken[i] ? sinks : refused)++;
 			if (taken[i])
 				for (u32 n = 0; n < taken[i]->page_count; n++)
@@ -501,7 +572,7 @@ RPCORDMA_TEST(server_pool, any)
 		}
 		if (random.one_in(20))
 			pool.refill();
-		ASSERT_LE(c.memory.pages, 700);
+		ASSERT_LE(c.memory.pages, 1400);
 	}
 	EXPECT_GT(sinks, 500);
 	EXPECT_GT(refused, 5);
@@ -511,7 +582,7 @@ RPCORDMA_TEST(server_pool, any)
 }
 
 RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, no_transfer,
-	       more_transfers, sinks, missing_pages, order, grows, reply_pages, late, mapped,
-	       refill_without_memory, give_without_memory, any);
+	       more_transfers, sizes, sinks, holds, missing_pages, order, nodes, grows, reply_pages,
+	       late, mapped, refill_without_memory, any);
 
 } // namespace rpcordma

@@ -9,9 +9,11 @@
 #include <linux/ktime.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/nodemask.h>
 #include <linux/pagemap.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/topology.h>
 #include <linux/sched/mm.h>
 #include <linux/sunrpc/sched.h>
 
@@ -75,9 +77,21 @@ void rpcordma_free_large(void *p)
 	kvfree(p);
 }
 
-rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count,
+rpcordma_u32 rpcordma_node(void)
+{
+	return numa_mem_id();
+}
+
+rpcordma_u32 rpcordma_page_node(const struct page *page)
+{
+	return page_to_nid(page);
+}
+
+rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcordma_u32 node,
 				  enum rpcordma_alloc_how how)
 {
+	/* Its memory may have been removed meanwhile. */
+	const int nid = node_online(node) ? node : NUMA_NO_NODE;
 	unsigned long filled = 0, before;
 
 	/* It fills in null entries, at times not all of them. */
@@ -85,9 +99,9 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count,
 	do {
 		before = filled;
 #ifdef HAVE_ALLOC_PAGES_BULK
-		filled = alloc_pages_bulk(gfp_of(how), count, pages);
+		filled = alloc_pages_bulk_node(gfp_of(how), nid, count, pages);
 #else
-		filled = alloc_pages_bulk_array(gfp_of(how), count, pages);
+		filled = alloc_pages_bulk_array_node(gfp_of(how), nid, count, pages);
 #endif
 	} while (filled < count && filled > before);
 	return filled;

@@ -194,9 +194,12 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **
 
 /* Port: pages. null entries are passed over by release. */
 
-/** Allocate up to @count pages; returns how many. */
-rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count,
+/** Allocate up to @count pages, of NUMA node @node while that has some; returns how many. */
+rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcordma_u32 node,
 				  enum rpcordma_alloc_how how);
+/** The NUMA node of the CPU that this runs on, and of a page. Any context. */
+rpcordma_u32 rpcordma_node(void);
+rpcordma_u32 rpcordma_page_node(const struct page *page);
 /** Drop a reference each. Any context that may not sleep too. */
 void rpcordma_pages_release(struct page **pages, rpcordma_u32 count);
 /** Copy @length bytes to @pages, from byte @offset of the first on. Any context. */

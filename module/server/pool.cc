@@ -9,66 +9,70 @@ namespace rpcordma {
 
 ServerPool server_pool;
 
-/* Free transfers that are kept: more are a burst's. */
-static constexpr u32 kKeptTransfers = 64;
+/* Free transfers without pages that a shelf keeps: more are a burst's. */
+static constexpr u32 kKeptBare = 64;
 
-/* Those that are there before anybody needs one. */
-static constexpr u32 kFirstTransfers = 4;
-
-/* Pages allocated or freed at once, with the lock not held. */
-static constexpr u32 kBatch = 64;
+/* The size of the largest sink. */
+static constexpr u32 kLargest = Transfer::kSizes - 1;
+static_assert(Transfer::pages_of(kLargest) == Transfer::kPages);
 
 /* A transfer's memory, in pages of the usual size, its mapping's included. */
 static constexpr u32 kTransferPages = div_round_up(kTransferBytes, 4096u);
 
 bool ServerPool::init()
 {
-	return lock_.create(RPCORDMA_LOCK_SINKS);
+	for (Shelf &shelf : shelves_)
+		if (!shelf.lock.create(RPCORDMA_LOCK_SINKS)) {
+			exit();
+			return false;
+		}
+	return true;
 }
 
 void ServerPool::exit()
 {
-	(void)shrink(~0u);
-	{
-		SpinGuard guard(lock_);
-
-		if (lent_)
-			rpcordma_warn("sink pages are lent, and no connection is left");
-		(void)Owned<Block>::take_over(spare_);
-		(void)Owned<Block>::take_over(top_);
-		spare_ = top_ = nullptr;
-	}
-	lock_.destroy();
+	if (shelves_[kShelves - 1].lock.exists() && lent_pages())
+		rpcordma_warn("sink pages are lent, and no connection is left");
+	for (Shelf &shelf : shelves_)
+		shelf.lock.destroy();
 }
 
 void ServerPool::join()
 {
+	if (users_.fetch_add(1, std::memory_order_relaxed))
+		return;
+	const u32 node = rpcordma_node();
+	Shelf &shelf = shelf_of_(node);
 	{
-		SpinGuard guard(lock_);
+		SpinGuard guard(shelf.lock);
 
-		if (users_++)
-			return;
-		wanted_ = Transfer::kPages;
-		transfers_wanted_ = kFirstTransfers;
+		shelf.node = node;
+		for (u32 size = 1; size < Transfer::kSizes; size++)
+			shelf.stocks[size].wanted = 1;
 	}
 	rpcordma_server_queue_refill();
 }
 
 void ServerPool::leave()
 {
-	{
-		SpinGuard guard(lock_);
+	if (users_.fetch_sub(1, std::memory_order_relaxed) != 1)
+		return;
+	for (Shelf &shelf : shelves_) {
+		SpinGuard guard(shelf.lock);
 
-		if (--users_)
-			return;
-		wanted_ = transfers_wanted_ = 0;
+		shelf.node = 0;
+		for (Stock &stock : shelf.stocks)
+			stock.wanted = 0;
 	}
+	/* Whoever gives later sees under the lock that nobody uses it. */
 	(void)shrink(~0u);
 }
 
+/* --- a transfer --- */
+
 using OwnedTransfer = Owned<Transfer, LargeHeap>;
 
-Transfer *ServerPool::create_(rpcordma_alloc_how how)
+Transfer *ServerPool::create_(u32 size, rpcordma_alloc_how how)
 {
 	auto transfer = OwnedTransfer::create(how);
 
@@ -76,32 +80,15 @@ Transfer *ServerPool::create_(rpcordma_alloc_how how)
 		transfer->bulk = rpcordma_bulk_create(Transfer::kPieces, how);
 	if (!transfer || !transfer->bulk)
 		return nullptr;
+	transfer->size = size;
 	return transfer.let_go();
 }
 
 void ServerPool::destroy_(Transfer *transfer)
 {
+	rpcordma_pages_release(transfer->pages, transfer->stock);
 	rpcordma_bulk_destroy(transfer->bulk);
 	(void)OwnedTransfer::take_over(transfer);
-}
-
-Transfer *ServerPool::pop_transfer_locked_()
-{
-	Transfer *spare = transfers_.pop_front();
-
-	transfer_count_ -= spare != nullptr;
-	return spare;
-}
-
-Transfer *ServerPool::take(rpcordma_alloc_how how)
-{
-	{
-		SpinGuard guard(lock_);
-
-		if (Transfer *transfer = pop_transfer_locked_())
-			return transfer;
-	}
-	return create_(how);
 }
 
 /*
@@ -120,216 +107,306 @@ static void put_in_order(page **pages, u32 count)
 	}
 }
 
-/* Returns how many of @pages were taken, null ones among them: all, or as many as there is memory for. */
-u32 ServerPool::push_locked_(page *const *pages, u32 count)
+/* Close the gaps among the first @count of @pages. Returns how many are left. */
+[[nodiscard]] static u32 close_gaps(page **pages, u32 count)
 {
-	for (u32 i = 0; i < count;) {
-		if (!top_ || top_->count == Block::kPages) {
-			Block *block = spare_;
+	page **to = pages;
 
-			spare_ = nullptr;
-			if (!block)
-				block = Owned<Block>::create(RPCORDMA_ALLOC_ATOMIC).let_go();
-			if (!block)
-				return i;
-			block->below = top_;
-			top_ = block;
-		}
-		/* Absent ones leave room, which the next round fills. */
-		page *const *const until = pages + i + min(count - i, Block::kPages - top_->count);
-		page **const first = top_->pages + top_->count, **to = first;
-		for (page *const *from = pages + i; from < until; from++)
-			if (*from)
-				*to++ = *from;
-		i = static_cast<u32>(until - pages);
-		top_->count += static_cast<u32>(to - first);
-		page_count_ += static_cast<u32>(to - first);
-	}
-	return count;
+	for (page **from = pages; from < pages + count; from++)
+		if (*from)
+			*to++ = *from;
+	return static_cast<u32>(to - pages);
 }
 
-/* In the order in which they were pushed, as neighbours may lie together in memory. There are so many. */
-void ServerPool::pop_locked_(page **pages, u32 count)
+/* A thread has exchanged pages that @sink used for its own, of which some may be absent. */
+static void take_stock(Transfer &sink)
 {
-	page_count_ -= count;
-	while (count) {
-		const u32 n = min(count, top_->count);
+	const u32 used = sink.page_count;
+	u32 present = 0;
 
-		top_->count -= n;
-		count -= n;
-		__builtin_memcpy(pages + count, top_->pages + top_->count, n * sizeof(void *));
-		if (!top_->count && top_->below) {
-			Block *empty = top_;
+	for (u32 i = 0; i < used; i++)
+		present += sink.pages[i] != nullptr;
+	if (present == used && used && rpcordma_page_node(sink.pages[0]) != sink.node) {
+		rpcordma_pages_release(sink.pages, used);
+		__builtin_memset(sink.pages, 0, used * sizeof(void *));
+		present = 0;
+	}
+	if (present < used)
+		sink.stock = close_gaps(sink.pages, sink.stock);
+	put_in_order(sink.pages, present);
+}
 
-			top_ = empty->below;
-			if (spare_)
-				(void)Owned<Block>::take_over(empty);
-			else
-				spare_ = empty;
+/* As many pages as it lacks, or as there is memory for. */
+void ServerPool::fill_(Transfer *transfer)
+{
+	page **const lacking = transfer->pages + transfer->stock;
+	const u32 count = rpcordma_pages_alloc(lacking,
+					       Transfer::pages_of(transfer->size) - transfer->stock,
+					       transfer->node, RPCORDMA_ALLOC_NOIO);
+
+	put_in_order(lacking, count);
+	transfer->stock += count;
+}
+
+/* --- a shelf --- */
+
+Transfer *ServerPool::Stock::pop()
+{
+	Transfer *transfer = free.pop_front();
+
+	if (transfer) {
+		free_count--;
+		out++;
+	}
+	return transfer;
+}
+
+Transfer *ServerPool::Stock::pop_lacking()
+{
+	Transfer *transfer = lacking.pop_front();
+
+	if (transfer) {
+		lacking_count--;
+		out++;
+	}
+	return transfer;
+}
+
+void ServerPool::Stock::put(Transfer *transfer)
+{
+	out--;
+	if (transfer->whole()) {
+		free_count++;
+		free.push_front(transfer);
+	} else {
+		lacking_count++;
+		lacking.push_front(transfer);
+	}
+}
+
+/* There was use for more of @size. Returns whether some are missing. */
+bool ServerPool::Shelf::want_more_locked(u32 size, u32 cap_pages)
+{
+	Stock &stock = stocks[size];
+	const u32 pages = Transfer::pages_of(size);
+	u32 others = 0;
+
+	if (stock.free_count + stock.out >= stock.wanted) {
+		for (u32 i = 1; i < Transfer::kSizes; i++)
+			others += i == size ? 0 : stocks[i].wanted * Transfer::pages_of(i);
+		/* One call is possible, whatever the cap. */
+		const u32 most = cap_pages > others ? (cap_pages - others) / pages : 0;
+		stock.wanted = min(max(2 * stock.wanted, 1u), max(most, 1u));
+	}
+	return stock.free_count + stock.out < stock.wanted;
+}
+
+/* One that nobody misses soon, which is out now; null: there is none. */
+Transfer *ServerPool::Shelf::pop_idle_locked(bool in_use)
+{
+	for (u32 size = 0; size < Transfer::kSizes; size++) {
+		Stock &stock = stocks[size];
+		const bool least = in_use && size == kLargest && stock.free_count == 1;
+		Transfer *transfer = stock.pop_lacking();
+
+		if (!transfer && !least)
+			transfer = stock.pop();
+		/* Lest it be made again at once; who finds none asks for more. */
+		if (transfer) {
+			stock.wanted = min(stock.wanted, stock.count() - 1);
+			return transfer;
 		}
 	}
+	return nullptr;
+}
+
+/* --- taking and giving --- */
+
+Transfer *ServerPool::take(rpcordma_alloc_how how)
+{
+	const u32 node = rpcordma_node();
+	Shelf &shelf = shelf_of_(node);
+	Transfer *transfer;
+	{
+		SpinGuard guard(shelf.lock);
+
+		transfer = shelf.stocks[0].pop();
+		/* Else one is made. */
+		shelf.stocks[0].out += !transfer;
+	}
+	if (!transfer)
+		transfer = create_(0, how);
+	if (transfer) {
+		transfer->node = node;
+		return transfer;
+	}
+	SpinGuard guard(shelf.lock);
+
+	shelf.stocks[0].out--;
+	return nullptr;
 }
 
 Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 {
+	const u32 node = rpcordma_node(), size = Transfer::size_for(pages);
+	Shelf &shelf = shelf_of_(node);
 	Transfer *transfer = nullptr;
-	bool low;
+	bool refill = false;
 	{
-		SpinGuard guard(lock_);
+		SpinGuard guard(shelf.lock);
 
-		if (page_count_ >= pages)
-			transfer = pop_transfer_locked_();
-		if (transfer) {
-			pop_locked_(transfer->pages, pages);
-			transfer->page_count = transfer->lent = pages;
-			lent_ += pages;
-		} else if (page_count_ >= pages) {
-			/* There was use for more. */
-			transfers_wanted_ = min(2 * transfers_wanted_, kKeptTransfers);
-		} else if (!missing_locked_()) {
-			wanted_ = min(max(2 * wanted_, pages), max(cap_pages, pages));
-		}
-		low = page_count_ + lent_ < wanted_ / 2;
+		shelf.node = node;
+		for (u32 larger = size; larger < Transfer::kSizes && !transfer; larger++)
+			transfer = shelf.stocks[larger].pop();
+		if (!transfer || transfer->size != size)
+			refill = shelf.want_more_locked(size, cap_pages);
 	}
-	if (!transfer || low)
+	if (transfer) {
+		transfer->node = node;
+		transfer->page_count = pages;
+	}
+	if (refill)
 		rpcordma_server_queue_refill();
 	return transfer;
 }
 
+/* @transfer, which was out and which nobody uses, goes on its shelf, unless that has enough. */
+void ServerPool::put_(Transfer *transfer)
+{
+	Shelf &shelf = shelf_of_(transfer->node);
+	bool keep;
+	{
+		SpinGuard guard(shelf.lock);
+		Stock &stock = shelf.stocks[transfer->size];
+
+		keep = in_use_() && (transfer->size ? stock.count() <= stock.wanted :
+						      stock.free_count < kKeptBare);
+		if (keep)
+			stock.put(transfer);
+		else
+			stock.out--;
+	}
+	if (!keep)
+		destroy_(transfer);
+}
+
 void ServerPool::give(Transfer *transfer)
 {
-	u32 kept = 0;
-	bool keep;
-
 	rpcordma_bulk_unmap(transfer->bulk);
-	if (!transfer->writes)
-		put_in_order(transfer->pages, transfer->page_count);
-	{
-		SpinGuard guard(lock_);
-
-		lent_ -= transfer->lent;
-		keep = transfer_count_ < kKeptTransfers && users_;
-		const u32 have = page_count_ + lent_;
-		if (!transfer->writes && have < wanted_)
-			kept = push_locked_(transfer->pages,
-					    min(transfer->page_count, wanted_ - have));
-	}
-	rpcordma_pages_release(transfer->pages + kept, transfer->page_count - kept);
-	transfer->page_count = transfer->lent = 0;
+	if (transfer->size)
+		take_stock(*transfer);
+	else
+		rpcordma_pages_release(transfer->pages, transfer->page_count);
+	transfer->page_count = 0;
 	transfer->writes = false;
-	if (!keep) {
-		destroy_(transfer);
-		return;
+	const bool whole = transfer->whole();
+
+	put_(transfer);
+	if (!whole)
+		rpcordma_server_queue_refill();
+}
+
+/* --- the worker, and the kernel's wish for memory --- */
+
+/* Make one transfer that is wanted, or fill one. False: none is missing, or there is no memory. */
+bool ServerPool::restock_(Shelf &shelf)
+{
+	Transfer *transfer = nullptr;
+	u32 node, size = kLargest;
+	{
+		SpinGuard guard(shelf.lock);
+
+		node = shelf.node;
+		for (; size; size--) {
+			Stock &stock = shelf.stocks[size];
+
+			transfer = stock.pop_lacking();
+			if (transfer)
+				break;
+			if (stock.count() < stock.wanted) {
+				stock.out++;
+				break;
+			}
+		}
 	}
-	SpinGuard guard(lock_);
+	if (!size)
+		return false;
+	if (!transfer)
+		transfer = create_(size, RPCORDMA_ALLOC_NOIO);
+	if (!transfer) {
+		SpinGuard guard(shelf.lock);
 
-	transfers_.push_front(transfer);
-	transfer_count_++;
-}
+		shelf.stocks[size].out--;
+		return false;
+	}
+	transfer->node = node;
+	fill_(transfer);
+	const bool whole = transfer->whole();
 
-/* Pages that are wanted beyond those that are here or lent. */
-u32 ServerPool::missing_locked_() const
-{
-	const u32 have = page_count_ + lent_;
-
-	return wanted_ > have ? wanted_ - have : 0;
-}
-
-u32 ServerPool::missing_()
-{
-	SpinGuard guard(lock_);
-
-	return missing_locked_();
-}
-
-bool ServerPool::wants_transfer_()
-{
-	SpinGuard guard(lock_);
-
-	return transfer_count_ < transfers_wanted_;
-}
-
-/* Returns how many of the first @count of @pages were wanted, and are the pool's. */
-u32 ServerPool::keep_(page **pages, u32 count)
-{
-	SpinGuard guard(lock_);
-
-	return push_locked_(pages, min(count, missing_locked_()));
+	put_(transfer);
+	return whole;
 }
 
 void ServerPool::refill()
 {
-	while (wants_transfer_()) {
-		Transfer *fresh = create_(RPCORDMA_ALLOC_NOIO);
-
-		if (!fresh)
-			break;
-		give(fresh);
-	}
-	while (const u32 missing = missing_()) {
-		page *fresh[kBatch];
-		const u32 count =
-			rpcordma_pages_alloc(fresh, min(missing, kBatch), RPCORDMA_ALLOC_NOIO);
-		put_in_order(fresh, count);
-		const u32 kept = keep_(fresh, count);
-
-		rpcordma_pages_release(fresh + kept, count - kept);
-		/* Without memory, or without room for it: whoever finds too few asks again. */
-		if (!kept)
-			return;
-	}
-}
-
-u32 ServerPool::spare_pages_locked_() const
-{
-	const u32 least = users_ ? Transfer::kPages : 0;
-
-	return page_count_ > least ? page_count_ - least : 0;
-}
-
-u32 ServerPool::spare_transfers_locked_() const
-{
-	const u32 least = users_ ? 1 : 0;
-
-	return transfer_count_ > least ? transfer_count_ - least : 0;
+	for (Shelf &shelf : shelves_)
+		while (restock_(shelf))
+			;
 }
 
 u32 ServerPool::spare_pages()
 {
-	SpinGuard guard(lock_);
+	const bool in_use = in_use_();
+	u32 spare = 0;
 
-	return spare_pages_locked_() + spare_transfers_locked_() * kTransferPages;
+	for (Shelf &shelf : shelves_) {
+		SpinGuard guard(shelf.lock);
+
+		for (u32 size = 0; size < Transfer::kSizes; size++) {
+			const Stock &stock = shelf.stocks[size];
+			const u32 least = in_use && size == kLargest && stock.free_count;
+
+			spare += stock.lacking_count * kTransferPages +
+				 (stock.free_count - least) *
+					 (kTransferPages + Transfer::pages_of(size));
+		}
+	}
+	return spare;
 }
 
 u32 ServerPool::shrink(u32 pages)
 {
 	u32 freed = 0;
 
-	while (freed < pages) {
-		page *idle[kBatch];
-		Transfer *transfer = nullptr;
-		u32 count = 0;
-		{
-			SpinGuard guard(lock_);
+	for (Shelf &shelf : shelves_)
+		while (freed < pages) {
+			Transfer *transfer;
+			{
+				SpinGuard guard(shelf.lock);
 
-			count = min(min(kBatch, pages - freed), spare_pages_locked_());
-			pop_locked_(idle, count);
-			if (count) {
-				/* Lest they be allocated again at once; who finds too few asks for more. */
-				wanted_ = min(wanted_, users_ ? page_count_ + lent_ : 0);
-			} else if (spare_transfers_locked_()) {
-				transfer = pop_transfer_locked_();
-				transfers_wanted_ = min(transfers_wanted_, transfer_count_);
+				transfer = shelf.pop_idle_locked(in_use_());
+				if (transfer)
+					shelf.stocks[transfer->size].out--;
 			}
-		}
-		if (!count && !transfer)
-			break;
-		rpcordma_pages_release(idle, count);
-		if (transfer)
+			if (!transfer)
+				break;
+			freed += transfer->stock + kTransferPages;
 			destroy_(transfer);
-		freed += count + (transfer ? kTransferPages : 0);
-	}
+		}
 	return freed;
+}
+
+u32 ServerPool::lent_pages()
+{
+	u32 lent = 0;
+
+	for (Shelf &shelf : shelves_) {
+		SpinGuard guard(shelf.lock);
+
+		for (u32 size = 1; size < Transfer::kSizes; size++)
+			lent += shelf.stocks[size].out * Transfer::pages_of(size);
+	}
+	return lent;
 }
 
 } // namespace rpcordma

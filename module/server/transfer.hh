@@ -36,11 +36,42 @@ struct Transfer : ListLink<TransferTag> {
 	static constexpr u32 kMostRegions = 17;
 	static_assert(kMostRegions * 16 >= kPages);
 
+	/**
+	 * Sizes of sinks, each the pages of four times the payload of the one below: so a sink is never more than
+	 * about four times too large.
+	 */
+	static constexpr u32 kSizes = 5;
+	[[nodiscard]] static constexpr u32 pages_of(u32 size)
+	{
+		return size ? (kPayloadPages >> 2 * (kSizes - 1 - size)) + kPages - kPayloadPages :
+			      0;
+	}
+	/** As it is while nobody uses it. */
+	[[nodiscard]] bool whole() const
+	{
+		return stock == pages_of(size);
+	}
+	/** The size of a sink of @pages, at least one. */
+	[[nodiscard]] static constexpr u32 size_for(u32 pages)
+	{
+		u32 size = 1;
+
+		while (size < kSizes - 1 && pages_of(size) < pages)
+			size++;
+		return size;
+	}
+
 	rpcordma_bulk *bulk = nullptr;
 	Region *regions[kMostRegions] = {}; /* the connection's; null behind the last, mostly all */
-	u32 page_count = 0;
-	u32 lent = 0;	     /* of these, by the pool */
-	bool writes = false; /* the pages are a reply's, page cache maybe: released, never kept */
+	/*
+	 * What the pool has it for: 0, no sink, and then what pages it comes to have are others' and never kept; else
+	 * pages_of() this is how many it has of the pool, while nobody uses it.
+	 */
+	u32 size = 0;
+	u32 node = 0;	     /* the pool's shelf */
+	u32 stock = 0;	     /* pages of the pool, from the first one on */
+	u32 page_count = 0;  /* in use; a sink's may be others' now, or absent */
+	bool writes = false; /* the pages are a reply's, page cache maybe */
 	page *pages[kPages] = {};
 	rpcordma_sge local[kPieces] = {};
 	rpcordma_sge sges[kSges] = {};

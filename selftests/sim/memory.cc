@@ -178,7 +178,7 @@ page *page_create()
 	const u32 index = free_pages[next_page++];
 	page *p = &arena->pages[index];
 
-	*p = {arena->data + std::size_t(index) * kPageSize, 1, 0};
+	*p = {arena->data + std::size_t(index) * kPageSize, 1, 0, 0};
 	ASAN_UNPOISON_MEMORY_REGION(p->data, kPageSize);
 	/* What was there before is nobody's business; to spoil its ends is enough. */
 	std::memset(p->data, 0xdd, 64);

@@ -21,6 +21,7 @@ struct page {
 	sim::u8 *data;
 	sim::u32 references;
 	sim::u32 mapped; /* DMA mappings that cover a part of it */
+	sim::u32 node;
 };
 
 namespace sim {

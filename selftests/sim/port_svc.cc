@@ -137,7 +137,18 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordm
 	return count;
 }
 
-rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_alloc_how how)
+rpcordma_u32 rpcordma_node(void)
+{
+	return chance.below(2);
+}
+
+rpcordma_u32 rpcordma_page_node(const page *page)
+{
+	return page->node;
+}
+
+rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_u32 node,
+				  rpcordma_alloc_how how)
 {
 	if (how != RPCORDMA_ALLOC_ATOMIC)
 		may_sleep("pages");
@@ -147,6 +158,7 @@ rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_all
 		if (faults.strikes(8 * faults.memory))
 			return i;
 		pages[i] = page_create();
+		pages[i]->node = node;
 	}
 	return count;
 }

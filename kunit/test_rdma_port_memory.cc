@@ -159,6 +159,8 @@ rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_u32
 
 void rpcordma_pages_release(page **pages, rpcordma_u32 count)
 {
+	if (!the_port->memory.may_sleep)
+		the_port->memory.most_released = max(the_port->memory.most_released, count);
 	for (u32 i = 0; i < count; i++)
 		if (pages[i])
 			the_port->memory.free_page(pages[i]);

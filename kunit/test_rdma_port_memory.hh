@@ -53,6 +53,7 @@ struct PortMemory {
 
 	/* What there ever was. */
 	u32 allocations_refused = 0;
+	u32 most_released = 0; /* pages, by a completion at once */
 
 	/** The block at @memory, or a free one when that is null; null when there is none. */
 	[[nodiscard]] Block *block_at(const void *memory);

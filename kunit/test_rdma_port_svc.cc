@@ -104,6 +104,19 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordm
 	return count;
 }
 
+void rpcordma_svc_queue_finish(svc_xprt *, rpcordma_u32)
+{
+	EXPECT_EQ(the_port->sync.locks_held, 0);
+	the_port->svc.finish = true;
+}
+
+void rpcordma_svc_cancel_finish(svc_xprt *)
+{
+	EXPECT_TRUE(the_port->memory.may_sleep);
+	EXPECT_EQ(the_port->sync.locks_held, 0);
+	the_port->svc.finish = false;
+}
+
 void rpcordma_server_queue_refill(void)
 {
 	EXPECT_EQ(the_port->sync.locks_held, 0);

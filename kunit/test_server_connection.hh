@@ -108,9 +108,12 @@ struct Accepted : PortFixture {
 			const bool sent = work() > 0;
 
 			if (!has_ready() && !has_held()) {
-				if (!sent)
-					return;
-				continue;
+				if (sent)
+					continue;
+				if (svc.finish)
+					rpcordma_core_server_finish(server);
+				svc.finish = false;
+				return;
 			}
 			fill_thread();
 			if (rpcordma_core_server_recvfrom(server, rqst) > 0)

@@ -143,6 +143,60 @@ RPCORDMA_TEST(server_owners, reply_pages)
 	server_pool.give(next);
 }
 
+/*
+ * What a large reply lay in is not unmapped and released by its completion: by a thread, when its own call is over;
+ * by the worker; or by the end of the connection.
+ */
+RPCORDMA_TEST(server_owners, finished)
+{
+	enum By { thread, worker, end, ways };
+
+	for (u32 by = thread; by < ways; by++) {
+		TEST_NOTE("by", by);
+		Connected c;
+
+		have_read(c, 40 * kPage);
+		ASSERT_EQ(c.send_reply_pages(20, 40 * kPage, 8), 0);
+		if (by != thread)
+			c.release();
+		const u32 pages = c.memory.pages;
+		c.work();
+		EXPECT_EQ(c.memory.most_released, 0);
+		EXPECT_EQ(c.memory.pages, pages);
+		EXPECT_EQ(c.dma.bulk_maps, 1);
+		EXPECT_TRUE(c.svc.finish);
+		EXPECT_FALSE(audit(*c.server).at_rest());
+		if (by == thread)
+			c.release();
+		else if (by == worker)
+			rpcordma_core_server_finish(c.server);
+		else
+			c.end();
+		EXPECT_EQ(c.dma.bulk_maps, 0);
+		if (by != end)
+			EXPECT_EQ(c.memory.pages, pages - 40);
+		/* It may be asked for and find nothing. */
+		if (by == worker)
+			rpcordma_core_server_finish(c.server);
+	}
+}
+
+/* A completion releases a few pages at once, however large the reply. */
+RPCORDMA_TEST(server_owners, finished_at_once)
+{
+	Connected c;
+
+	for (u32 pages = 1; pages < 20; pages++) {
+		have_read(c, pages * kPage);
+		ASSERT_EQ(c.send_reply_pages(20, pages * kPage, 8), 0);
+		c.work();
+		EXPECT_EQ(c.dma.bulk_maps, pages > 8);
+		c.release();
+		EXPECT_EQ(c.dma.bulk_maps, 0);
+	}
+	EXPECT_EQ(c.memory.most_released, 8);
+}
+
 /* A reply in more pages than a transfer holds: its Writes are built, and not sent; the client learns so. */
 RPCORDMA_TEST(server_owners, too_many_reply_pages)
 {
@@ -268,6 +322,6 @@ RPCORDMA_TEST(server_owners, first_refusal)
 }
 
 RPCORDMA_SUITE(server_owners, ends_amid, no_receives_in_drain, reply_pages, too_many_reply_pages,
-	       regions_used_again, detached_in_wait, first_refusal);
+	       finished, finished_at_once, regions_used_again, detached_in_wait, first_refusal);
 
 } // namespace rpcordma

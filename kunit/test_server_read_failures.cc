@@ -163,6 +163,7 @@ RPCORDMA_TEST(server_read_failures, remote_access)
 		c.work();
 		EXPECT_EQ(c.svc.closed, 1);
 		EXPECT_FALSE(c.svc.data);
+		rpcordma_core_server_finish(c.server);
 		EXPECT_EQ(c.dma.bulk_maps, 0);
 		EXPECT_EQ(c.in_service(), 0);
 		c.end();

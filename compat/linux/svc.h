@@ -66,7 +66,7 @@ void rpcordma_connections_show(struct seq_file *seq);
  */
 bool rpcordma_connections_disconnect(u32 number);
 
-/** Frees and relistens, and refills the sinks. */
+/** Frees and relistens, unmaps what completions left, and refills the sinks. */
 extern struct workqueue_struct *rpcordma_svc_workqueue;
 /** Before the first listener; makes the workqueue. Errors: ENOMEM. */
 int rpcordma_connections_init(void);

@@ -63,6 +63,7 @@ struct rpcordma_connection {
 
 	struct work_struct lost; /* cannot be accepted any more */
 	struct work_struct free;
+	struct delayed_work finish;
 	struct list_head link; /* on accepted */
 	u32 number; /* counts connections since the module was loaded */
 };
@@ -233,6 +234,14 @@ static void free_worker(struct work_struct *work)
 	rpcordma_free(connection);
 }
 
+static void finish_worker(struct work_struct *work)
+{
+	struct rpcordma_connection *connection =
+		container_of(to_delayed_work(work), struct rpcordma_connection, finish);
+
+	rpcordma_core_server_finish(connection_server(connection));
+}
+
 static void take_off_locked(struct rpcordma_connection *connection)
 {
 	lockdep_assert_held(&accept_lock);
@@ -304,6 +313,7 @@ static struct rpcordma_connection *create_connection(struct svc_xprt *listener,
 	INIT_LIST_HEAD(&connection->link);
 	INIT_WORK(&connection->lost, lost_worker);
 	INIT_WORK(&connection->free, free_worker);
+	INIT_DELAYED_WORK(&connection->finish, finish_worker);
 	connection->number = atomic_inc_return(&last_number);
 
 	xprt = &connection->xprt;
@@ -468,6 +478,17 @@ void rpcordma_svc_enqueue(struct svc_xprt *xprt)
 	/* As in close. */
 	if (!test_bit(XPT_DEAD, &xprt->xpt_flags))
 		svc_xprt_enqueue(xprt);
+}
+
+void rpcordma_svc_queue_finish(struct svc_xprt *xprt, rpcordma_u32 delay_ms)
+{
+	queue_delayed_work(rpcordma_svc_workqueue, &to_connection(xprt)->finish,
+			   msecs_to_jiffies(delay_ms));
+}
+
+void rpcordma_svc_cancel_finish(struct svc_xprt *xprt)
+{
+	cancel_delayed_work_sync(&to_connection(xprt)->finish);
 }
 
 void rpcordma_svc_received(struct svc_xprt *xprt)

@@ -66,7 +66,7 @@ struct ServerAudit {
 	u32 spare_calls = 0;   /* on that list */
 	u32 queued = 0;	       /* queues that have calls */
 	u32 owners = 0;	       /* of all calls together */
-	u32 transfers = 0;     /* with a call */
+	u32 transfers = 0;     /* with a call, or finished (if any: 1) */
 	u32 with_receives = 0; /* calls that are a message's */
 	u32 in_service = 0;    /* as counted */
 	u32 waiters = 0;       /* threads that wait for room */
@@ -97,6 +97,7 @@ struct ServerAudit {
 	a.room_taken = server.room.size() -
 		       ServerInside::free(server.room).load(std::memory_order_acquire);
 	a.eager_bytes = server.eager.bytes();
+	a.transfers = server.finished.any();
 	for (const ServerCall *call = ServerInside::all(server.calls); call; call = call->all_next) {
 		a.calls++;
 		a.owners += call->owners.load(std::memory_order_acquire);

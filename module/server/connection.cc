@@ -197,6 +197,9 @@ void destroy_connection(Server &server)
 		server.closing.store(true, std::memory_order_seq_cst);
 	}
 	rpcordma_endpoint_drain(server.endpoint);
+	/* No completion is left that could queue it. */
+	rpcordma_svc_cancel_finish(server.xprt);
+	put_finished(server);
 	free_all(server);
 	if (server.joined)
 		server_pool.leave();

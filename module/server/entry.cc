@@ -206,6 +206,14 @@ int rpcordma_core_server_result_payload(rpcordma_server_call *call, rpcordma_u32
 void rpcordma_core_server_release(rpcordma_server *server, rpcordma_server_call *call)
 {
 	drop_owner(*server, call);
+	/* The client waits for nothing that this thread does now. */
+	if (server->finished.any())
+		put_finished(*server);
+}
+
+void rpcordma_core_server_finish(rpcordma_server *server)
+{
+	put_finished(*server);
 }
 
 rpcordma_bool rpcordma_core_server_has_space(const rpcordma_server *server)

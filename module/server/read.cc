@@ -422,7 +422,7 @@ void reads_done(Server &server, ServerCall *call, const rpcordma_completion &com
 		return;
 	}
 	chain_failed(server, call, trace::Loss::read_failed, completion);
-	give_back_resources(server, call);
+	finish_resources(server, call);
 	recycle(server, call);
 }
 

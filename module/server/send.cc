@@ -140,7 +140,7 @@ void message_sent(Server &server, ServerCall *call, const rpcordma_completion &c
 	server.room.give(call->room_taken);
 	if (completion.status != RPCORDMA_WC_SUCCESS)
 		chain_failed(server, call, trace::Loss::send_failed, completion);
-	give_back_resources(server, call);
+	finish_resources(server, call);
 	drop_owner(server, call);
 }
 

@@ -32,7 +32,8 @@
  *   reply's chain to the completion of the last work request. The last one makes it spare.
  *
  *   A transfer belongs to one call, from its Reads' start until a thread has the sink, or from its Writes'
- *   start until their Send completes. While it is mapped, its pages are the device's.
+ *   start until their Send completes. While it is mapped, its pages are the device's. If it is large, the Send
+ *   completion only puts it among the connection's finished ones, and a thread or a worker unmaps it.
  *
  *   The Server lives until nobody has a reference to the svc_xprt. Completions have none: destroy() drains
  *   the queue pair before it frees anything. So no completion can drop the last reference.
@@ -91,6 +92,7 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 
 	rpcordma::SendRoom room;
 	rpcordma::EagerBudget eager;
+	rpcordma::FinishedTransfers finished;
 	rpcordma::Grant grant;
 	/* What Receives have in common; own() under the lock. */
 	rpcordma::ReceiveMaker receive_maker;

@@ -8,6 +8,12 @@
 
 namespace rpcordma {
 
+/* Pages that a completion unmaps and releases itself: of a READ of 4 KiB there are three. */
+static constexpr u32 kFinishedAtOnce = 8;
+
+/* After so long the worker does it. Threads, while there are calls, come by earlier, so that it has nothing to do. */
+static constexpr u32 kFinishDelayMs = 100;
+
 u32 part_room(const Server &server)
 {
 	return min(Transfer::kRequests, server.room.size());
@@ -103,26 +109,57 @@ void tend_regions(Server &server)
 	}
 }
 
-void trace_mapping_listened(const Server &server, const ServerCall &call, bool mapped)
+void trace_mapping_listened(const Server &server, const Transfer &transfer, u32 xid, bool mapped)
 {
-	const bool writes = call.transfer->writes;
+	const bool writes = transfer.writes;
 	const trace::Bulk which =
 		mapped ? (writes ? trace::Bulk::reply_mapped : trace::Bulk::sink_mapped) :
 			 (writes ? trace::Bulk::reply_unmapped : trace::Bulk::sink_unmapped);
 
-	rpcordma_trace_bulk(static_cast<rpcordma_bulk_event>(which), server.peer, call.xid(),
-			    call.transfer->bulk);
+	rpcordma_trace_bulk(static_cast<rpcordma_bulk_event>(which), server.peer, xid,
+			    transfer.bulk);
+}
+
+/* @transfer was the call's with @xid. */
+static void put_transfer(Server &server, Transfer *transfer, u32 xid)
+{
+	if (trace::on(RPCORDMA_TRACE_BULK))
+		trace_mapping_listened(server, *transfer, xid, false);
+	if (transfer->regions[0])
+		put_regions(server, *transfer, xid);
+	server_pool.give(transfer);
 }
 
 void put_transfer(Server &server, ServerCall *call)
 {
 	Transfer *transfer = call->transfer;
 
-	trace_mapping(server, *call, false);
 	call->transfer = nullptr;
-	if (transfer->regions[0])
-		put_regions(server, *transfer, call->xid());
-	server_pool.give(transfer);
+	put_transfer(server, transfer, call->xid());
+}
+
+void finish_transfer(Server &server, ServerCall *call)
+{
+	Transfer *transfer = call->transfer;
+
+	if (transfer->page_count <= kFinishedAtOnce) {
+		put_transfer(server, call);
+		return;
+	}
+	call->transfer = nullptr;
+	transfer->xid = call->xid();
+	if (server.finished.push(transfer))
+		rpcordma_svc_queue_finish(server.xprt, kFinishDelayMs);
+}
+
+void put_finished(Server &server)
+{
+	Transfer *next;
+
+	for (Transfer *transfer = server.finished.take(); transfer; transfer = next) {
+		next = transfer->next_finished;
+		put_transfer(server, transfer, transfer->xid);
+	}
 }
 
 void put_eager(Server &server, ServerCall *call)

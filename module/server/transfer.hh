@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <atomic>
+
 #include "compat/port/port.h"
 #include "module/base/list.hh"
 #include "module/base/result.hh"
@@ -72,6 +74,9 @@ struct Transfer : ListLink<TransferTag> {
 	u32 stock = 0;	     /* pages of the pool, from the first one on */
 	u32 page_count = 0;  /* in use; a sink's may be others' now, or absent */
 	bool writes = false; /* the pages are a reply's, page cache maybe */
+	/* Among finished ones. */
+	Transfer *next_finished = nullptr;
+	u32 xid = 0; /* for traces */
 	page *pages[kPages] = {};
 	rpcordma_sge local[kPieces] = {};
 	rpcordma_sge sges[kSges] = {};
@@ -127,16 +132,54 @@ struct PostResult {
 void put_regions(Server &server, Transfer &transfer, u32 xid);
 /** Make the regions that sinks had to do without, or destroy one that none needs. A service thread. */
 void tend_regions(Server &server);
-[[gnu::noinline]] void trace_mapping_listened(const Server &server, const ServerCall &call,
-					      bool mapped);
+
+/**
+ * A connection's transfers that a completion was the end of, and that are still mapped: to unmap a megabyte and to
+ * release its pages takes long, with an IOMMU most of all, and other completions of the CPU wait meanwhile. A thread
+ * does it when its own call is over, or a worker when none comes by.
+ */
+class FinishedTransfers {
+public:
+	[[nodiscard]] bool any() const
+	{
+		return last_.load(std::memory_order_relaxed);
+	}
+	/** Returns whether it is the first one. Any context. */
+	[[nodiscard]] bool push(Transfer *transfer)
+	{
+		Transfer *last = last_.load(std::memory_order_relaxed);
+
+		do
+			transfer->next_finished = last;
+		while (!last_.compare_exchange_weak(last, transfer, std::memory_order_release,
+						    std::memory_order_relaxed));
+		/* It may be somebody else's by now. */
+		return !last;
+	}
+	/** All of them, chained by next_finished. Any context. */
+	[[nodiscard]] Transfer *take()
+	{
+		return last_.exchange(nullptr, std::memory_order_acquire);
+	}
+
+private:
+	std::atomic<Transfer *> last_{nullptr};
+};
+
+[[gnu::noinline]] void trace_mapping_listened(const Server &server, const Transfer &transfer,
+					      u32 xid, bool mapped);
 /** The memory of @call's transfer was mapped, or is to be unmapped: a trace, if it is mapped. */
 inline void trace_mapping(const Server &server, const ServerCall &call, bool mapped)
 {
 	if (trace::on(RPCORDMA_TRACE_BULK))
-		trace_mapping_listened(server, call, mapped);
+		trace_mapping_listened(server, *call.transfer, call.xid(), mapped);
 }
 /** Give back @call's transfer, of which the device has nothing. It has one. Any context. */
 void put_transfer(Server &server, ServerCall *call);
+/** As that, by a completion: what takes long is left to whoever comes by. */
+void finish_transfer(Server &server, ServerCall *call);
+/** Give back those that completions left. Process context. */
+void put_finished(Server &server);
 /** Give back @call's part of the eager budget. It has one. Any context. */
 void put_eager(Server &server, ServerCall *call);
 /** Give back what @call took, if it did: a transfer, and a part of the eager budget. Any context. */
@@ -144,6 +187,14 @@ inline void give_back_resources(Server &server, ServerCall *call)
 {
 	if (call->transfer)
 		put_transfer(server, call);
+	if (call->eager)
+		put_eager(server, call);
+}
+/** As that, by a completion. */
+inline void finish_resources(Server &server, ServerCall *call)
+{
+	if (call->transfer)
+		finish_transfer(server, call);
 	if (call->eager)
 		put_eager(server, call);
 }

@@ -66,6 +66,17 @@ void rpcordma_svc_enqueue(svc_xprt *xprt)
 	port_call();
 }
 
+void rpcordma_svc_queue_finish(svc_xprt *xprt, rpcordma_u32 delay_ms)
+{
+	xprt->finish.queue(delay_ms * kMillisecond);
+	port_call();
+}
+
+void rpcordma_svc_cancel_finish(svc_xprt *xprt)
+{
+	xprt->finish.cancel_sync();
+}
+
 void rpcordma_svc_received(svc_xprt *xprt)
 {
 	REQUIRE(xprt->busy, "a transport is given up that nobody has");

@@ -29,7 +29,10 @@ void request_lost(const rpcordma_peer *peer);
 } // namespace sim
 
 struct svc_xprt : rpcordma_peer {
-	svc_xprt(sim::Service &service_, const char *name) : rpcordma_peer{name}, service(service_)
+	svc_xprt(sim::Service &service_, const char *name)
+		: rpcordma_peer{name},
+		  service(service_),
+		  finish("finish transfers", [this] { rpcordma_core_server_finish(core); })
 	{
 	}
 	void get();
@@ -51,6 +54,7 @@ struct svc_xprt : rpcordma_peer {
 	rpcordma_server *core = nullptr;
 	void *core_place = nullptr;
 	bool accepted = false, queued = false;
+	sim::Work finish;
 	sim::u32 initiator_depth = 0;
 
 	/* Its backchannel: */

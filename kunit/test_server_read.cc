@@ -366,6 +366,48 @@ RPCORDMA_TEST(server_read, budget)
 	}
 }
 
+/* While no Read is done, completions start so many and no more, whatever there is of sinks and of the budget. */
+RPCORDMA_TEST(server_read, reading)
+{
+	constexpr u32 kMany = 40;
+	constexpr u32 kMost = 8 * (Transfer::kPages * kPage + kTransferBytes) / pinned(1000);
+	Connected c;
+
+	static_assert(kMost < kMany);
+	c.svc.limits.threads = 1000;
+	c.set_replied(true);
+	/* As use would make it. */
+	for (u32 count = 0; count < kMany;) {
+		Transfer *taken[2 * kMany];
+
+		count = 0;
+		while (Transfer *sink = server_pool.take_sink(4, ~0u))
+			taken[count++] = sink;
+		rpcordma_core_server_refill();
+		for (u32 i = 0; i < count; i++)
+			server_pool.give(taken[i]);
+	}
+	for (u32 i = 0; i < kMany; i++) {
+		CallMaker call(i);
+
+		make_write(call, 1000);
+		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), min(i + 1, kMost));
+	}
+	EXPECT_TRUE(c.has_held());
+	/* When they are done, and those that are held, it goes on. */
+	c.settle();
+	EXPECT_EQ(counter(RPCORDMA_SERVER_HELD), kMany - kMost);
+	for (u32 i = 0; i < kMany; i++) {
+		CallMaker call(i);
+
+		make_write(call, 1000);
+		ASSERT_TRUE(c.send(call));
+		c.work();
+	}
+	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), kMost + kMany);
+}
+
 /* The send queue is full: the completion does not wait, the thread does. */
 RPCORDMA_TEST(server_read, no_room)
 {
@@ -415,6 +457,6 @@ RPCORDMA_TEST(server_read, stalled)
 }
 
 RPCORDMA_SUITE(server_read, eager, held, in_order, behind_waiters, linear, short_position_zero,
-	       largest_payload, stranger, budget, no_room, stalled);
+	       largest_payload, stranger, budget, reading, no_room, stalled);
 
 } // namespace rpcordma

@@ -47,7 +47,8 @@ struct rpcordma_server_call {
 	rpcordma::xdr::ErrorCode refusal = rpcordma::xdr::ErrorCode::chunk;
 
 	std::atomic<u32> owners{0};
-	u32 eager = 0; /* bytes taken of the eager budget */
+	u32 eager = 0;	 /* bytes taken of the eager budget */
+	u32 reading = 0; /* of these, with Reads under way */
 	u32 room_taken =
 		0; /* in the send queue: given back when the chain that is posted completes */
 	std::atomic<u32> parts{0}; /* chains at the device that others of it follow */

@@ -40,6 +40,17 @@ bool EagerBudget::take(u32 bytes, u64 cap)
 	return true;
 }
 
+bool EagerBudget::begin_reading(u32 bytes, u32 most)
+{
+	/* As in take(). */
+	const u32 reading = reading_.load(std::memory_order_relaxed);
+
+	if (reading && reading + bytes > most)
+		return false;
+	reading_.fetch_add(bytes, std::memory_order_relaxed);
+	return true;
+}
+
 void EagerBudget::give_back(u32 bytes)
 {
 	eager_total.bytes.fetch_sub(bytes, std::memory_order_relaxed);

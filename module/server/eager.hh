@@ -2,7 +2,9 @@
 /*
  * The eager budget: memory that receive completions pull Read chunks into before any thread has asked for
  * them. It is capped, lest strangers pin what there is; connections that have some under way share the cap evenly;
- * and one that has not been replied to yet has one call.
+ * and one that has not been replied to yet has one call. How much Reads may be under way into is bounded for each
+ * connection as well: what a completion handler maps and posts while calls pour in keeps others waiting, and more
+ * Reads than the wire has room for would only keep replies waiting behind them.
  */
 #pragma once
 
@@ -30,6 +32,16 @@ public:
 	[[nodiscard]] bool take(u32 bytes, u64 cap);
 	/** Any context. */
 	void give_back(u32 bytes);
+	/**
+	 * Completions are about to post Reads into @bytes of them: false if those under way would be more than @most.
+	 * One call's may always be. Receive completion.
+	 */
+	[[nodiscard]] bool begin_reading(u32 bytes, u32 most);
+	/** They are done, or were not posted. Any context. */
+	void end_reading(u32 bytes)
+	{
+		reading_.fetch_sub(bytes, std::memory_order_relaxed);
+	}
 	/** A reply was posted: more than one call may be under way from now on. Any context. */
 	void note_reply()
 	{
@@ -48,6 +60,7 @@ public:
 private:
 	friend struct ServerInside;
 	std::atomic<u64> bytes_{0};
+	std::atomic<u32> reading_{0}; /* of these, with Reads under way */
 	std::atomic<bool> replied_{false};
 };
 

@@ -96,8 +96,7 @@ struct ReadProgress {
 			return Error::no_memory;
 		return register_sink(server, call);
 	}
-	const int pieces =
-		rpcordma_bulk_add_pages(t.bulk, t.pages, 0, call->arrival.sink_length);
+	const int pieces = rpcordma_bulk_add_pages(t.bulk, t.pages, 0, call->arrival.sink_length);
 	if (pieces < 0) {
 		trace::failure(server.peer, Failure::read_chain_long, call->xid(), Error::no_space);
 		return Error::protocol;
@@ -150,7 +149,9 @@ static void register_exposed(Transfer &t, rpcordma_cqe *cqe, ReadProgress &progr
 	for (u32 i = 0; i < count; i++) {
 		const u32 lkey = reads[i].wr.sg_list->lkey;
 		/* Behind those of which all comes inline. */
-		const auto is_next = [&] { return t.regions[progress.regions]->mapping.lkey == lkey; };
+		const auto is_next = [&] {
+			return t.regions[progress.regions]->mapping.lkey == lkey;
+		};
 
 		if (!progress.regions || t.regions[progress.regions - 1]->mapping.lkey != lkey) {
 			while (!is_next())
@@ -263,15 +264,24 @@ static void reads_failed(Server &server, ServerCall *call, const Chain &chain, P
 
 /* --- by the receive completion --- */
 
+/* Calls of the largest size for which completions have Reads under way at most, or as many bytes of others. */
+static constexpr u32 kMostReading = 8;
+
 /* Take part of the budget for @pages of a sink. */
 [[nodiscard]] static bool take_eager(Server &server, ServerCall *call, u32 pages, u64 cap)
 {
 	/* However few bytes they are: a stranger chooses. */
 	const u32 bytes = pages * server.device.page_size + kTransferBytes;
+	const u32 largest = Transfer::kPages * server.device.page_size + kTransferBytes;
 
 	if (!server.eager.take(bytes, cap))
 		return false;
 	call->eager = bytes;
+	if (!server.eager.begin_reading(bytes, kMostReading * largest)) {
+		put_eager(server, call);
+		return false;
+	}
+	call->reading = bytes;
 	return true;
 }
 
@@ -292,7 +302,7 @@ static void reads_failed(Server &server, ServerCall *call, const Chain &chain, P
 
 /* Completions post under the lock, and nothing once the connection closes: so nothing follows the drain (S2). */
 [[nodiscard]] static PostResult post_unless_closing(Server &server, ServerCall *call,
-						     const Chain &chain)
+						    const Chain &chain)
 {
 	SpinGuard guard(server.lock);
 
@@ -351,7 +361,7 @@ bool pull_eagerly(Server &server, ServerCall *call)
 
 /* Post the chains that others of @call follow; @chain becomes the last. */
 [[nodiscard]] static PostResult post_parts(Server &server, ServerCall *call, ReadProgress &progress,
-				       Chain &chain)
+					   Chain &chain)
 {
 	PostResult all = {Error::none, false};
 
@@ -376,8 +386,7 @@ void pull_with(Server &server, ServerCall *call, svc_rqst *rqst)
 	rpcordma_server_count(RPCORDMA_SERVER_HELD, 1);
 	ReadProgress progress;
 	Chain chain;
-	if (const Status built = begin_reads_into(server, call, rqst, progress, chain);
-	    !built.ok()) {
+	if (const Status built = begin_reads_into(server, call, rqst, progress, chain); !built.ok()) {
 		give_back_resources(server, call);
 		if (built.error() == Error::protocol) {
 			refuse(server, call, xdr::ErrorCode::chunk);
@@ -415,6 +424,8 @@ void part_done(Server &server, ServerCall *call, const rpcordma_completion &comp
 void reads_done(Server &server, ServerCall *call, const rpcordma_completion &completion)
 {
 	server.room.give(call->room_taken);
+	if (call->reading)
+		end_reading(server, call);
 	if (completion.status == RPCORDMA_WC_SUCCESS) {
 		if (!server.device.read_needs_region)
 			note_stale_regions(*call->transfer);

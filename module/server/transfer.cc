@@ -162,8 +162,15 @@ void put_finished(Server &server)
 	}
 }
 
+void end_reading(Server &server, ServerCall *call)
+{
+	server.eager.end_reading(call->reading);
+	call->reading = 0;
+}
+
 void put_eager(Server &server, ServerCall *call)
 {
+	end_reading(server, call);
 	server.eager.give_back(call->eager);
 	call->eager = 0;
 }

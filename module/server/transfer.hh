@@ -180,6 +180,8 @@ void put_transfer(Server &server, ServerCall *call);
 void finish_transfer(Server &server, ServerCall *call);
 /** Give back those that completions left. Process context. */
 void put_finished(Server &server);
+/** @call's Reads are done, or are none. Any context. */
+void end_reading(Server &server, ServerCall *call);
 /** Give back @call's part of the eager budget. It has one. Any context. */
 void put_eager(Server &server, ServerCall *call);
 /** Give back what @call took, if it did: a transfer, and a part of the eager budget. Any context. */

@@ -53,6 +53,8 @@ struct Roomy : Served {
 	}
 	void expect_nothing_left()
 	{
+		/* What completions left to others. */
+		rpcordma_core_server_finish(server);
 		EXPECT_EQ(room_taken(), 0);
 		EXPECT_EQ(dma.bulk_maps, 0);
 		EXPECT_EQ(dma.region_maps, 0);
@@ -188,6 +190,7 @@ RPCORDMA_TEST(server_parts, reads_fail)
 		EXPECT_EQ(c.dma.bulk_maps, 0);
 		EXPECT_EQ(c.log.take(trace::Failure::post_failed), posted < 127 ? 1 : 0);
 		EXPECT_EQ(c.log.take(trace::Failure::read_post_failed), posted < 127 ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), 1);
 	}
 	for (u32 failing : {0u, 126u, 127u, 199u}) {
 		TEST_NOTE("failing work request", failing);
@@ -203,6 +206,9 @@ RPCORDMA_TEST(server_parts, reads_fail)
 		EXPECT_FALSE(c.svc.data);
 		c.expect_nothing_left();
 		EXPECT_EQ(c.log.take(trace::Failure::chunk_refused), 1);
+		EXPECT_EQ(c.log.take(failing < 199 ? trace::Loss::chain_failed :
+						     trace::Loss::read_failed),
+			  1);
 	}
 	/* The end comes while the thread waits for room, for the first chain and for the second. */
 	for (const bool second : {false, true}) {
@@ -225,6 +231,8 @@ RPCORDMA_TEST(server_parts, reads_fail)
 		c.verbs.fail_at = kNoLimit;
 		c.end();
 		EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
+		EXPECT_EQ(c.log.take(second ? trace::Loss::chain_failed : trace::Loss::disconnected),
+			  1);
 	}
 }
 
@@ -290,6 +298,7 @@ RPCORDMA_TEST(server_parts, writes_fail)
 		EXPECT_EQ(c.dma.bulk_maps, 0);
 		EXPECT_EQ(c.log.take(trace::Failure::post_failed), 1);
 		EXPECT_EQ(c.log.take(trace::Failure::reply_failed), posted < 128 ? 1 : 0);
+		EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), 1);
 	}
 	for (u32 failing : {0u, 127u, 128u, 200u}) {
 		TEST_NOTE("failing work request", failing);
@@ -304,6 +313,9 @@ RPCORDMA_TEST(server_parts, writes_fail)
 		EXPECT_EQ(c.svc.closed, 1);
 		c.expect_nothing_left();
 		EXPECT_EQ(c.log.take(trace::Failure::chunk_refused), 1);
+		EXPECT_EQ(c.log.take(failing < 200 ? trace::Loss::chain_failed :
+						     trace::Loss::send_failed),
+			  1);
 	}
 }
 

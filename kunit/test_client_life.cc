@@ -164,6 +164,30 @@ RPCORDMA_TEST(client_life, receives_not_posted)
 	r.at_rest();
 }
 
+/* The send queue is full of what others reserved: the sender waits until there is room. */
+RPCORDMA_TEST(client_life, send_queue_full)
+{
+	Requester r;
+	r.connect();
+	SendQueue &queue = r.connection()->send_queue;
+	const u32 all = queue.size();
+
+	ASSERT_TRUE(queue.take_aside(all));
+	r.verbs.kept_room = all;
+	rpc_rqst *call = r.prepare(1);
+	EXPECT_EQ(r.transmit(call), to_errno(Error::again));
+	EXPECT_TRUE(r.wants_space());
+	queue.return_invalidations(all);
+	r.verbs.kept_room = 0;
+	r.core->announce_space();
+	EXPECT_FALSE(r.wants_space());
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(r.reply(1, 24));
+	r.done(call);
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::send_queue_full), 1);
+}
+
 /* A refill that finds no memory is tried again a little later, as often as it takes; then the sender goes on. */
 RPCORDMA_TEST(client_life, refill)
 {
@@ -344,7 +368,8 @@ RPCORDMA_TEST(client_life, shorter_queues)
 	EXPECT_EQ(r.log.take(trace::Loss::connect_failed), 2);
 }
 
-RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, receives_not_posted, refill,
-	       regions_for_who_needs_them, gaps_where_needed, room_for_all_calls, shorter_queues);
+RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, receives_not_posted, send_queue_full,
+	       refill, regions_for_who_needs_them, gaps_where_needed, room_for_all_calls,
+	       shorter_queues);
 
 } // namespace rpcordma

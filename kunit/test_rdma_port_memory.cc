@@ -133,6 +133,11 @@ void rpcordma_free_large(void *p)
 
 /* --- svc.h --- */
 
+rpcordma_u64 rpcordma_memory_size(void)
+{
+	return the_port->memory.size;
+}
+
 rpcordma_u32 rpcordma_node(void)
 {
 	return the_port->memory.node;

@@ -41,6 +41,8 @@ struct PortMemory {
 	/* Only the one after so many allocations has none. */
 	u32 allocation_refused_at = kNoLimit;
 
+	u64 size = 0; /* of the machine's */
+
 	/* The NUMA node of the CPU, and of what new_page() gives. */
 	u32 node = 0;
 

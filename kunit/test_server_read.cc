@@ -322,7 +322,7 @@ RPCORDMA_TEST(server_read, budget)
 	/* What each takes: it is memory that counts, not what the peer says that it sends. */
 	constexpr u32 kOne = pinned(1000);
 	static constexpr struct {
-		u32 parameter, threads, others = 0, users = 0, eager;
+		u32 parameter, threads, others = 0, users = 0, memory = 0, eager;
 	} budgets[] = {
 		/* 1000 bytes are asked for, then 1000 again. */
 		{.parameter = 0, .threads = 8, .eager = 2},
@@ -336,8 +336,21 @@ RPCORDMA_TEST(server_read, budget)
 		/* Four connections, of which three have some already. */
 		{.parameter = 8 * kOne, .threads = 8, .users = 3, .eager = 2},
 		{.parameter = 8 * kOne - 1, .threads = 8, .users = 3, .eager = 1},
+		/* One thread, and others have what it could take; with more memory there is more. */
+		{.parameter = 0, .threads = 1, .others = pinned(16 * 1024), .eager = 0},
+		{.parameter = 0,
+		 .threads = 1,
+		 .others = pinned(16 * 1024),
+		 .memory = 8000000,
+		 .eager = 0},
+		{.parameter = 0,
+		 .threads = 1,
+		 .others = pinned(16 * 1024),
+		 .memory = 24000000,
+		 .eager = 2},
+		{.parameter = kOne, .threads = 1, .memory = 24000000, .eager = 1},
 		/* No thread, nothing. */
-		{.parameter = 0, .threads = 0, .eager = 0},
+		{.parameter = 0, .threads = 0, .memory = 24000000, .eager = 0},
 	};
 
 	for (const auto &b : budgets) {
@@ -348,6 +361,7 @@ RPCORDMA_TEST(server_read, budget)
 
 		rpcordma_server_tunables.eager_read_bytes = b.parameter;
 		c.svc.limits.threads = b.threads;
+		c.memory.size = b.memory;
 		c.set_replied(true);
 		{
 			const OthersEager others(b.others, b.users);

@@ -77,6 +77,11 @@ void rpcordma_free_large(void *p)
 	kvfree(p);
 }
 
+rpcordma_u64 rpcordma_memory_size(void)
+{
+	return (u64)totalram_pages() << PAGE_SHIFT;
+}
+
 rpcordma_u32 rpcordma_node(void)
 {
 	return numa_mem_id();

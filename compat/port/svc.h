@@ -29,7 +29,7 @@ struct rpcordma_server_tunables {
 	rpcordma_u32 max_requests; /* calls that a client may have outstanding */
 	rpcordma_u32 max_req_size; /* bytes that a client may send inline */
 	rpcordma_u32 max_outbound_read_requests; /* RDMA Reads at once, per connection */
-	rpcordma_u32 eager_read_bytes; /* module parameter; 0: a largest message for each thread */
+	rpcordma_u32 eager_read_bytes; /* module parameter; 0: by threads and memory */
 	rpcordma_u32 rnr_retry_count; /* module parameter; 7: without end */
 };
 extern struct rpcordma_server_tunables rpcordma_server_tunables;
@@ -204,6 +204,8 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **
 
 /* Port: pages. null entries are passed over by release. */
 
+/** The machine's memory, bytes. Any context. */
+rpcordma_u64 rpcordma_memory_size(void);
 /** Allocate up to @count pages, of NUMA node @node while that has some; returns how many. */
 rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcordma_u32 node,
 				  enum rpcordma_alloc_how how);

@@ -9,6 +9,9 @@ namespace rpcordma {
 
 EagerTotal eager_total;
 
+/* What part of the machine's memory eager Reads may fill, however few the threads. */
+static constexpr u32 kPartOfMemory = 128;
+
 u64 eager_cap(const svc_xprt *xprt, u32 page_size)
 {
 	const u32 bytes = rpcordma_server_tunables.eager_read_bytes;
@@ -17,7 +20,10 @@ u64 eager_cap(const svc_xprt *xprt, u32 page_size)
 	if (bytes)
 		return bytes;
 	rpcordma_svc_get_limits(xprt, &limits);
-	return u64(limits.threads) * (limits.max_message + page_size + kTransferBytes);
+	if (!limits.threads)
+		return 0;
+	return max<u64>(u64(limits.threads) * (limits.max_message + page_size + kTransferBytes),
+			rpcordma_memory_size() / kPartOfMemory);
 }
 
 bool EagerBudget::take(u32 bytes, u64 cap)

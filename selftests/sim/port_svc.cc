@@ -148,6 +148,11 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordm
 	return count;
 }
 
+rpcordma_u64 rpcordma_memory_size(void)
+{
+	return 16 << 20;
+}
+
 rpcordma_u32 rpcordma_node(void)
 {
 	return chance.below(2);

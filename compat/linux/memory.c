@@ -65,9 +65,13 @@ void *rpcordma_alloc_large(rpcordma_size size, enum rpcordma_alloc_how how)
 		return rpcordma_alloc(size, how);
 	if (how == RPCORDMA_ALLOC_SERVICE)
 		return kvzalloc(size, GFP_KERNEL | __GFP_NOWARN);
-	/* Page tables are allocated without these flags, but heed the scope. */
+	/*
+	 * Page tables are allocated without these flags, but heed the scope. Without __GFP_NORETRY
+	 * the allocator would wait for single pages without end, since in this scope it ends no
+	 * process to get them.
+	 */
 	noio = memalloc_noio_save();
-	p = kvzalloc(size, GFP_KERNEL | __GFP_NOWARN);
+	p = kvzalloc(size, GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN);
 	memalloc_noio_restore(noio);
 	return p;
 }

@@ -334,7 +334,9 @@ struct rpcordma_region *rpcordma_region_create(struct rpcordma_endpoint *ep, rpc
 {
 	struct rpcordma_region *region;
 
-	region = rpcordma_alloc(struct_size(region, scatter.entries, pages), RPCORDMA_ALLOC_NOIO);
+	/* More than a page, and the CPU's alone: it need not be contiguous. */
+	region = rpcordma_alloc_large(struct_size(region, scatter.entries, pages),
+				      RPCORDMA_ALLOC_NOIO);
 	if (!region) {
 		*error = -ENOMEM;
 		return NULL;
@@ -344,7 +346,7 @@ struct rpcordma_region *rpcordma_region_create(struct rpcordma_endpoint *ep, rpc
 	region->mr = ib_alloc_mr(ep->pd, sg_gaps ? IB_MR_TYPE_SG_GAPS : IB_MR_TYPE_MEM_REG, pages);
 	if (IS_ERR(region->mr)) {
 		*error = PTR_ERR(region->mr);
-		rpcordma_free(region);
+		rpcordma_free_large(region);
 		return NULL;
 	}
 	return region;
@@ -359,7 +361,7 @@ void rpcordma_region_destroy(struct rpcordma_region *region)
 	if (rc)
 		rpcordma_log_value(NULL, RPCORDMA_LOG_ERROR,
 				   "the device does not give back a memory region", rc);
-	rpcordma_free(region);
+	rpcordma_free_large(region);
 }
 
 /* DMA-map the used entries, and make them the region's page list. */

@@ -6,6 +6,7 @@
  *	all	names of all cases
  *	cases	names of those that the devices at hand admit
  *	run	write a name: runs that case. What it came to is to be read here: "ok", or why it failed.
+ *	plant	write kasan, lockdep, kmemleak or dma-api: a fault that this one reports
  */
 #include <linux/debugfs.h>
 #include <linux/delay.h>
@@ -562,6 +563,26 @@ static const struct file_operations run_fops = {
 	.owner = THIS_MODULE, .open = simple_open, .read = run_read, .write = run_write,
 };
 
+static ssize_t plant_write(struct file *file, const char __user *from, size_t n, loff_t *pos)
+{
+	char name[40];
+	int err;
+
+	if (n >= sizeof(name))
+		return -EINVAL;
+	if (copy_from_user(name, from, n))
+		return -EFAULT;
+	name[n] = 0;
+	mutex_lock(&devices_lock);
+	err = devices[0] ? plant(devices[0], strim(name)) : -ENODEV;
+	mutex_unlock(&devices_lock);
+	return err < 0 ? err : n;
+}
+
+static const struct file_operations plant_fops = {
+	.owner = THIS_MODULE, .open = simple_open, .write = plant_write,
+};
+
 static void show_cases(struct seq_file *s, bool all)
 {
 	const struct rules_case *c;
@@ -599,6 +620,7 @@ static int __init rules_init(void)
 	debugfs_create_file("all", 0400, debugfs, NULL, &all_fops);
 	debugfs_create_file("cases", 0400, debugfs, NULL, &cases_fops);
 	debugfs_create_file("run", 0600, debugfs, NULL, &run_fops);
+	debugfs_create_file("plant", 0200, debugfs, NULL, &plant_fops);
 	return 0;
 }
 

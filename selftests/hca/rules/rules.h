@@ -8,6 +8,7 @@
  *	memory.c	cases of DMA mappings and regions
  *	queues.c	cases of queue pairs and completion queues
  *	events.c	cases of faults on demand and of events
+ *	plant.c		faults that a kernel's checkers find, and the device does not
  */
 #ifndef VHCA_RULES_H
 #define VHCA_RULES_H
@@ -131,5 +132,8 @@ int alone_up(struct bed *bed);
 /** The next time that @e's device goes, the bed is taken down by that. */
 void expect_removal(void);
 int removal(void);
+
+/** Do something that KASAN, lockdep, kmemleak or DMA API debugging reports, by its name; @dev is there for the last. */
+int plant(struct ib_device *dev, const char *what);
 
 #endif

@@ -6,6 +6,7 @@ project's in the report, is run once more, aloud. A row that cannot be had is sk
 of one that is known to fail, what the kernel says of it must be there all the same.
 """
 
+import contextlib
 import time
 import traceback
 
@@ -48,10 +49,11 @@ class Bed:
     @xprt    transport of both ends
     @times   removals in the whole run, and how often everything is made and undone
     @memory  MiB
+    @checked  the kernel is one with KASAN, lockdep, kmemleak and DMA API debugging
     """
 
-    def __init__(self, name, xprt, times=100, memory=2048):
-        self.name, self.xprt, self.times, self.memory = name, xprt, times, memory
+    def __init__(self, name, xprt, times=100, memory=2048, checked=False):
+        self.name, self.xprt, self.times, self.memory, self.checked = name, xprt, times, memory, checked
         self.table = Table()
         self.one = None
         self._served = False
@@ -178,6 +180,9 @@ class Bed:
         if self.one.vm.ok("test -e /proc/lockdep_stats"):
             works = self.one.vm.ok("grep -q 'debug_locks: *1' /proc/lockdep_stats")
             self.table.add("end", "lockdep at work to the end", "passed" if works else "failed", "", 0)
+        if self.one.vm.ok("test -e /sys/kernel/debug/dma-api"):
+            works = self.one.vm.ok("grep -q N /sys/kernel/debug/dma-api/disabled")
+            self.table.add("end", "DMA API debugging at work to the end", "passed" if works else "failed", "", 0)
         self.drop()
 
 
@@ -194,6 +199,38 @@ def down(one, before):
     if left:
         raise Wrong(f"rdma resource: {left}")
     return f"{stats['send']} Sends, {stats['map_page'] + stats['map_sg']} mappings of the client's device"
+
+
+# --- the kernel's checkers ---
+
+# What is planted (selftests/hca/rules/plant.c), and what the kernel says of it.
+PLANTED = (("kasan", "BUG: KASAN: slab-use-after-free"), ("lockdep", "possible circular locking dependency"),
+           ("kmemleak", "unreferenced object"), ("dma-api", "at kernel/dma/debug.c"))
+
+
+def planted(one, what):
+    one.devices_up("connectx", False)
+    one.vm.run(f"modprobe vhca_rules && echo {what} > /sys/kernel/debug/vhca_rules/plant || die 'not planted'", 60,
+               f"plant a fault for {what}")
+    one.devices_down()
+    one.vm.run("rmmod vhca_rules", 30)
+
+
+def part_checkers(bed):
+    """a fault for each of the kernel's checkers, which must fail the row, or the end, of a run"""
+    for what, said in PLANTED:
+        if not bed.checked:
+            bed.table.add("checkers", what, "skipped", "this kernel has none", 0)
+            continue
+        began = time.monotonic()
+        inner = Bed(f"{bed.name}/{what}", bed.xprt, memory=bed.memory)
+        with contextlib.redirect_stdout(None):
+            inner.row("planted", what, planted, what, again=True)
+            inner.close()
+        found = [row[3] for row in inner.table.rows if row[2] == "failed" and said in row[3]]
+        bed.table.add("checkers", what, "passed" if found else "failed",
+                      f"fails the run: {said}" if found else f"nothing said of the fault: {inner.table.rows}",
+                      time.monotonic() - began)
 
 
 # --- smoke ---
@@ -495,5 +532,5 @@ def part_cycle(bed):
     bed.close()
 
 
-PARTS = {"smoke": part_smoke, "cancel": part_cancel, "drops": part_drops, "late": part_late, "removal": part_removal,
+PARTS = {"checkers": part_checkers, "smoke": part_smoke, "cancel": part_cancel, "drops": part_drops, "late": part_late, "removal": part_removal,
          "events": part_events, "power": part_power, "cycle": part_cycle}

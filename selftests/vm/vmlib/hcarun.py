@@ -205,7 +205,7 @@ def down(one, before):
 
 # What is planted (selftests/hca/rules/plant.c), and what the kernel says of it.
 PLANTED = (("kasan", "BUG: KASAN: slab-use-after-free"), ("lockdep", "possible circular locking dependency"),
-           ("kmemleak", "unreferenced object"), ("dma-api", "at kernel/dma/debug.c"))
+           ("kmemleak", "unreferenced object"), ("dma-api", "check_unmap+0x"))
 
 
 def planted(one, what):

@@ -52,8 +52,8 @@ SUSPECT = re.compile(r"\[(rpcordma\w*|verbsmeter|vhca)\]|\w*rpcordma_\w*\+0x|"
 OVERLAP = re.compile(r"DMA-API: .*: cacheline tracking EEXIST, overlapping mappings aren't supported")
 OVERLAP_LINES = 200
 OVERLAP_OF = re.compile(r"\b(rpcordma_region_map|frwr_map)\+0x")
-# What complains within the report.
-OVERLAP_WITHIN = re.compile(r"WARNING: .* at kernel/dma/debug\.c:\d+ add_dma_entry\+0x|Call Trace:")
+# What complains within the report; a kernel without CONFIG_DEBUG_BUGVERBOSE does not say in which file.
+OVERLAP_WITHIN = re.compile(r"WARNING: .* at (kernel/dma/debug\.c:\d+ )?add_dma_entry\+0x|Call Trace:")
 REPORT_END = re.compile(r"---\[ end trace ")
 
 

@@ -116,6 +116,8 @@ IN_TREE = frame("frwr_map+0x3a8/0x11f0 [rpcrdma]")
 OVERLAPS = (
     ("overlapping mappings of ours", OVERLAP + OURS + OVERLAP_END, 1, False),
     ("the in-tree transport's", OVERLAP + IN_TREE + OVERLAP_END, 1, False),
+    ("by a kernel that does not name its files",
+     OVERLAP.replace("kernel/dma/debug.c:601 ", "") + OURS + OVERLAP_END, 1, False),
     ("two of them", 2 * (OVERLAP + OURS + OVERLAP_END), 2, False),
     ("overlapping mappings of somebody else", OVERLAP + frame("nvme_rdma_map_data+0x1f/0x80") + OVERLAP_END, 0, True),
     ("the report of some is cut off", OVERLAP + OURS, 0, True),

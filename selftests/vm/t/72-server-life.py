@@ -11,8 +11,8 @@ backward call over a second connection.)
 import re
 import time
 
-from vmlib import disturb, lab, state, trace
-from vmlib.testing import test
+from vmlib import disturb, lab, state, trace, workload
+from vmlib.testing import test, until
 
 # Of one client, with the default of server_accept_queue, as of all with this value of it.
 MOST_QUEUED = 128
@@ -52,60 +52,10 @@ def listeners(vm):
     return set(re.findall(r"cm-idn (\d+) state LISTEN", vm.run("rdma resource show cm_id", 10)))
 
 
-def until(t, seconds, what, condition):
-    """Waits until condition() is true; returns its value. @what as in t.within()."""
-    began = time.monotonic()
-    while not (value := condition()):
-        t.within(seconds, began, what)
-        time.sleep(0.3)
-    return value
-
-
 def until_objects(t, vm, want, what):
     """Waits until @vm has just these RDMA objects."""
     until(t, 30, lambda: f"{what}: RDMA objects {disturb.objects(vm)}, expected {want}",
           lambda: disturb.objects(vm) == want)
-
-
-class Work:
-    """Verified I/O on the client's /mnt that goes on until it is told to end."""
-
-    def __init__(self, pair, jobs=3):
-        self.pair = pair
-        pair.client.run("rm -f /tmp/enough; dd if=/dev/urandom of=/tmp/f bs=1000003 count=1 2>/dev/null")
-        self.jobs = [pair.client.spawn(f"""
-            round=0
-            until [ -e /tmp/enough ]; do
-                round=$((round + 1))
-                cp /tmp/f /mnt/a{i} && sync /mnt/a{i} &&
-                    dd if=/tmp/f of=/mnt/b{i} bs=262144 oflag=direct 2>/dev/null ||
-                    die "round $round: write"
-                echo 1 > /proc/sys/vm/drop_caches
-                cmp /tmp/f /mnt/a{i} && cmp /tmp/f /mnt/b{i} || die "round $round: compare"
-                rm /mnt/a{i} /mnt/b{i} || die "round $round: remove"
-                echo $round
-            done""", f"I/O number {i}") for i in range(jobs)]
-
-    def rounds(self):
-        return [len(job.out.split()) for job in self.jobs]
-
-    def goes_on(self, t, what, seconds=120):
-        """Waits until each job has ended a round that was begun after now."""
-        goal = [n + 2 for n in self.rounds()]
-
-        def done():
-            for job in self.jobs:
-                if not job.running():
-                    job.wait(1)
-                    t.check(False, f"{job.what}: ended {what}")
-            return all(n >= m for n, m in zip(self.rounds(), goal))
-
-        until(t, seconds, f"I/O {what}", done)
-
-    def end(self):
-        self.pair.client.run("> /tmp/enough")
-        for job in self.jobs:
-            job.wait(120)
 
 
 @test("server-stop")
@@ -118,7 +68,7 @@ def server_stop(t):
     # The first two fill what is made once; the others must cost nothing more.
     for version in ("3", "4.1") * 2:
         pair.mount(version, "nconnect=4")
-        work = Work(pair)
+        work = workload.Work(pair.client)
         work.goes_on(t, f"vers={version}, before nfsd stops")
         refusal = pair.server.run(f"rmmod {xprt} 2>&1", 20, check=False)
         t.check("in use" in refusal, f"rmmod {xprt} with nfsd serving: \"{refusal.strip()}\"")
@@ -143,7 +93,7 @@ def server_device(t):
     serve(pair)
     listening = disturb.objects(pair.server)
     pair.mount("3", "nconnect=2")
-    work = Work(pair)
+    work = workload.Work(pair.client)
     work.goes_on(t, "before the device goes")
     pair.server.run("rdma link delete rxe0", 60, "rdma link delete")
     t.equal(disturb.objects(pair.server), {}, "RDMA objects without a device")
@@ -171,7 +121,7 @@ def server_device_address(t):
     listening = disturb.objects(pair.server)
     t.equal(len(listeners(pair.server)), 1, "identifiers that listen")
     pair.mount("3", "nconnect=2")
-    work = Work(pair)
+    work = workload.Work(pair.client)
     work.goes_on(t, "before the device goes")
     pair.server.run("rdma link delete rxe0", 60, "rdma link delete")
     t.equal(disturb.objects(pair.server), {}, "RDMA objects without a device")
@@ -209,7 +159,7 @@ def server_addr_change(t):
                     "listen on one address")
     listening = disturb.objects(pair.server)
     pair.mount("3", "nconnect=2")
-    work = Work(pair)
+    work = workload.Work(pair.client)
     work.goes_on(t, "before the failover")
     old = listeners(pair.server)
     t.equal(len(old), 1, "identifiers that listen")

@@ -88,6 +88,15 @@ class Test:
             raise Skip(f"XPRT={self.xprt}: {why}")
 
 
+def until(t, seconds, what, condition):
+    """Waits until condition() is true; returns its value. @what as in t.within()."""
+    began = time.monotonic()
+    while not (value := condition()):
+        t.within(seconds, began, what)
+        time.sleep(0.3)
+    return value
+
+
 def run(name, function):
     """Runs one test. Returns ("pass" | "fail" | "skip", detail, seconds). Once more when QEMU was at fault, aloud."""
     verdict, detail, seconds, vms = _run(name, function)

@@ -2,12 +2,13 @@
 """File system work over the mount of a lab, every result verified.
 
 The steps of the demonstration, which the interop matrix does as well. fsops does the work in the
-guests; here is what is done in which order, and on which side it is checked.
+guests; here is what is done in which order, and on which side it is checked. And work that goes on
+while something is done to the machines.
 """
 
 import re
 
-from . import lab
+from . import lab, testing
 
 SEED = 20049
 ENTRIES = 5000
@@ -87,3 +88,43 @@ def copy_over_restart(pair, version, count, before="", after=""):
 
 
 STEPS = (there_and_back, names_and_attributes, copy_over_restart)
+
+
+class Work:
+    """Verified I/O on @vm's /mnt that goes on until it is told to end. Its files begin with the machine's name."""
+
+    def __init__(self, vm, jobs=3):
+        self.vm = vm
+        vm.run("rm -f /tmp/enough; dd if=/dev/urandom of=/tmp/f bs=1000003 count=1 2>/dev/null")
+        self.jobs = [vm.spawn(f"""
+            round=0 a=/mnt/{vm.name}-a{i} b=/mnt/{vm.name}-b{i}
+            until [ -e /tmp/enough ]; do
+                round=$((round + 1))
+                cp /tmp/f $a && sync $a && dd if=/tmp/f of=$b bs=262144 oflag=direct 2>/dev/null ||
+                    die "round $round: write"
+                echo 1 > /proc/sys/vm/drop_caches
+                cmp /tmp/f $a && cmp /tmp/f $b || die "round $round: compare"
+                rm $a $b || die "round $round: remove"
+                echo $round
+            done""", f"I/O number {i}") for i in range(jobs)]
+
+    def rounds(self):
+        return [len(job.out.split()) for job in self.jobs]
+
+    def goes_on(self, t, what, seconds=120):
+        """Waits until each job has ended a round that was begun after now."""
+        goal = [n + 2 for n in self.rounds()]
+
+        def done():
+            for job in self.jobs:
+                if not job.running():
+                    job.wait(1)
+                    t.check(False, f"{job.what}: ended {what}")
+            return all(n >= m for n, m in zip(self.rounds(), goal))
+
+        testing.until(t, seconds, f"I/O {what}", done)
+
+    def end(self):
+        self.vm.run("> /tmp/enough")
+        for job in self.jobs:
+            job.wait(120)

@@ -22,8 +22,10 @@ MORE_BAD = re.compile(
     r"kmemleak: \d+ new suspected|DEBUG_LOCKS_WARN_ON|Attempt to release alive|segfault|"
     r"INFO: trying to register non-static key")
 
-# Taint bits that a healthy run has: out-of-tree module (12), unsigned module (13), KUnit (18).
+# Taint bits that a healthy run has: out-of-tree module (12), unsigned module (13), KUnit (18). And that of a WARNING,
+# which is healthy where one is known.
 HEALTHY_TAINT = 1 << 12 | 1 << 13 | 1 << 18
+WARNING_TAINT = 1 << 9
 
 # For the guest's scripts; $JOB is the folder there. (Not $job: a UML kernel's command line has a word
 # of that name for the folder here, and its first process gets it as a variable.) leaks_forget before
@@ -89,6 +91,7 @@ class Job:
         self.folder = os.path.join(run, name)
         self.log = os.path.join(self.folder, "console.log")
         self.complaints = []
+        self.known = kernlog.Known()
         self.timed_out = False
         os.makedirs(self.folder)
         for path in files:
@@ -115,8 +118,11 @@ class Job:
                 line = raw.decode(errors="replace").rstrip("\r\n")
                 log.write(f"{time.monotonic() - started:8.3f} {line}\n")
                 log.flush()
-                if kernlog.is_bad(line) or MORE_BAD.search(line):
-                    self.complaints.append(line)
+                self._look_at(self.known.pass_on(line))
+        self._look_at(self.known.rest())
+
+    def _look_at(self, lines):
+        self.complaints += [line for line in lines if kernlog.is_bad(line) or MORE_BAD.search(line)]
 
     @property
     def running(self):
@@ -166,11 +172,12 @@ class Job:
                          f"{self.file('status').strip() or 'it never ended'}")
             wrong += [f"{self.name}: {line}" for line in self._said()[-5:]]
         health = self.file("health")
+        healthy = HEALTHY_TAINT | (WARNING_TAINT if self.known.count else 0)
         if self.finished() and "taint" not in health:
             wrong.append(f"{self.name}: no health report")
         for line in health.splitlines():
             m = re.match(r"taint (\d+)", line)
-            if m and int(m.group(1)) & ~HEALTHY_TAINT:
+            if m and int(m.group(1)) & ~healthy:
                 wrong.append(f"{self.name}: the kernel is tainted: {m.group(1)}")
             if re.match(r"\s*debug_locks:\s+0", line):
                 wrong.append(f"{self.name}: lockdep turned itself off")

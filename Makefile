@@ -137,6 +137,11 @@ load: ## verified I/O while a connection is dropped every second: five minutes, 
 	@scripts/load --seconds $(or $(SECONDS),$(if $(filter lockdep kcsan,$(KERNEL)),60,300)) \
 		$(if $(KERNEL),--kernel $(KERNEL))
 
+.PHONY: endurance
+endurance: ## is memory flat over 24 hours of verified work? In virtual time, which takes minutes; HOURS=24
+	@scripts/setup build uml
+	@scripts/endurance virtual $(if $(HOURS),--hours $(HOURS))
+
 .PHONY: hca
 hca: ## NFS over a virtual RDMA device that does DMA: every preset, drops, removals, ...; KERNEL=hca ONLY="smoke late" TIMES=100
 	@scripts/setup build vm $(if $(filter hca,$(KERNEL)),uml)

@@ -37,6 +37,15 @@ modprobe() {
 tc() {
 	/usr/sbin/tc "$@"
 }
+# unloaded MODULE: once those who still hold it have let go.
+unloaded() {
+	tries=0
+	until /usr/sbin/rmmod $1 2> /tmp/rmmod; do
+		tries=$((tries + 1))
+		[ $tries -le 100 ] || die "rmmod $1: $(cat /tmp/rmmod)"
+		usleep 100000
+	done
+}
 # both_up DELAY
 both_up() {
 	ip link set lo up

@@ -118,12 +118,7 @@ reconnect() {
 END = """
 nfsd_stop
 for module in @UNLOAD@; do
-	n=0
-	until /usr/sbin/rmmod $module 2> /tmp/rmmod; do
-		n=$((n + 1))
-		[ $n -gt 100 ] && die "rmmod $module: $(cat /tmp/rmmod)"
-		usleep 100000
-	done
+	unloaded $module
 done
 health
 """

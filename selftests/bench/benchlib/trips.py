@@ -62,12 +62,7 @@ timed() {
 END = """
 umount -a -t nfs,nfs4 || die "umount"
 nfsd_stop
-n=0
-until /usr/sbin/rmmod @XPRT@ 2> /tmp/rmmod; do
-	n=$((n + 1))
-	[ $n -gt 100 ] && die "rmmod @XPRT@: $(cat /tmp/rmmod)"
-	usleep 100000
-done
+unloaded @XPRT@
 health
 """
 

@@ -125,16 +125,21 @@ def in_use(info):
     return info["MemTotal"] - info["MemFree"] - info["AnonPages"] - info["Cached"] - info["Buffers"]
 
 
-def memory(vm):
-    """{what: KiB} that the kernel does not give back by itself: unreclaimable slab, vmalloc and per-CPU
-    data; and all pages that are in use, processes, page cache and each CPU's own free pages aside, which has
-    those that nobody accounts for. Caches are dropped first, and what RCU owes has a moment to come."""
-    text = vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; echo 3 > /proc/sys/vm/drop_caches; "
-                  "cat /proc/meminfo /proc/zoneinfo", 60, "read kernel memory")
+def kernel_memory(text):
+    """{what: KiB} that the kernel does not give back by itself, by /proc/meminfo and /proc/zoneinfo, which @text
+    has: unreclaimable slab, vmalloc and per-CPU data; and all pages that are in use, processes, page cache and each
+    CPU's own free pages aside, which has those that nobody accounts for."""
     info = meminfo(text)
     listed = 4 * sum(int(pages) for pages in re.findall(r"^ +count: +(\d+)$", text, re.M))
     return {"kernel memory": info["SUnreclaim"] + info["VmallocUsed"] + info["Percpu"],
             "pages in use": in_use(info) - listed}
+
+
+def memory(vm):
+    """kernel_memory() of @vm. Caches are dropped first, and what RCU owes has a moment to come."""
+    return kernel_memory(vm.run("sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; "
+                                "echo 3 > /proc/sys/vm/drop_caches; cat /proc/meminfo /proc/zoneinfo", 60,
+                                "read kernel memory"))
 
 
 def leaks(vm):

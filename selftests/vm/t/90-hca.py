@@ -23,7 +23,6 @@ class Station:
         self.t = t
         self.one = hca.OneKernel(t.name, t.xprt)
         t.labs.append(self.one)
-        self._served = False
 
     def use(self, preset, bounce, function, *args):
         """@function(one, @args) over devices of @preset."""
@@ -32,11 +31,7 @@ class Station:
             return
         self.one.devices_up(preset, bounce)
         before = self.one.objects()
-        if self._served:
-            self.one.serve_again()
-        else:
-            self.one.serve()
-            self._served = True
+        self.one.serve()
         said = function(self.one, *args)
         self.t.equal(self.one.faults(), [], f"{preset}: rules that were broken")
         hcarun.down(self.one, before)

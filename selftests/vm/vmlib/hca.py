@@ -196,6 +196,7 @@ class OneKernel:
 
     def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None):
         self.xprt = xprt or lab.default_xprt()
+        self._served = False
         self.logs = os.path.join(lab.LOGS, name)
         with image.exclusive():
             kernel, initramfs = image.image("6.12")
@@ -250,13 +251,11 @@ class OneKernel:
                     "rdma link delete")
 
     def serve(self, export="400m", lease=3600):
-        self.vm.run(f"export_up {export}; server_up {self.xprt} {lease}; modprobe -a nfs nfsv3 nfsv4", 60,
-                    "NFS server up")
+        """Also after stop_serving(), which leaves the export and its files."""
+        first = f"export_up {export}; server_up {self.xprt} {lease}; modprobe -a nfs nfsv3 nfsv4"
+        self.vm.run(f"modprobe {self.xprt} && nfsd_start 8" if self._served else first, 60, "NFS server up")
+        self._served = True
         lab.Lab.only(self.vm, self.xprt)
-
-    def serve_again(self):
-        """After stop_serving()."""
-        self.vm.run(f"modprobe {self.xprt} && nfsd_start 8", 60, "NFS server up again")
 
     def stop_serving(self):
         """nfsd ends, and the transport goes, which nobody may hold any more."""

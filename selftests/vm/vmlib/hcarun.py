@@ -56,7 +56,6 @@ class Bed:
         self.name, self.xprt, self.times, self.memory, self.checked = name, xprt, times, memory, checked
         self.table = Table()
         self.one = None
-        self._served = False
         self._judged = 0    # complaints of the machine that a row has had
         self._machines = 0
         self.overlaps = 0    # reports of kernlog.OVERLAP, of machines that are gone
@@ -65,7 +64,7 @@ class Bed:
         if not self.one:
             self._machines += 1
             self.one = hca.OneKernel(f"{self.name}/{self._machines}", self.xprt, self.memory)
-            self._served, self._judged = False, 0
+            self._judged = 0
         return self.one
 
     def drop(self):
@@ -147,11 +146,7 @@ class Bed:
         def up(one):
             one.devices_up(preset, bounce, **params)
             before.append(one.objects())
-            if self._served:
-                one.serve_again()
-            else:
-                one.serve()
-                self._served = True
+            one.serve()
 
         began = time.monotonic()
         for again in (False, True):
@@ -515,7 +510,7 @@ def cycles(one, version, times):
         one.vm.run(f"dd if=/dev/urandom of=/mnt/f bs=100003 count=1 conv=fsync 2>/dev/null; cmp /mnt/f /export/f || "
                    f"die 'cycle {number}: the file differs'; rm /mnt/f; umount /mnt", 60, f"I/O of cycle {number}")
         one.stop_serving()
-        one.serve_again()
+        one.serve()
     now = {device: n for device, n in one.objects().items() if device[1] != "mapped"}
     if now != before:
         raise Wrong(f"objects: {before} -> {now}")

@@ -20,11 +20,6 @@ def start(t):
     return ns
 
 
-def uses(ns):
-    """How many hold the transport's module."""
-    return int(ns.vm.run(f"cat /sys/module/{ns.xprt}/refcnt", 10))
-
-
 def verified(box):
     """Data there and back, through the page cache and past it."""
     box.run(f"""
@@ -35,48 +30,16 @@ def verified(box):
         mkdir /mnt/d && ls /mnt | wc -l && rm -r /mnt/d /mnt/f /mnt/g""", 60, "verified I/O")
 
 
-class Work:
-    """Verified I/O of a container over its mount until it is told to stop; `rounds` that it has done so far."""
-
-    def __init__(self, box):
-        self.box = box
-        self._job = box.spawn(f"""
-            dd if=/dev/urandom of=/tmp/{box.name}.w bs=100003 count=5 2> /dev/null; rm -f /tmp/{box.name}.stop
-            until [ -e /tmp/{box.name}.stop ]; do
-                rm -f /mnt/w
-                cp /tmp/{box.name}.w /mnt/w && sync /mnt/w || die "write"
-                dd if=/mnt/w of=/tmp/{box.name}.r bs=64k iflag=direct 2> /dev/null || die "read"
-                cmp /tmp/{box.name}.w /tmp/{box.name}.r || die "data differ"
-                echo round
-            done""", "verified I/O")
-
-    @property
-    def rounds(self):
-        return self._job.out.count("round")
-
-    def more(self, t, rounds=2, limit=60):
-        """Until it has done so many more rounds."""
-        want, began = self.rounds + rounds, time.monotonic()
-        while self.rounds < want:
-            t.check(self._job.running(), f"{self.box.name}: the I/O ended: {self._job.out}")
-            t.within(limit, began, f"{self.box.name}: {rounds} more rounds of I/O")
-            time.sleep(0.1)
-
-    def stop(self):
-        self.box.vm.run(f"> /tmp/{self.box.name}.stop", 10)
-        self._job.wait(60)
-
-
 def end_under_mount(t, ns):
     """Container c1 ends with I/O under way over its mount; c2, with a mount of its own, does not notice."""
     ns.mount(1, "3")
     ns.mount(2, "4.2")
-    first, second = Work(ns.all["c1"]), Work(ns.all["c2"])
-    first.more(t)
-    second.more(t)
+    first, second = netns.Work(ns.all["c1"]), netns.Work(ns.all["c2"])
+    first.more()
+    second.more()
     ns.all["c1"].end()
     ns.gone("c1")
-    second.more(t, 3)
+    second.more(3)
     t.equal(ns.connections(2), 1, "connections of the mount in the other namespace")
     second.stop()
     ns.all["c2"].run("umount /mnt", 60)
@@ -123,25 +86,25 @@ def mounts(t):
 def servers(t):
     """an nfsd in each of two network namespaces: one stops and starts under I/O, and ends; the other stays"""
     ns = start(t)
-    none = uses(ns)
+    none = ns.uses()
     for n in (1, 2):
         ns.pair(n, "connectx", ns.bounce)
         ns.serve(n)
-    listening = uses(ns)
+    listening = ns.uses()
     t.check(listening > none, "the listeners do not hold the module")
     ns.mount(1, "3")
     ns.mount(2, "4.2")
-    first, second = Work(ns.all["c1"]), Work(ns.all["c2"])
-    first.more(t)
-    second.more(t)
+    first, second = netns.Work(ns.all["c1"]), netns.Work(ns.all["c2"])
+    first.more()
+    second.more()
 
     ns.all["s1"].run("nfsd_stop", 60, "nfsd stops in one namespace")
-    second.more(t, 3)
+    second.more(3)
     rounds = first.rounds
     time.sleep(2)
     t.check(first.rounds <= rounds + 1, "the namespace without an nfsd is served")
     ns.all["s1"].run("nfsd_start 8 grace", 60, "nfsd starts in it again")
-    first.more(t, 3)
+    first.more(3)
     t.check(ns.connections(1) > 1, "the client of the nfsd that stopped has its first connection still")
     first.stop()
     ns.all["c1"].run("umount /mnt", 60)
@@ -149,24 +112,24 @@ def servers(t):
 
     # It ends with a connection and I/O, and its client's interface with it.
     ns.mount(1, "3", six=True)
-    first = Work(ns.all["c1"])
-    first.more(t)
+    first = netns.Work(ns.all["c1"])
+    first.more()
     ns.all["s1"].end()
     ns.gone("s1")
-    second.more(t, 3)
+    second.more(3)
     # Its client has nobody to speak to, and ends too.
     ns.all["c1"].end()
     ns.gone("c1")
-    second.more(t)
+    second.more()
     t.equal(ns.connections(2), 1, "connections of the mount in the other namespace")
     second.stop()
 
     # With a listener and no device at all.
-    before = uses(ns)
+    before = ns.uses()
     for n in (3, 4):
         ns.link(n)
         ns.serve(n)
-        t.check(uses(ns) > before, "the listener does not hold the module")
+        t.check(ns.uses() > before, "the listener does not hold the module")
         for name in (f"c{n}", f"s{n}"):
             ns.all.pop(name).end()
         ns.vm.until(f"[ $(cat /sys/module/{t.xprt}/refcnt) = {before} ]", 60, "the namespace's listener to go")

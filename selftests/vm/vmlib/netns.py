@@ -11,6 +11,7 @@ import shlex
 import time
 
 from . import hca, lab, machine
+from .testing import Wrong
 
 
 class Container:
@@ -56,6 +57,40 @@ class Container:
             done 2> /dev/null; true""", 20, f"{self.name}: rpcbind ends")
         self._job.kill()
         self._job.wait(timeout, check=False)
+
+
+class Work:
+    """Verified I/O of a container over its mount until it is told to stop; `rounds` that it has done so far."""
+
+    def __init__(self, box):
+        self.box = box
+        self._job = box.spawn(f"""
+            dd if=/dev/urandom of=/tmp/{box.name}.w bs=100003 count=5 2> /dev/null; rm -f /tmp/{box.name}.stop
+            until [ -e /tmp/{box.name}.stop ]; do
+                rm -f /mnt/w
+                cp /tmp/{box.name}.w /mnt/w && sync /mnt/w || die "write"
+                dd if=/mnt/w of=/tmp/{box.name}.r bs=64k iflag=direct 2> /dev/null || die "read"
+                cmp /tmp/{box.name}.w /tmp/{box.name}.r || die "data differ"
+                echo round
+            done""", "verified I/O")
+
+    @property
+    def rounds(self):
+        return self._job.out.count("round")
+
+    def more(self, rounds=2, limit=60):
+        """Until it has done so many more rounds."""
+        want, began = self.rounds + rounds, time.monotonic()
+        while self.rounds < want:
+            if not self._job.running():
+                raise Wrong(f"{self.box.name}: the I/O ended: {self._job.out}")
+            if time.monotonic() - began > limit * machine.PATIENCE:
+                raise Wrong(f"{self.box.name}: not {rounds} more rounds of I/O in {limit * machine.PATIENCE:g} s")
+            time.sleep(0.1)
+
+    def stop(self):
+        self.box.vm.run(f"> /tmp/{self.box.name}.stop", 10)
+        self._job.wait(60)
 
 
 class Namespaces(hca.OneKernel):
@@ -138,6 +173,10 @@ class Namespaces(hca.OneKernel):
         if [words[1] for words in found] != ["rdma"]:
             raise lab.LabError(f"c{n}: the mount's transports: {found}")
         return int(found[0][2 + lab.XPRT_FIELDS.index("connect_count")])
+
+    def uses(self):
+        """How many hold the transport's module."""
+        return int(self.vm.run(f"cat /sys/module/{self.xprt}/refcnt", 10))
 
     def gone(self, name, timeout=60):
         """Until the network namespace of a container that has ended is no more, with its interface and device."""

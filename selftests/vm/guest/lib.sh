@@ -105,8 +105,8 @@ nfsd_stop() {
 	echo 0 > /proc/fs/nfsd/threads
 }
 
-# server_up TRANSPORT_MODULE [LEASE [GRACE]]: everything for NFS over RDMA but the link and the export;
-# lease and grace period last so many seconds (10).
+# server_up TRANSPORT_MODULE [LEASE [GRACE [grace]]]: everything for NFS over RDMA but the link and the export;
+# lease and grace period last so many seconds (10); with "grace" as nfsd_start.
 server_up() {
 	modprobe "$1" || die "modprobe $1 failed"
 	modprobe nfsd || die "modprobe nfsd failed"
@@ -125,7 +125,7 @@ server_up() {
 	for version in +3 +4 +4.0 +4.1 +4.2; do
 		echo "$version" > /proc/fs/nfsd/versions
 	done
-	nfsd_start 8
+	nfsd_start 8 $4
 }
 
 # client_up TRANSPORT_MODULE [PARAMETER=VALUE...]: everything for a mount but the link.

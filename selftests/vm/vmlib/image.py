@@ -51,7 +51,9 @@ MODULES = """
     virtio_pci virtio_console virtio_net rdma_rxe rpcrdma nfsd nfs nfsv3 nfsv4 lockd nfs_acl rdma_cm rdma_ucm ib_uverbs
     auth_rpcgss dummy veth bonding sch_netem sunrpc grace nfs_layout_flexfiles 9p 9pnet_virtio
     8021q rpcsec_gss_krb5 cts? cmac? camellia_generic? aesni_intel? sha1_ssse3? sha256_ssse3? iw_cm
-    nvme_rdma nvmet_rdma brd crc32_generic? crc32c_generic? crc32_pclmul? crc32c-intel? libcrc32c? md5? zram lzo lzo-rle? button?
+    virtio_blk? ext4? ifb? sch_ingress? cls_matchall? act_mirred?
+    nvme_rdma nvmet_rdma brd crc32_generic? crc32c_generic? crc32_pclmul? crc32c-intel? libcrc32c? md5?
+    zram lzo lzo-rle? button?
 """.split()
 
 

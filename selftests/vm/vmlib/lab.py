@@ -92,12 +92,13 @@ class Lab:
     @tools          the guests can run programs of the host (`tool` in lib.sh)
     @capture        the client's traffic is kept, in the file that its VM's capture names
     @plugin         path of a plugin of QEMU's that runs in every machine's, or None
+    @server_disk    path of the server's disk, which outlives the machine, or None
     """
 
     def __init__(self, name, client_kernel="6.12", xprt=None, server=True, client_memory=1024,
                  server_memory=1024, client_cmdline="", server_kernel="6.12", server_xprt=None,
                  client2=False, device="rxe", krb5=False, tools=False, capture=False,
-                 plugin=None, server_params=STRICT):
+                 plugin=None, server_params=STRICT, server_disk=None):
         self.name = name
         self.xprt = xprt or default_xprt()
         self.server_xprt = server_xprt or default_server_xprt()
@@ -109,6 +110,10 @@ class Lab:
         self.logs = os.path.join(LOGS, name)
         self._share = "/usr" if tools else None
         self._plugin = plugin
+        self._disks = {"server": server_disk}
+        self._server_params = server_params
+        # What each machine was made with, by its role.
+        self._made = {}
         self._capture = capture or bool(os.environ.get("CAPTURE"))
         # Sockets have short names only.
         self._cables = tempfile.mkdtemp(prefix="rpcordma-vm-")
@@ -126,24 +131,23 @@ class Lab:
         def boot():
             self._cable = machine.Cable(os.path.join(self._cables, "0"))
             self._cable2 = machine.Cable(os.path.join(self._cables, "1"))
-            if server:
-                # One CPU: two machines of two CPUs on a host of two spend a third of their time
-                # on each other. The client, which is under test, keeps its two.
-                nets = [self._cable, self._cable2] if client2 else [self._cable]
-                self.server = self._boot("server", *server_image, nets, server_memory, cpus=1)
-            self.client = self._boot("client", *self._client_image, [self._cable],
-                                     *self._client_options)
+            # One CPU: two machines of two CPUs on a host of two spend a third of their time
+            # on each other. The client, which is under test, keeps its two.
+            nets = [self._cable, self._cable2] if client2 else [self._cable]
+            machines = [("server", *server_image, nets, server_memory, "", 1)] if server else []
+            machines.append(("client", *client_image, [self._cable], client_memory, client_cmdline, 2))
+            if server_disk:
+                # The first one keeps its end of the cable when the other one is gone.
+                machines.reverse()
             if client2:
-                self.client2 = self._boot("client2", *client2_image, [self._cable2], 768, cpus=1)
+                machines.append(("client2", *client2_image, [self._cable2], 768, "", 1))
+            for role, *how, cpus in machines:
+                setattr(self, role, self._boot(role, *how, cpus=cpus))
             for vm in self.vms:
-                vm.wait_boot(90)
-            if server and server_params:
-                # For modprobe, whoever calls it: tests unload the module and load it again.
-                self.server.run(f"echo options rpcordma {server_params} > /etc/modprobe.d/options.conf")
+                self._booted(vm)
 
         try:
-            self._client_image = need(self.xprt, client_kernel)
-            self._client_options = (client_memory, client_cmdline)
+            client_image = need(self.xprt, client_kernel)
             server_image = need(self.server_xprt, server_kernel) if server else None
             client2_image = need("rpcrdma", server_kernel) if client2 else None
             try:
@@ -163,6 +167,7 @@ class Lab:
             raise
 
     def _boot(self, role, kernel, initramfs, nets, memory, cmdline="", cpus=2):
+        self._made[role] = (kernel, initramfs, nets, memory, cmdline), {"cpus": cpus}
         capture = None
         # A machine that boots again keeps the logs of its earlier lives.
         life = sum(vm.name == role for vm in self.vms) + 1
@@ -173,26 +178,37 @@ class Lab:
         plugin = self._plugin and (self._plugin, os.path.join(self._cables, f"{role}.plugin"))
         vm = machine.VM(role, kernel, initramfs, f"{log}.log", nets, memory=memory,
                         capture=capture, cmdline=cmdline, cpus=cpus, share=self._share,
-                        snapshots=SNAPSHOTS if life == 1 else None, warm=WARM, plugin=plugin)
+                        snapshots=SNAPSHOTS if life == 1 else None, warm=WARM, plugin=plugin,
+                        disk=self._disks.get(role))
         self.vms.append(vm)
         vm.company = self.vms
         return vm
 
-    def power_cycle_client(self):
-        """Takes the power from the client, without a word to anybody, and boots it again."""
-        self.client.stop()
+    def _booted(self, vm):
+        vm.wait_boot(90)
+        if vm is self.server and self._server_params:
+            # For modprobe, whoever calls it: tests unload the module and load it again.
+            vm.run(f"echo options rpcordma {self._server_params} > /etc/modprobe.d/options.conf")
+
+    def power_cycle(self, role):
+        """Takes the power from the client or the server, without a word to anybody, and boots it again. A server has
+        a disk for that (server_disk): without one the other end of its cable would be lost."""
+        args, options = self._made[role]
+        getattr(self, role).stop()
 
         def boot():
-            self.client = self._boot("client", *self._client_image, [self._cable], *self._client_options)
-            self.client.wait_boot(90)
+            vm = self._boot(role, *args, **options)
+            setattr(self, role, vm)
+            self._booted(vm)
 
         try:
             boot()
         except machine.VmError as error:
             # As when the lab began.
-            print(f"vm: {error}\nvm: booting the client once more", flush=True)
-            self.client.stop()
-            self.client.scanner.forget()
+            print(f"vm: {error}\nvm: booting the {role} once more", flush=True)
+            vm = getattr(self, role)
+            vm.stop()
+            vm.scanner.forget()
             boot()
 
     def __enter__(self):

@@ -104,10 +104,11 @@ class VM:
     @snapshots  None, or the directory of snapshots that save it the boot
     @warm       script of things that every machine needs; its effect is in the snapshot
     @plugin     None, or (path of a plugin of QEMU's, path of the socket that it serves)
+    @disk       None, or the path of a disk (/dev/vda), which has what was written to it also when the machine is gone
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None, snapshots=None, warm="", plugin=None):
+                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None):
         self.name = name
         self.plugin = plugin
         self.scanner = kernlog.Scanner()
@@ -149,6 +150,9 @@ class VM:
         if share:
             args += ["-virtfs", f"local,path={share},mount_tag=host,security_model=none,"
                                 f"readonly=on,multidevs=remap"]
+        if disk:
+            wires += ["-drive", f"if=none,id=disk0,format=raw,file={disk}"]
+            args += ["-device", "virtio-blk-pci,drive=disk0"]
         if capture and nets:
             wires += ["-object", f"filter-dump,id=dump0,netdev=n0,file={capture}"]
         if plugin:

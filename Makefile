@@ -152,6 +152,11 @@ hca-mutants: ## the virtual RDMA device with one rule less, one at a time: is ea
 	@scripts/setup build vm
 	@selftests/hca/mutants/run $(MUTANTS)
 
+.PHONY: faults
+faults: ## what may happen to client, server and network, with each NFS version, idle and under load; ONLY="power link" RESUME=1
+	@scripts/setup build vm
+	@scripts/faults $(if $(ONLY),--only "$(ONLY)") $(if $(RESUME),--resume)
+
 .PHONY: interop
 interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1 JOBS=2
 	@scripts/setup build vm interop

@@ -82,7 +82,7 @@ LOAD = """
 			1) dd if=$v of=/mnt/w$1 bs=65536 conv=notrunc,fsync ;;
 			2) dd if=$v of=/mnt/w$1 bs=20000 conv=notrunc oflag=direct ;;
 			esac 2> /tmp/said.$1 || { cat /tmp/said.$1 >&2; die "worker $1, round $n: write"; }
-			cmp $v /export/w$1 || die "worker $1, round $n: the server stored other bytes"
+			[ ! "$STORED" ] || cmp $v $STORED/w$1 || die "worker $1, round $n: the server stored other bytes"
 			dd if=/mnt/w$1 of=/tmp/r$1 bs=1M iflag=direct 2> /tmp/said.$1 ||
 				{ cat /tmp/said.$1 >&2; die "worker $1, round $n: read"; }
 			cmp $v /tmp/r$1 || die "worker $1, round $n: other bytes were read"
@@ -97,6 +97,13 @@ LOAD = """
 		pids="$pids $!"
 	done
 	for pid in $pids; do wait $pid || exit 1; done
+"""
+
+# What md5sum -c wants to know of the files that a load has left behind.
+SUMS = """
+	for i in $(seq $WORKERS); do
+		md5sum < /tmp/v$(((i + $(cat /tmp/round.$i)) % 4)) | sed "s/-/w$i/"
+	done
 """
 
 # Waits until each worker has begun a round, and ended it: of the one that is under way, the last call may have had its
@@ -163,11 +170,12 @@ class Load:
 
     WORKERS = 3
 
-    def __init__(self, one):
+    def __init__(self, one, patience=60):
         self.vm = one.vm
-        self.job = self.vm.spawn(f"WORKERS={self.WORKERS}\n{LOAD}", "verified load")
+        self.vm.run("rm -f /tmp/round.*", 10)
+        self.job = self.vm.spawn(f"WORKERS={self.WORKERS}; STORED={one.stored}\n{LOAD}", "verified load")
         self.vm.until(f"[ $(cat /tmp/round.* 2>/dev/null | wc -l) = {self.WORKERS} ]", 30, "the load to begin")
-        self.goes_on(60, "a first round of the load")
+        self.goes_on(patience, "a first round of the load")
 
     def goes_on(self, timeout, what):
         """Each of them does a round from its beginning to its end."""
@@ -183,6 +191,10 @@ class Load:
         self.job.wait(timeout)
         return sum(int(n) for n in self.vm.run("cat /tmp/round.*", 10).split())
 
+    def sums(self):
+        """Behind finish(): what md5sum -c is to check in the folder of the mount, and in the export."""
+        return self.vm.run(f"WORKERS={self.WORKERS}\n{SUMS}", 30, "sums of what was written")
+
 
 class OneKernel:
     """Use as a context manager; `vm` is the machine.
@@ -193,6 +205,9 @@ class OneKernel:
     @cpus       that it has
     @share      None, or a directory of the host's, as machine.VM has it
     """
+
+    # Where the machine that mounts has the server's files; "": nowhere.
+    stored = "/export"
 
     def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None):
         self.xprt = xprt or lab.default_xprt()
@@ -210,7 +225,7 @@ class OneKernel:
                                  snapshots=lab.SNAPSHOTS, warm=lab.WARM, share=share)
             self.vms = [self.vm]
             # What Lab calls it.
-            self.client = self.vm
+            self.client = self.server = self.vm
             self.vm.wait_boot(90)
 
         try:

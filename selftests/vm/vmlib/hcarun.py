@@ -16,6 +16,8 @@ from .testing import Skip, Wrong
 MODES = ("bounce", "direct")
 # Which version is taken where one has to do, in turn.
 TURNS = ("4.2", "3", "4.1", "4.0")
+# The calls that hold a credit, of our client.
+OUTSTANDING = "sed -n 's/^outstanding: //p' /sys/kernel/debug/rpcordma/stats"
 
 
 class Table:
@@ -63,9 +65,12 @@ class Bed:
     def machine(self):
         if not self.one:
             self._machines += 1
-            self.one = hca.OneKernel(f"{self.name}/{self._machines}", self.xprt, self.memory)
+            self.one = self.make(f"{self.name}/{self._machines}")
             self._judged = 0
         return self.one
+
+    def make(self, name):
+        return hca.OneKernel(name, self.xprt, self.memory)
 
     def drop(self):
         if self.one:
@@ -287,15 +292,14 @@ def cancelled(one, version, kind):
             raise Wrong("the processes did not open the file")
         time.sleep(0.05)
     one.vm.run(f"echo '{kind} 1 hold 600000' > {hca.DEBUGFS}/vhca_vb/inject; touch /tmp/go", 10)
-    count = "sed -n 's/^outstanding: //p' /sys/kernel/debug/rpcordma/stats"
     if one.xprt == "rpcordma":
-        one.vm.until(f"[ $({count}) -ge 2 ]", 10, "calls to be with the server", 0.05)
+        one.vm.until(f"[ $({OUTSTANDING}) -ge 2 ]", 10, "calls to be with the server", 0.05)
     else:
         time.sleep(0.5)
     for job in jobs:
         job.kill()
     one.vm.ok("umount -f /mnt", 20)
-    given_up = int(one.vm.run(count).split()[0]) if one.xprt == "rpcordma" else 0
+    given_up = int(one.vm.run(OUTSTANDING).split()[0]) if one.xprt == "rpcordma" else 0
     for job in jobs:
         job.wait(30, check=False)
         if job.status == 0:
@@ -303,7 +307,7 @@ def cancelled(one, version, kind):
     one.vm.run(f"echo release > {hca.DEBUGFS}/vhca_vb/inject; sleep 1; drop_caches; cmp /tmp/c /mnt/c", 90,
                "the file is whole")
     if one.xprt == "rpcordma":
-        one.vm.until(f"[ $({count}) = 0 ]", 30, "all credits to be back")
+        one.vm.until(f"[ $({OUTSTANDING}) = 0 ]", 30, "all credits to be back")
     connects = one.connects()
     stay.kill()
     stay.wait(10, check=False)

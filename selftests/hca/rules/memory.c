@@ -154,7 +154,10 @@ static int dma_map_fails(struct bed *bed)
 	sg_init_table(sg, 2);
 	sg_set_buf(&sg[0], page, 1000);
 	sg_set_buf(&sg[1], page + 2000, 1000);
+	/* The second of the list fails, and the first is undone. */
+	atomic_set(&a->v->dma.count, 0);
 	MUST(!dma_map_sg(dma_device(a), sg, 2, DMA_TO_DEVICE));
+	MUST(a->v->dma.live == live);
 	bus = map(a, page, 100, DMA_TO_DEVICE);
 	other = map(a, page, 100, DMA_TO_DEVICE);
 	MUST(!bus != !other);

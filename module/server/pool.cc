@@ -92,12 +92,16 @@ void ServerPool::destroy_(Transfer *transfer)
 }
 
 /*
- * The kernel's allocator often hands out neighbours from the last to the first. The right way round they are one
- * piece of a mapping, and one SGE.
+ * The kernel's allocator often hands out neighbours from the last to the first, in runs. The right way round they are
+ * one piece of a mapping, and one SGE. Whether most go down tells, and not where the first and the last one lie.
  */
 static void put_in_order(page **pages, u32 count)
 {
-	if (!count || std::uintptr_t(pages[0]) <= std::uintptr_t(pages[count - 1]))
+	u32 down = 0;
+
+	for (u32 i = 1; i < count; i++)
+		down += std::uintptr_t(pages[i]) < std::uintptr_t(pages[i - 1]);
+	if (!down || 2 * down < count)
 		return;
 	for (page **low = pages, **high = pages + count - 1; low < high; low++, high--) {
 		page *const last = *high;

@@ -280,7 +280,7 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 	EXPECT_TRUE(mapped);
 	if (the_port->dma.unmappable)
 		return -5;
-	if (the_port->dma.places_lost && region->count > 1)
+	if (the_port->dma.places_lost && region->count > 1 && !region->gaps)
 		for (u32 i = 0; i < region->count; i++)
 			if (region->pieces[i].length != kPage)
 				return -5;

@@ -147,7 +147,8 @@ Status layout_segments(const BufferShape &shape, ByteRange range, const Limits &
 	Cutter cutter(range.offset, limits, out);
 
 	out.clear();
-	out.gaps = false;
+	/* Where bounce buffers make gaps, memory without any may have some. */
+	out.gaps = limits.sg_gaps && limits.parts_alone;
 	if (end > shape.length())
 		return Error::invalid;
 	for (const Run &run : runs) {

@@ -154,7 +154,7 @@ struct Limits {
 	/**
 	 * A page of which only a part is in a message is a segment of its own: with bounce buffers a
 	 * DMA address may lie elsewhere in its page than the memory does, which makes a gap of every
-	 * end of such a part. Without effect where sg_gaps is set.
+	 * end of such a part. Where sg_gaps is set all regions may have gaps instead.
 	 */
 	bool parts_alone = false;
 	/**

@@ -57,6 +57,25 @@ RPCORDMA_TEST(server_read_registered, used_again)
 	EXPECT_EQ(c.room_taken(), 0);
 }
 
+/* Bounce buffers do not keep the place of a part of a page in its page: a sink is whole pages to the device. */
+RPCORDMA_TEST(server_read_registered, places_lost)
+{
+	constexpr u32 kSize = 3 * kPage + 5;
+	Iwarp c;
+	CallMaker call(1);
+
+	c.dma.places_lost = true;
+	make_write(call, kSize);
+	ASSERT_TRUE(c.send(call));
+	/* The first one makes its region. */
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	EXPECT_FALSE(c.verbs.broken);
+	ASSERT_EQ(c.receive(), int(60 + kSize + xdr_pad(kSize)));
+	expect_bytes(c, kSize);
+	c.release();
+}
+
 /* A chain that was built and never posted leaves no wrong key behind. */
 RPCORDMA_TEST(server_read_registered, not_posted)
 {
@@ -433,8 +452,8 @@ RPCORDMA_TEST(server_read_registered, many_pieces_unfit)
 	}
 }
 
-RPCORDMA_SUITE(server_read_registered, used_again, not_posted, largest, small_pages, inline_region,
-	       idle_regions, read_fails, no_memory, many_pieces, many_pieces_held,
+RPCORDMA_SUITE(server_read_registered, used_again, places_lost, not_posted, largest, small_pages,
+	       inline_region, idle_regions, read_fails, no_memory, many_pieces, many_pieces_held,
 	       many_pieces_several, many_pieces_fail, many_pieces_no_memory, many_pieces_unfit);
 
 } // namespace rpcordma

@@ -118,7 +118,7 @@ module_param_cb(eager_read_bytes, &eager_read_bytes_ops, &rpcordma_server_tunabl
 		0644);
 __MODULE_PARM_TYPE(eager_read_bytes, "uint");
 MODULE_PARM_DESC(eager_read_bytes,
-		 "most bytes of memory for calls that the server fetches before a thread asks for them; 0: enough for as many of the largest messages as there are nfsd threads (default: 0)");
+		 "most bytes of memory for calls that the server fetches before a thread asks for them; 0: enough for as many of the largest messages as there are nfsd threads, or a 128th of the memory, whichever is more (default: 0)");
 
 module_param_cb(server_rnr_retry_count, &rnr_retry_count_ops,
 		&rpcordma_server_tunables.rnr_retry_count, 0644);

@@ -82,7 +82,7 @@ struct rpcordma_client {
 	rpcordma::Mutex fence; /* keeps connection and its queue pair for who fences memory */
 	Connection *connection = nullptr; /* written under send, fence and client lock */
 	u32 slots = 0;
-	bool short_queues_told = false; /* it is in the log; send lock */
+	u32 calls_told = 0; /* in the log: what shorter queues than wanted are for; send lock */
 	/* A connection broke, or was not made, and no reply has come since. */
 	std::atomic<bool> back_off{false};
 	/* Backward calls may come; written under the client lock, as is a call handed to the service. */

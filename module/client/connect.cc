@@ -113,16 +113,18 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 		const int rc = rpcordma_endpoint_create_qp(c.endpoint, &sizes);
 
 		if (!rc) {
-			if (calls < wanted && !client.short_queues_told) {
+			if (calls < wanted && calls != client.calls_told) {
 				rpcordma_log_values(
 					client.peer, RPCORDMA_LOG_WARNING,
 					"the device refuses longer queues; calls at once", calls,
 					wanted);
-				client.short_queues_told = true;
+				client.calls_told = calls;
 			}
 			c.credits = RequesterCredits(calls);
+			/* Of the longest call as many as it may take, however few calls there are. */
 			c.regions_limit =
-				calls * max(kRegionsPerCall, chunk::payload_segments(c.limits));
+				max(kMostRegions,
+				    calls * max(kRegionsPerCall, chunk::payload_segments(c.limits)));
 			c.send_queue.init(sizes.send_wrs);
 			c.receive_queue.init(c.endpoint, c.peer,
 					     announce_size(rpcordma_tunables.max_inline_read),

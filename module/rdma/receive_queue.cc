@@ -37,7 +37,7 @@ u32 ReceiveQueue::provide(u32 messages)
 		created_++;
 		count++;
 	}
-	/* What cannot be posted is not counted on; it is freed with the connection, which is on its way out. */
+	/* What cannot be posted is not counted on: fewer credits are used. It is freed with the connection. */
 	if (chain && !maker_.post(chain, count))
 		created_ -= count;
 	provided_ = created_ > kBatch ? created_ - kBatch : 0;

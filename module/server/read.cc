@@ -42,12 +42,14 @@ struct ReadProgress {
 [[nodiscard]] static Result<u32> register_sink(const Server &server, ServerCall *call)
 {
 	Transfer &t = *call->transfer;
-	const u32 most = server.limits.region_pages * server.device.page_size;
+	const u32 page = server.device.page_size, most = server.limits.region_pages * page;
+	const u32 bytes = call->arrival.sink_length;
 	rpcordma_xdr_buf sink = {};
 	u32 count = 0;
 
+	/* Whole pages: a bounce buffer for a part of one may be at another place in its page, which makes a gap. */
 	sink.pages = t.pages;
-	sink.page_length = sink.len = call->arrival.sink_length;
+	sink.page_length = sink.len = div_round_up(bytes, page) * page;
 	for (u32 at = 0; at < sink.len; count++) {
 		const u32 length = min(sink.len - at, most);
 		Region *region = t.regions[count];
@@ -63,7 +65,8 @@ struct ReadProgress {
 			region->register_wr.access = RPCORDMA_ACCESS_LOCAL_WRITE;
 		if (trace::on(RPCORDMA_TRACE_REGION))
 			trace::region(server.peer, "map", call->xid(), *region);
-		t.local[count] = {region->mapping.iova, length, region->mapping.lkey};
+		t.local[count] = {region->mapping.iova, min(bytes - at, length),
+				  region->mapping.lkey};
 		at += length;
 	}
 	return count;

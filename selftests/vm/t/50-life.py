@@ -237,7 +237,7 @@ def swap(t):
     swap_on(pair)
     pair.client.run("""
         mkdir -p /cg /big; mount -t cgroup2 cg /cg; echo +memory > /cg/cgroup.subtree_control
-        mkdir /cg/small; echo 40M > /cg/small/memory.max; mount -t tmpfs big /big
+        mkdir /cg/small; echo 40M > /cg/small/memory.max; echo 30M > /cg/small/memory.high; mount -t tmpfs big /big
         dd if=/dev/urandom of=/tmp/chunk bs=1M count=10 2>/dev/null""", 20, "a group of 40 MiB")
     enter = "echo $$ > /cg/small/cgroup.procs || exit 1"
     pair.client.run(f"{enter}; for i in $(seq 10); do cp /tmp/chunk /big/f$i || exit 1; done", 150,

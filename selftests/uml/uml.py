@@ -168,7 +168,7 @@ def root():
     target = os.path.join(BUILD, "root")
     busybox = _which("busybox")
     programs = {name: _which(name) for name in PROGRAMS}
-    inputs = [__file__, busybox, *programs.values()]
+    inputs = [os.path.realpath(__file__), busybox, *programs.values()]
     stamp = "".join(f"{p} {os.stat(p).st_size} {os.stat(p).st_mtime_ns}\n" for p in inputs)
     try:
         with open(os.path.join(target, ".stamp")) as f:

@@ -6,6 +6,7 @@ project's in the report, is run once more, aloud. A row that cannot be had is sk
 of one that is known to fail, what the kernel says of it must be there all the same.
 """
 
+import collections
 import contextlib
 import time
 import traceback
@@ -60,7 +61,7 @@ class Bed:
         self.one = None
         self._judged = 0    # complaints of the machine that a row has had
         self._machines = 0
-        self.overlaps = 0    # reports of kernlog.OVERLAP, of machines that are gone
+        self.passed_over = collections.Counter()    # kernlog.Known.passed, of machines that are gone
 
     def machine(self):
         if not self.one:
@@ -75,7 +76,7 @@ class Bed:
     def drop(self):
         if self.one:
             self.one.stop()
-            self.overlaps += self.one.vm.scanner.overlaps
+            self.passed_over += self.one.vm.scanner.known.passed
         self.one = None
 
     def row(self, part, what, function, *args, again=False):

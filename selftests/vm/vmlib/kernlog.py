@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which lines of a kernel log fail a run, and whose fault they tell of."""
 
+import collections
 import re
+import typing
 
 BAD = re.compile(
     r"BUG:|WARNING:|possible circular|possible recursive|inconsistent lock|unreferenced object|"
@@ -46,53 +48,86 @@ INT3_TAIL = 10
 SUSPECT = re.compile(r"\[(rpcordma\w*|verbsmeter|vhca)\]|\w*rpcordma_\w*\+0x|"
                      r"(RIP: [0-9a-f]+:|\s)(\? )?0x[0-9a-f]{16}\s*$")
 
-# DMA API debugging does not like two mappings that share a cache line and that a device writes to: the head and the tail
-# of a reply which comes by a Reply chunk often do. That is no fault where the device is coherent, as all of x86's are;
-# the in-tree transport has it as well. A whole report of it, from where such regions are mapped, is counted and no more.
-OVERLAP = re.compile(r"DMA-API: .*: cacheline tracking EEXIST, overlapping mappings aren't supported")
-OVERLAP_LINES = 200
-OVERLAP_OF = re.compile(r"\b(rpcordma_region_map|frwr_map)\+0x")
-# What complains within the report; a kernel without CONFIG_DEBUG_BUGVERBOSE does not say in which file.
-OVERLAP_WITHIN = re.compile(r"WARNING: .* at (kernel/dma/debug\.c:\d+ )?add_dma_entry\+0x|Call Trace:")
-REPORT_END = re.compile(r"---\[ end trace ")
+# The end of a report that begins with "cut here".
+REPORT_END = INT3_WHOLE
+REPORT_LINES = 300
 
 
-# rxe of 6.12 fails a work request that it takes for successful (WARN_ON_ONCE in rxe_completer) when connections end
-# for hours. Once in a boot, and without consequence: the request is flushed.
-RXE_COMPLETER = re.compile(r"WARNING: .* at drivers/infiniband/sw/rxe/rxe_comp\.c:827 rxe_completer\+")
+class Report(typing.NamedTuple):
+    """One of a kernel's reports that is known, and is passed over where a Known says so.
+
+    Each field but the first two is a pattern; None: whatever it is.
+    """
+
+    name: str
+    why: str            # it is no fault of what is tested
+    begins: re.Pattern  # its first line that complains
+    within: re.Pattern  # what else of it complains
+    has: re.Pattern     # what it has, or it is another one
+    lacks: re.Pattern   # a frame that was called there, with which it is another one
+
+
+OVERLAP = Report(
+    "mappings that share a cache line",
+    # The head and the tail of a reply which comes by a Reply chunk often do, the in-tree transport's as well.
+    "DMA API debugging does not like a device to write to both; that is no fault where devices are coherent, as on x86",
+    re.compile(r"DMA-API: .*: cacheline tracking EEXIST, overlapping mappings aren't supported"),
+    # A kernel without CONFIG_DEBUG_BUGVERBOSE does not say in which file.
+    re.compile(r"WARNING: .* at (kernel/dma/debug\.c:\d+ )?add_dma_entry\+0x|Call Trace:"),
+    # From where such regions are mapped.
+    re.compile(r"\b(rpcordma_region_map|frwr_map)\+0x"),
+    None)
+
+RXE_COMPLETER = Report(
+    "rxe's WARNING in rxe_completer (rxe_comp.c:827)",
+    "rxe of 6.12 fails a work request that it takes for successful when connections end for hours; once in a boot, as it "
+    "is WARN_ON_ONCE, and without consequence: the request is flushed",
+    re.compile(r"WARNING: .* at drivers/infiniband/sw/rxe/rxe_comp\.c:827 rxe_completer\+"),
+    re.compile(r"Call Trace:"),
+    None,
+    SUSPECT)
 
 
 class Known:
-    """Takes the reports of a kernel's WARNING out of its log that is known, is not ours, and is to be counted.
+    """Takes known reports out of a kernel's log, and counts them: `passed`, {Report: number}.
 
-    What else is told in the midst of one is passed on, and all of a report in which something of ours was called,
-    or that is not whole. Without a @title, a pattern, none is known.
+    @reports  that are known, of all machines (OVERLAP) or of those where they are met (RXE_COMPLETER: rxe for hours)
+
+    What else is told in the midst of one is passed on, and all of a report that is not whole, or has not what it must
+    have, or has what it must not.
     """
 
-    def __init__(self, title=re.compile(r"(?!)")):
-        self._title = title
-        self.count = 0
-        self._held = []
+    def __init__(self, *reports):
+        self.reports = reports
+        self.passed = collections.Counter()
+        self._of = None    # the report that has begun
+        self._held = []    # its lines
+
+    @property
+    def count(self):
+        """How many were passed over."""
+        return self.passed.total()
 
     def pass_on(self, line):
         """Lines that are to be judged, now that @line has come."""
-        if self._title.search(line):
-            return self._begin(line)
+        begun = next((report for report in self.reports if report.begins.search(line)), None)
+        if begun:
+            held = self.rest()
+            self._of, self._held = begun, [line]
+            return held
         if not self._held:
             return [line]
         self._held.append(line)
-        if not INT3_WHOLE.search(line):
-            return self.rest() if len(self._held) > INT3_LINES else []
-        held = self.rest()
-        if any(SUSPECT.search(one) and not re.search(r"\s\? ", one) for one in held):
+        if not REPORT_END.search(line):
+            return self.rest() if len(self._held) > REPORT_LINES else []
+        of, held = self._of, self.rest()
+        if of.has and not any(of.has.search(one) for one in held):
             return held
-        self.count += 1
-        return [one for one in held[1:] if not INT3_WITHIN.search(one)]
-
-    def _begin(self, line):
-        held = self.rest()
-        self._held = [line]
-        return held
+        # A frame with a question mark is a stale address on the stack.
+        if of.lacks and any(of.lacks.search(one) and not re.search(r"\s\? ", one) for one in held):
+            return held
+        self.passed[of] += 1
+        return [one for one in held[1:] if not of.within.search(one)]
 
     def rest(self):
         """Lines that were held back, when no more come."""
@@ -102,17 +137,12 @@ class Known:
 
 class Scanner:
     """Collects complaints from console lines, in order; lines of requested dumps are left out, and reports that
-    are `known`, a Known."""
+    are `known`, a Known: by default those that any machine may have."""
 
     def __init__(self, known=None):
         self.complaints = []
         self.others_races = 0
-        self.overlaps = 0
-        # The report of one: lines that are still to come, at most; what complains in it; whether it is known whose.
-        self._overlap = 0
-        self._overlap_complaints = []
-        self._overlap_known = False
-        self.known = known or Known()
+        self.known = known or Known(OVERLAP)
         # Lines of a report of int3 that are still to come, at most; what is known of these reports.
         self._int3 = 0
         self._int3_complaints = 0
@@ -128,7 +158,7 @@ class Scanner:
 
     def forget(self):
         """All of it was the affair of a machine that is gone."""
-        self.__init__(self.known)
+        self.__init__(Known(*self.known.reports))
 
     def feed(self, line):
         for one in self.known.pass_on(line):
@@ -149,11 +179,6 @@ class Scanner:
         elif RACE.search(line):
             self._finish_race()
             self._race = [line]
-        elif OVERLAP.search(line):
-            self._overlap_ends(whole=False)
-            self._overlap, self._overlap_complaints = OVERLAP_LINES, [line]
-        elif self._overlap and OVERLAP_WITHIN.search(line):
-            self._overlap_complaints.append(line)
         elif not self._dumping and is_bad(line):
             self.complaints.append(line)
             part = INT3_BEHIND if self._int3_whole else INT3_WITHIN
@@ -163,25 +188,10 @@ class Scanner:
             if RACE_END.search(line) or len(self._race) > RACE_LINES:
                 self._finish_race()
 
-        if self._overlap:
-            self._overlap -= 1
-            self._overlap_known |= bool(OVERLAP_OF.search(line))
-            if REPORT_END.search(line) or not self._overlap:
-                self._overlap_ends(whole=bool(REPORT_END.search(line)))
-
-    def _overlap_ends(self, whole):
-        """The report of overlapping mappings ends here."""
-        if whole and self._overlap_known:
-            self.overlaps += 1
-        else:
-            self.complaints += self._overlap_complaints
-        self._overlap, self._overlap_complaints, self._overlap_known = 0, [], False
-
     def finish(self):
         """The log ends here."""
         for line in self.known.rest():
             self._feed(line)
-        self._overlap_ends(whole=False)
         self._finish_race()
 
     def _finish_race(self):

@@ -155,6 +155,17 @@ using namespace rpcordma;
 
 /* --- verbs.h --- */
 
+void *rpcordma_alloc_near(const rpcordma_endpoint *endpoint, rpcordma_size size,
+			  rpcordma_alloc_how how)
+{
+	void *memory = rpcordma_alloc(size, how);
+
+	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
+	if (memory)
+		the_port->memory.block_at(memory)->near = true;
+	return memory;
+}
+
 int rpcordma_dma_map(rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 length,
 		     rpcordma_dma direction, rpcordma_sge *sge)
 {
@@ -166,6 +177,8 @@ int rpcordma_dma_map(rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 len
 		return -5;
 	EXPECT_EQ(block->mapped, 0);
 	EXPECT_LE(length, block->size);
+	/* A client's Sends outlive their connection, and its device. */
+	EXPECT_EQ(block->near, direction == RPCORDMA_DMA_FROM_DEVICE || the_port->verbs.server);
 	block->mapped = length;
 	block->direction = direction;
 	block->bounce = static_cast<u8 *>(rpcordma_test_alloc(length));

@@ -100,7 +100,7 @@ void *rpcordma_alloc(rpcordma_size size, rpcordma_alloc_how how)
 		the_port->memory.allocations_refused++;
 		return nullptr;
 	}
-	*block = {rpcordma_test_alloc(size), size, 0, RPCORDMA_DMA_TO_DEVICE, nullptr};
+	*block = {rpcordma_test_alloc(size), size, 0, RPCORDMA_DMA_TO_DEVICE, nullptr, false};
 	__builtin_memset(block->memory, 0, size);
 	the_port->memory.allocations++;
 	return block->memory;

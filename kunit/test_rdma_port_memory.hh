@@ -27,6 +27,7 @@ struct Block {
 	u32 mapped; /* bytes; 0: not mapped */
 	rpcordma_dma direction;
 	u8 *bounce; /* null: not mapped */
+	bool near;  /* the device */
 };
 
 struct PortMemory {

@@ -16,7 +16,9 @@
 #include <linux/topology.h>
 #include <linux/sched/mm.h>
 #include <linux/sunrpc/sched.h>
+#include <rdma/ib_verbs.h>
 
+#include "compat/linux/endpoint.h"
 #include "compat/port/base.h"
 #include "compat/port/svc.h"
 
@@ -49,6 +51,12 @@ void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how)
 {
 	/* kmalloc() aligns memory whose size is a power of two to that size. */
 	return kzalloc(size, gfp_of(how));
+}
+
+void *rpcordma_alloc_near(const struct rpcordma_endpoint *ep, rpcordma_size size,
+			  enum rpcordma_alloc_how how)
+{
+	return kzalloc_node(size, gfp_of(how), ibdev_to_node(ep->id->device));
 }
 
 void rpcordma_free(void *p)

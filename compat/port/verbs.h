@@ -240,7 +240,13 @@ int rpcordma_post_receive(struct rpcordma_endpoint *endpoint, const struct rpcor
 /* Memory that is mapped for a long time: message buffers. */
 enum rpcordma_dma { RPCORDMA_DMA_TO_DEVICE, RPCORDMA_DMA_FROM_DEVICE };
 /**
- * Map memory from rpcordma_alloc(); fills @sge. Errors: EIO. Any context that may not sleep too.
+ * As rpcordma_alloc(), of the memory that is nearest to @endpoint's device (its NUMA node's) where there is
+ * some. Freed by rpcordma_free(); bound to the endpoint in no way. The endpoint is resolved.
+ */
+void *rpcordma_alloc_near(const struct rpcordma_endpoint *endpoint, rpcordma_size size,
+			  enum rpcordma_alloc_how how);
+/**
+ * Map memory from rpcordma_alloc() or rpcordma_alloc_near(); fills @sge. Errors: EIO. Any context that may not sleep too.
  */
 int rpcordma_dma_map(struct rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 length,
 		     enum rpcordma_dma direction, struct rpcordma_sge *sge);

@@ -120,14 +120,13 @@ public:
 	 */
 	[[nodiscard]] bool create(usize size, rpcordma_alloc_how how)
 	{
-		void *data = rpcordma_alloc(size, how);
-
-		if (!data)
-			return false;
-		rpcordma_free(data_);
-		data_ = static_cast<u8 *>(data);
-		size_ = size;
-		return true;
+		return take_(rpcordma_alloc(size, how), size);
+	}
+	/** The same, near @endpoint's device, which is to read or write it. */
+	[[nodiscard]] bool create_near(const rpcordma_endpoint *endpoint, usize size,
+				       rpcordma_alloc_how how)
+	{
+		return take_(rpcordma_alloc_near(endpoint, size, how), size);
 	}
 	[[nodiscard]] u8 *data() const
 	{
@@ -147,6 +146,16 @@ public:
 	}
 
 private:
+	[[nodiscard]] bool take_(void *data, usize size)
+	{
+		if (!data)
+			return false;
+		rpcordma_free(data_);
+		data_ = static_cast<u8 *>(data);
+		size_ = size;
+		return true;
+	}
+
 	u8 *data_ = nullptr;
 	usize size_ = 0;
 };

@@ -52,7 +52,7 @@ public:
 	{
 		auto receive = Owned<Receive>::create(how);
 
-		if (!receive || !receive->buffer.create(buffer_size_, how)) {
+		if (!receive || !receive->buffer.create_near(endpoint_, buffer_size_, how)) {
 			trace::failure(peer_, trace::Failure::receive_alloc_failed, 0,
 				       Error::no_memory);
 			return nullptr;

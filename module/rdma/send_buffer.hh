@@ -36,9 +36,13 @@ public:
 	 */
 	[[nodiscard]] bool ensure(u32 size, rpcordma_alloc_how how)
 	{
-		if (capacity() >= size || mapped_)
-			return true;
-		return buffer_.create(size, how) || buffer_;
+		return enough_(size) || buffer_.create(size, how) || buffer_;
+	}
+	/** The same, in memory near the device of @endpoint, whose it will stay. */
+	[[nodiscard]] bool ensure_near(const rpcordma_endpoint *endpoint, u32 size,
+				       rpcordma_alloc_how how)
+	{
+		return enough_(size) || buffer_.create_near(endpoint, size, how) || buffer_;
 	}
 	/** Have it mapped for @endpoint's device. There is one. Any context. */
 	[[nodiscard]] bool map(rpcordma_endpoint *endpoint)
@@ -65,6 +69,11 @@ public:
 	}
 
 private:
+	[[nodiscard]] bool enough_(u32 size) const
+	{
+		return capacity() >= size || mapped_;
+	}
+
 	Buffer buffer_;
 	rpcordma_sge sge_ = {};
 	bool mapped_ = false;

@@ -25,7 +25,7 @@ bool make_sends(Server &server, ServerCall *call, u32 transmissions, rpcordma_al
 		/* Of another version's threshold. */
 		if (send.capacity() < size)
 			send.unmap(server.endpoint);
-		if (!send.ensure(size, how) || send.capacity() < size) {
+		if (!send.ensure_near(server.endpoint, size, how) || send.capacity() < size) {
 			trace::failure(server.peer, trace::Failure::send_buffer_failed, call->xid(),
 				       Error::no_memory);
 			return false;

@@ -35,6 +35,11 @@ int rpcordma_post_receive(rpcordma_endpoint *ep, const rpcordma_recv_wr *first,
 
 /* --- message buffers --- */
 
+void *rpcordma_alloc_near(const rpcordma_endpoint *, rpcordma_size size, rpcordma_alloc_how how)
+{
+	return rpcordma_alloc(size, how);
+}
+
 int rpcordma_dma_map(rpcordma_endpoint *, void *memory, rpcordma_u32 length, rpcordma_dma direction,
 		     rpcordma_sge *sge)
 {

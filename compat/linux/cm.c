@@ -7,7 +7,7 @@
  * The event handler runs under a mutex of the rdma_cm_id, one event at a time. It never sleeps,
  * never destroys anything and always returns 0; it ends the step that somebody waits for, or tells
  * the core. So rdma_destroy_id(), which takes that mutex, waits for a running handler and prevents
- * later ones, and only rpcordma_endpoint_destroy() destroys.
+ * later ones, and only rpcordma_endpoint_destroy() destroys, or what it leaves behind.
  *
  * A server's endpoint is made in the handler of a connection request and waits to be accepted. Its
  * events come by way of the connection (svc_connection.c), which learns here whether the request
@@ -15,6 +15,16 @@
  * endpoint is accepted, so that each event is either before or after. If a peer never completes the
  * handshake, the CM below retransmits for some time, about a minute with InfiniBand and RoCE, and
  * then reports the peer as unreachable.
+ *
+ * Lingering. rdma_destroy_id() sends a peer that does not know yet that the connection is over one
+ * DREQ, and forgets it. If that is lost, the peer keeps queue pair and pinned memory until it finds
+ * the connection idle. With InfiniBand and RoCE the CM would send it again until the peer answers,
+ * for about a minute, but for that the identifier must live on. So it outlives the endpoint: it is
+ * alone then, without queue pair or protection domain, with a handler and a context of its own,
+ * until the answer comes or the CM gives up. A work destroys it, never the handler: what it returns
+ * would end in a handler that may be unloaded by then. The module's exit ends what lingers, and so
+ * does the removal of the device. An identifier keeps its network namespace, which lives on as well.
+ * (iWARP ends connections by TCP, which needs no help.)
  *
  * Device removal. The in-tree transport moved from the rdma_cm's DEVICE_REMOVAL event to an
  * ib_client of its own, for these reasons:
@@ -29,13 +39,14 @@
  * and releases the device only after rdma_destroy_id() has returned for each.
  * rpcordma_endpoint_destroy() calls that last, after it has destroyed queue pair, completion queues
  * and protection domain. An identifier that is not yet bound to the device owns nothing of it. The
- * event ends a step under way at once, and later steps fail at once.
+ * event ends a step under way at once, and later steps fail at once. One that lingers is destroyed.
  */
 
 #define pr_fmt(fmt) "rpcordma: " fmt
 
 #include <linux/errno.h>
 #include <linux/jiffies.h>
+#include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -52,6 +63,20 @@
 
 /* The rdma_cm enforces the limit itself. If it has not by this much later, we do. */
 #define STEP_GRACE_MS 1000
+
+/* The CM sends a DREQ 16 times in 74 s. If it has not said by this that it gave up, it will not. */
+#define LINGER_MS 90000
+
+/* An identifier whose endpoint is gone, until the peer has answered its DREQ. */
+struct lingering {
+	struct rdma_cm_id *id;
+	struct delayed_work end; /* destroys it and frees this */
+	struct list_head link; /* on all_lingering; empty: nobody may queue the work (yet, any more) */
+	bool over; /* before it was on the list */
+};
+
+static DEFINE_SPINLOCK(lingering_lock); /* guards the list, all links, over; a leaf */
+static LIST_HEAD(all_lingering);
 
 /* Returns 0, or -ENODEV if the device is going away. */
 static int begin_step(struct rpcordma_endpoint *ep)
@@ -208,6 +233,7 @@ bool rpcordma_endpoint_handle_event(struct rpcordma_endpoint *ep, const struct r
 		end_step(ep, -ENETUNREACH);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
+		ep->connected = true;
 		handle_established(ep, &event->param.conn);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
@@ -219,12 +245,14 @@ bool rpcordma_endpoint_handle_event(struct rpcordma_endpoint *ep, const struct r
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_DISCONNECTED:
+		ep->connected = false;
 		lost = handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 		lost = handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_ADDRESS_CHANGE);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		ep->connected = false;
 		spin_lock(&ep->lock);
 		ep->removed = true;
 		spin_unlock(&ep->lock);
@@ -399,6 +427,97 @@ void rpcordma_endpoint_disconnect(struct rpcordma_endpoint *ep)
 	rdma_disconnect(ep->id);
 }
 
+/* --- lingering --- */
+
+static void end_worker(struct work_struct *work)
+{
+	struct lingering *lingering = container_of(to_delayed_work(work), struct lingering, end);
+
+	spin_lock(&lingering_lock);
+	list_del_init(&lingering->link);
+	spin_unlock(&lingering_lock);
+	rdma_destroy_id(lingering->id);
+	/* Queued once more since it began, and before it left the list? */
+	cancel_delayed_work(&lingering->end);
+	rpcordma_free(lingering);
+}
+
+static int handle_lingering(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct lingering *lingering = id->context;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_DISCONNECTED: /* answered; or not, and the CM gave up */
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		break;
+	default:
+		/* A neighbour that is looked for counts as unreachable, too, and may be found. */
+		return 0;
+	}
+	spin_lock(&lingering_lock);
+	if (list_empty(&lingering->link))
+		lingering->over = true;
+	else
+		mod_delayed_work(rpcordma_workqueue, &lingering->end, 0);
+	spin_unlock(&lingering_lock);
+	return 0;
+}
+
+/*
+ * Leave the identifier to itself, if its peer may still have to learn that the connection is over.
+ * Returns true if so: then it is not the caller's any more, and has no pointer to the endpoint.
+ */
+static bool linger(struct rpcordma_endpoint *ep)
+{
+	struct rdma_cm_id *id = ep->id;
+	struct lingering *lingering;
+	bool lingers;
+
+	/* Without a device it has never been connected. */
+	if (!id->device || !rdma_cap_ib_cm(id->device, id->port_num))
+		return false;
+	lingering = rpcordma_alloc(sizeof(*lingering), RPCORDMA_ALLOC_NOIO);
+	if (!lingering)
+		return false;
+	lingering->id = id;
+	INIT_DELAYED_WORK(&lingering->end, end_worker);
+	INIT_LIST_HEAD(&lingering->link);
+
+	/* An event comes either before, and the endpoint knows, or after, to the new handler. */
+	rdma_lock_handler(id);
+	lingers = ep->connected;
+	if (lingers) {
+		id->context = lingering;
+		id->event_handler = handle_lingering;
+	}
+	rdma_unlock_handler(id);
+	if (!lingers) {
+		rpcordma_free(lingering);
+		return false;
+	}
+
+	/* Fails if that was done before; the CM repeats it without our help. */
+	rdma_disconnect(id);
+	spin_lock(&lingering_lock);
+	list_add(&lingering->link, &all_lingering);
+	queue_delayed_work(rpcordma_workqueue, &lingering->end,
+			   lingering->over ? 0 : msecs_to_jiffies(LINGER_MS));
+	spin_unlock(&lingering_lock);
+	return true;
+}
+
+void rpcordma_cm_exit(void)
+{
+	struct lingering *lingering;
+
+	spin_lock(&lingering_lock);
+	list_for_each_entry(lingering, &all_lingering, link)
+		mod_delayed_work(rpcordma_workqueue, &lingering->end, 0);
+	spin_unlock(&lingering_lock);
+	flush_workqueue(rpcordma_workqueue);
+}
+
 void rpcordma_endpoint_destroy(struct rpcordma_endpoint *ep)
 {
 	/*
@@ -407,6 +526,7 @@ void rpcordma_endpoint_destroy(struct rpcordma_endpoint *ep)
 	 */
 	rpcordma_endpoint_destroy_qp(ep);
 	cancel_work_sync(&ep->fatal);
-	rdma_destroy_id(ep->id);
+	if (!linger(ep))
+		rdma_destroy_id(ep->id);
 	rpcordma_free(ep);
 }

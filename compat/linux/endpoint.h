@@ -28,6 +28,7 @@ struct rpcordma_endpoint {
 	struct ib_cq *send_cq;
 	struct ib_cq *receive_cq;
 	struct work_struct fatal; /* reports to the core an event that came in interrupt context */
+	bool connected; /* for the CM, and so far as we know for the peer; under the id's handler lock */
 
 	/* The step under way: resolve address, resolve route, connect. */
 	struct completion ended;

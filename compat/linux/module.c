@@ -171,6 +171,7 @@ out_class:
 	rpcordma_debugfs_unregister();
 	rpcordma_xprt_unregister();
 out_page:
+	rpcordma_cm_exit();
 	__free_page(rpcordma_scratch_page);
 out_workqueue:
 	destroy_workqueue(rpcordma_workqueue);
@@ -185,6 +186,7 @@ static void __exit rpcordma_exit(void)
 	rpcordma_sysctl_unregister();
 	rpcordma_debugfs_unregister();
 	rpcordma_xprt_unregister();
+	rpcordma_cm_exit();
 	__free_page(rpcordma_scratch_page);
 	destroy_workqueue(rpcordma_workqueue);
 }

@@ -62,6 +62,10 @@ void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_st
 int rpcordma_xprt_register(void);
 void rpcordma_xprt_unregister(void);
 
+/* cm.c */
+/** Ends what lingers of connections that were ended. All endpoints are destroyed; may sleep. */
+void rpcordma_cm_exit(void);
+
 /* backchannel.c; the operations of struct rpc_xprt_ops */
 int rpcordma_bc_setup(struct rpc_xprt *xprt, unsigned int requests);
 size_t rpcordma_bc_maxpayload(struct rpc_xprt *xprt);

@@ -224,7 +224,8 @@ void rpcordma_endpoint_disconnect(struct rpcordma_endpoint *endpoint);
 void rpcordma_endpoint_drain(struct rpcordma_endpoint *endpoint);
 /**
  * Destroy whatever there is; waits for events being delivered. Not to be called from an event. All
- * regions must be gone, all DMA unmapped. Process context.
+ * regions must be gone, all DMA unmapped. A peer that does not know that the connection is over is
+ * told of it, behind this too. Process context.
  */
 void rpcordma_endpoint_destroy(struct rpcordma_endpoint *endpoint);
 

@@ -66,3 +66,59 @@ def hca_removal(t):
     station = Station(t)
     station.use("connectx", t.xprt == "rpcordma", hcarun.removal, "4.2", 2)
     station.end()
+
+
+def part_unheard(t, one):
+    """A mount ends while no message of the CM's gets through: the server cannot know."""
+    one.mount("3")
+    for device in hca.DEVICES:
+        one.event(device, "port down")
+    one.umount()
+    one.vm.until(f"[ \"$(sed -n 's/^qps //p' {hca.DEBUGFS}/vhca_va/stats)\" = 1 ]", 10, "the client's queue pair to go")
+    t.equal(one.stats("vhca_vb")["qps"], 2, "queue pairs of the server, the CM's among them")
+
+
+def lingering(t, one):
+    """Both ends have an identifier of the connection, of whatever else they have."""
+    for device in hca.DEVICES:
+        said = one.vm.run(f"rdma resource show cm_id link {device}/1 | grep -v 'state LISTEN'; true", 10)
+        t.equal(len(said.splitlines()), 1, f"{device}: identifiers of connections")
+
+
+@test("hca-parting")
+def hca_parting(t):
+    """a connection ends while no message gets through: the other end learns of it all the same"""
+    t.only_rpcordma("the in-tree transport sends one DREQ")
+    one = hca.OneKernel(t.name, t.xprt)
+    t.labs.append(one)
+    one.devices_up("connectx")
+    before = one.objects()
+    one.serve()
+
+    def forgotten(what):
+        one.back_to(before)
+        one.vm.until("! rdma resource show cm_id | grep -v 'state LISTEN' | grep .", 10, f"{what}: identifiers to go")
+
+    # The client's DREQ was lost. The CM sends it again, every 4.6 s.
+    part_unheard(t, one)
+    for device in hca.DEVICES:
+        one.event(device, "port up")
+    forgotten("the port is up again")
+
+    # What lingers goes with its device.
+    part_unheard(t, one)
+    lingering(t, one)
+    for device in hca.DEVICES:
+        one.remove(device)
+    forgotten("the devices were removed")
+
+    # At both ends, and with the module.
+    part_unheard(t, one)
+    one.vm.run("nfsd_stop", 60, "stop nfsd")
+    one.vm.until(f"[ \"$(sed -n 's/^qps //p' {hca.DEBUGFS}/vhca_vb/stats)\" = 1 ]", 10, "the server's queue pair to go")
+    lingering(t, one)
+    one.vm.run(f"rmmod {t.xprt}", 10, "rmmod with connections that linger")
+    forgotten("the module is gone")
+    t.equal(one.faults(), [], "rules that were broken")
+    one.devices_down()
+    one.vm.run("rmmod vhca", 30, "rmmod vhca")

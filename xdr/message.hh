@@ -10,13 +10,28 @@
 
 namespace rpcordma::xdr {
 
-/** What a message is (RFC 8166 4.2.4), with the numbers that rdma_proc has for it in every version. */
+/** What a message is (RFC 8166 4.2.4), with the numbers that rdma_proc has for it in every version that has it. */
 enum class Kind : u8 {
 	msg = 0,   /* RDMA_MSG: the Payload stream follows the header */
 	nomsg = 1, /* RDMA_NOMSG: the Payload stream is in chunks */
 	error = 4, /* RDMA_ERROR: the answer to a message that could not be processed */
+	/* Of version 2 (v2.hh). */
+	optional = 5, /* RDMA2_OPTIONAL: of an extension */
+	connprop = 6, /* RDMA2_CONNPROP: the sender's properties */
+	reqprop = 7,  /* RDMA2_REQPROP: the receiver is asked to change some of its own */
+	resprop = 8,  /* RDMA2_RESPROP: the answer to that */
+	updprop = 9,  /* RDMA2_UPDPROP: some of the sender's properties have changed */
 };
 static_assert(static_cast<u32>(Kind::error) == proc_error);
+
+/** What a Kind::optional is, with the numbers that rdma_opttype has for it (rtrext-01). */
+enum class Option : u8 {
+	none = 0,
+	xmtreq = 1,  /* ROPT_XMTREQ: the first transmission of a call */
+	xmtresp = 2, /* ROPT_XMTRESP: the first transmission of a reply */
+	xmtcont = 3, /* ROPT_XMTCONT: a later transmission of either */
+	repterr = 4, /* ROPT_REPTERR: what was wrong with one of these */
+};
 
 /**
  * Which way the RPC message goes that a message carries (RFC 8167 2). It tells a client a backward Call from
@@ -30,18 +45,37 @@ enum class Direction : u8 {
 	unknown,
 };
 
-/** Why a message could not be processed: an RDMA_ERROR's code (RFC 8166 4.5). */
+/** Why a message could not be processed: an RDMA_ERROR's code (RFC 8166 4.5). Version 1 knows the first two. */
 enum class ErrorCode : u8 {
 	version, /* ERR_VERS: the version is not spoken here */
-	chunk,	 /* ERR_CHUNK: the header is not decodable, or its chunks cannot be used */
+	/* ERR_CHUNK, BAD_XDR: the header is not decodable, or its chunks cannot be used */
+	chunk,
+	reply_resource, /* REPLY_RESOURCE: the reply fits nowhere */
+	procedure,	/* INVAL_PROC: no such rdma_proc here */
+	option,		/* INVAL_OPTION: no such rdma_opttype here */
+	system,		/* SYSTEM: the responder could not, whatever the message says */
 };
 
-/** The body of an RDMA_ERROR. */
+/** The body of an RDMA_ERROR. Its two words mean what the code says, and are zero where it says nothing of them. */
 struct ErrorBody {
 	ErrorCode code = ErrorCode::chunk;
-	/* The versions that the peer speaks, inclusive; ErrorCode::version only, else zero. Not checked. */
+	/* ErrorCode::version: the versions that the peer speaks, inclusive. Not checked. */
 	u32 low = 0;
 	u32 high = 0;
+
+	/* ErrorCode::reply_resource: the segment that is too short, from 1, or 0 for none; and the bytes it needs. */
+	[[nodiscard]] static constexpr ErrorBody reply_resource(u32 segment, u32 needed)
+	{
+		return {ErrorCode::reply_resource, segment, needed};
+	}
+	[[nodiscard]] constexpr u32 segment() const
+	{
+		return low;
+	}
+	[[nodiscard]] constexpr u32 needed() const
+	{
+		return high;
+	}
 };
 
 /**
@@ -71,9 +105,28 @@ struct Message : ChunkLists {
 	/* Transmissions of this message, this one included, and which of them this one is, from 0. */
 	u16 transmissions = 1;
 	u16 transmission = 0;
-	ErrorBody error; /* of Kind::error, whose lists are empty */
-	/* Bytes of the Payload stream behind the header: none unless Kind::msg. */
+	Option option = Option::none; /* of Kind::optional */
+	ErrorBody error;	      /* of Kind::error, whose lists are empty */
+	/*
+	 * Bytes of the Payload stream behind the header: none unless Kind::msg or Kind::optional. Of all kinds of
+	 * version 2 but the error its data() is where the header ends, which body() relies on.
+	 */
 	Bytes payload;
+
+	/**
+	 * What only the kind's own decoder can read, and the codec has found whole: of Kind::optional, rdma_optinfo; of
+	 * the four property kinds, all that follows rdma_proc (properties.hh). None of other kinds.
+	 *
+	 * A function, and no member that every message would have to clear.
+	 */
+	[[nodiscard]] Bytes body() const
+	{
+		if (kind < Kind::optional)
+			return {};
+		const u32 at = fixed_header_size + (kind == Kind::optional ? 3 * word_size : 0);
+
+		return {payload.data() - (header_length - at), header_length - at};
+	}
 };
 
 /**

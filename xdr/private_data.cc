@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The eight octets of RFC 8797 4: Format Identifier, Version, seven reserved bits and R, Send Size,
- * Receive Size.
+ * Receive Size; and the mark.
  */
 #include "xdr/private_data.hh"
 
@@ -16,11 +16,24 @@ constexpr usize receive_size_at = 7;
 /** R is the last bit of the second 16, in network bit order. */
 constexpr u8 flag_remote_invalidation = 0x01;
 
+/** The four bytes of the mark behind its identifier. */
+constexpr u32 mark_rest = u32(mark_format) << 24;
+
+/** The mark begins at @bytes. */
+bool is_mark(Bytes bytes)
+{
+	return bytes.size() >= marked_length - length &&
+	       xdr::load_be32(bytes.data()) == mark_identifier &&
+	       xdr::load_be32(bytes.data() + xdr::word_size) == mark_rest;
+}
+
 } // namespace
 
 Result<u32> encode(MutableBytes room, const Properties &properties)
 {
-	if (room.size() < length)
+	const u32 bytes = properties.mark ? marked_length : length;
+
+	if (room.size() < bytes)
 		return Error::no_space;
 	u8 *at = room.data();
 	xdr::store_be32(at, format_identifier);
@@ -28,7 +41,11 @@ Result<u32> encode(MutableBytes room, const Properties &properties)
 	at[flags_at] = properties.remote_invalidation ? flag_remote_invalidation : 0;
 	at[send_size_at] = encode_size(properties.send_size);
 	at[receive_size_at] = encode_size(properties.receive_size);
-	return length;
+	if (properties.mark) {
+		xdr::store_be32(at + length, mark_identifier);
+		xdr::store_be32(at + length + xdr::word_size, mark_rest);
+	}
+	return bytes;
 }
 
 Result<Properties> parse(Bytes received)
@@ -40,7 +57,8 @@ Result<Properties> parse(Bytes received)
 			continue;
 		/* The reserved bits are ignored (4). */
 		return Properties{decode_size(p[send_size_at]), decode_size(p[receive_size_at]),
-				  (p[flags_at] & flag_remote_invalidation) != 0};
+				  (p[flags_at] & flag_remote_invalidation) != 0,
+				  is_mark(received.from(at + length))};
 	}
 	return Error::no_protocol;
 }

@@ -114,6 +114,7 @@ static_assert(ENOSPC == 28);
 static_assert(EPROTO == 71);
 static_assert(EBADMSG == 74);
 static_assert(EMSGSIZE == 90);
+static_assert(ENOPROTOOPT == 92);
 static_assert(EPROTONOSUPPORT == 93);
 static_assert(EOPNOTSUPP == 95);
 static_assert(ENETUNREACH == 101);

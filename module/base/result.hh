@@ -25,6 +25,7 @@ enum class Error : int {
 	protocol = 71,		   /* EPROTO */
 	bad_message = 74,	   /* EBADMSG */
 	message_size = 90,	   /* EMSGSIZE */
+	no_option = 92,		   /* ENOPROTOOPT */
 	no_protocol = 93,	   /* EPROTONOSUPPORT */
 	not_supported = 95,	   /* EOPNOTSUPP */
 	network_unreachable = 101, /* ENETUNREACH */

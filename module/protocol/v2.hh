@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Version 2 (version-two-03) as protocol/codec.hh enters it: its rules, and its codec in xdr/v2.hh. */
+#pragma once
+
+#include "module/protocol/rules.hh"
+#include "xdr/v2.hh"
+
+namespace rpcordma::protocol {
+
+struct V2 {
+	[[nodiscard]] static constexpr Rules rules()
+	{
+		return {
+			v2::version,			  /* version */
+			v2::min_header_length,		  /* bare_header */
+			0,				  /* continuation_header */
+			properties::default_receive_size, /* default_threshold */
+			1,				  /* transmissions */
+			2,				  /* extra_receives */
+			false,				  /* responder_chooses_invalidation */
+		};
+	}
+	/** Of the header of a message with chunks. */
+	struct Encoder : v2::Encoder {
+		Encoder(MutableBytes room, const xdr::Envelope &envelope)
+			: v2::Encoder(room, envelope.xid, envelope.credits, envelope.kind,
+				      envelope.direction, envelope.invalidate)
+		{
+		}
+	};
+
+	[[nodiscard]] static Error decode(Bytes bytes, xdr::Message &message)
+	{
+		return v2::decode(bytes, message);
+	}
+	/** The header of a message without chunks. */
+	[[nodiscard]] static Result<u32> encode_bare(MutableBytes room,
+						     const xdr::Envelope &envelope)
+	{
+		return v2::encode_bare(room, envelope.xid, envelope.credits, envelope.direction,
+				       envelope.invalidate);
+	}
+	/** A message has one transmission. */
+	[[nodiscard]] static Result<u32> encode_continuation(MutableBytes, const xdr::Envelope &,
+							     u32)
+	{
+		return Error::invalid;
+	}
+	[[nodiscard]] static Result<u32> encode_error(MutableBytes room,
+						      const xdr::FixedHeader &request,
+						      Credits credits, const xdr::ErrorBody &error)
+	{
+		return v2::encode_error(room, request, credits, error);
+	}
+};
+
+} // namespace rpcordma::protocol

@@ -42,6 +42,7 @@ RPCORDMA_TEST(protocol_session, verdicts)
 		u32 length; /* bytes */
 		Action action;
 		Error why;
+		xdr::ErrorCode refusal = xdr::ErrorCode::chunk; /* of Action::refuse */
 	} cases[] = {
 		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 1},
 		 .length = 36,
@@ -73,37 +74,36 @@ RPCORDMA_TEST(protocol_session, verdicts)
 		 .why = Error::bad_message},
 		{.words = {7, 2, 1, 0},
 		 .length = 36,
-		 .action = Action::refuse_version,
-		 .why = Error::no_protocol},
+		 .action = Action::refuse,
+		 .why = Error::no_protocol,
+		 .refusal = xdr::ErrorCode::version},
 		{.words = {7, 0, 1, 99},
 		 .length = 16,
-		 .action = Action::refuse_version,
-		 .why = Error::no_protocol},
+		 .action = Action::refuse,
+		 .why = Error::no_protocol,
+		 .refusal = xdr::ErrorCode::version},
 		/* RDMA_MSGP, a proc that there is not, a list that is none */
 		{.words = {7, 1, 1, 2},
 		 .length = 36,
-		 .action = Action::refuse_chunk,
+		 .action = Action::refuse,
 		 .why = Error::not_supported},
-		{.words = {7, 1, 1, 5},
-		 .length = 36,
-		 .action = Action::refuse_chunk,
-		 .why = Error::protocol},
+		{.words = {7, 1, 1, 5}, .length = 36, .action = Action::refuse, .why = Error::protocol},
 		{.words = {7, 1, 1, 0, 2},
 		 .length = 36,
-		 .action = Action::refuse_chunk,
+		 .action = Action::refuse,
 		 .why = Error::protocol},
 		/* the payload has another xid, is neither call nor reply, is cut short */
 		{.words = {7, 1, 1, 0, 0, 0, 0, 8, 0},
 		 .length = 36,
-		 .action = Action::refuse_chunk,
+		 .action = Action::refuse,
 		 .why = Error::protocol},
 		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 2},
 		 .length = 36,
-		 .action = Action::refuse_chunk,
+		 .action = Action::refuse,
 		 .why = Error::protocol},
 		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 0},
 		 .length = 35,
-		 .action = Action::refuse_chunk,
+		 .action = Action::refuse,
 		 .why = Error::protocol},
 	};
 	Session session;
@@ -117,6 +117,8 @@ RPCORDMA_TEST(protocol_session, verdicts)
 
 			EXPECT_EQ(verdict.action, c.action);
 			EXPECT_EQ(verdict.why, c.why);
+			if (c.action == Action::refuse)
+				EXPECT_EQ(verdict.refusal, c.refusal);
 			EXPECT_EQ(session.version(), 1);
 		}
 }
@@ -127,21 +129,24 @@ RPCORDMA_TEST(protocol_session, refusals)
 	static const u32 strange[] = {0x12345678, 3, 99, 17, 1, 2};
 	static const u32 of_version[] = {0x12345678, 3, 32, 4, 1, 1, 1};
 	static const u32 of_chunk[] = {0x12345678, 3, 32, 4, 2};
-	MutableBytes request = wire(strange), room = test_alloc(28);
+	MutableBytes room = test_alloc(28);
+	const xdr::FixedHeader request = xdr::peek(wire(strange)).value();
 	const Session session;
 
-	auto length = session.encode_refusal(room, request, Credits(32), xdr::ErrorCode::version);
+	auto refuse = [&](MutableBytes to, xdr::ErrorCode code) {
+		return session.encode_refusal(to, request, Credits(32), session.refusal(code));
+	};
+	auto length = refuse(room, xdr::ErrorCode::version);
 	ASSERT_OK(length);
 	EXPECT_BYTES(Bytes(room.first(length.value())), Bytes(wire(of_version)));
-	length = session.encode_refusal(room, request, Credits(32), xdr::ErrorCode::chunk);
-	ASSERT_OK(length);
-	EXPECT_BYTES(Bytes(room.first(length.value())), Bytes(wire(of_chunk)));
-	EXPECT_ERROR(session.encode_refusal(room, request.first(15), Credits(32),
-					    xdr::ErrorCode::chunk),
-		     Error::message_size);
-	EXPECT_ERROR(session.encode_refusal(room.first(27), request, Credits(32),
-					    xdr::ErrorCode::version),
-		     Error::no_space);
+	/* Version 1 has one word for all the others. */
+	for (const auto code :
+	     {xdr::ErrorCode::chunk, xdr::ErrorCode::reply_resource, xdr::ErrorCode::system}) {
+		length = refuse(room, code);
+		ASSERT_OK(length);
+		EXPECT_BYTES(Bytes(room.first(length.value())), Bytes(wire(of_chunk)));
+	}
+	EXPECT_ERROR(refuse(room.first(27), xdr::ErrorCode::version), Error::no_space);
 }
 
 /* RFC 8797 4.2, 5.1: the smaller of what one sends and the other takes; the default for a peer that says nothing. */

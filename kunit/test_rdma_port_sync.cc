@@ -202,6 +202,25 @@ void rpcordma_event_raise(rpcordma_event *event)
 	event->raised = true;
 }
 
+/* What somebody else does is done when the device has nothing left; then time passes. */
+rpcordma_bool rpcordma_event_wait_for(rpcordma_event *event, rpcordma_u32 limit_ms)
+{
+	EXPECT_TRUE(the_port->memory.may_sleep);
+	EXPECT_EQ(the_port->sync.locks_held, 0);
+	while (!event->raised) {
+		if (the_port->verbs.work(1))
+			continue;
+		if (void (*const what)() = the_port->sync.meanwhile) {
+			the_port->sync.meanwhile = nullptr;
+			what();
+			continue;
+		}
+		the_port->sync.now += limit_ms;
+		return false;
+	}
+	return true;
+}
+
 /* Who waits has only the device to wait for; or the end of the connection, which a check may bring. */
 void rpcordma_event_wait(rpcordma_event *event)
 {

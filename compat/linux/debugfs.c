@@ -93,6 +93,7 @@ static void show_transport(struct seq_file *seq, struct rpcordma_transport *tran
 	seq_printf(seq, "empty_sendctx_q: %lu\n", stats->empty_sendctx_q);
 	seq_printf(seq, "bcall_count: %lu\n", stats->bcall_count);
 	seq_printf(seq, "scratch_count: %lu\n", stats->scratch_count);
+	seq_printf(seq, "version: %lu\n", stats->version);
 }
 
 static int stats_show(struct seq_file *seq, void *unused)

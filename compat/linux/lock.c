@@ -131,6 +131,11 @@ void rpcordma_event_wait(struct rpcordma_event *event)
 	wait_for_completion(&event->raised);
 }
 
+rpcordma_bool rpcordma_event_wait_for(struct rpcordma_event *event, rpcordma_u32 limit_ms)
+{
+	return wait_for_completion_timeout(&event->raised, msecs_to_jiffies(limit_ms)) != 0;
+}
+
 struct rpcordma_gate *rpcordma_gate_create(void)
 {
 	struct rpcordma_gate *gate = kmalloc(sizeof(*gate), GFP_KERNEL);

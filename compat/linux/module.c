@@ -99,6 +99,29 @@ static int set_accept_queue(const char *text, const struct kernel_param *paramet
 	return 0;
 }
 
+/* One parameter for both ends. */
+static int set_version2(const char *text, const struct kernel_param *parameter)
+{
+	u32 choice;
+
+	if (kstrtou32(text, 0, &choice) || choice > 2)
+		return refuse(text, parameter,
+			      "not a number from 0 to 2; 0: off, 1: with peers that say they speak it, 2: with all");
+	WRITE_ONCE(rpcordma_tunables.version2, choice);
+	WRITE_ONCE(rpcordma_server_tunables.version2, choice);
+	return 0;
+}
+
+static const struct kernel_param_ops version2_ops = {
+	.set = set_version2,
+	.get = param_get_uint,
+};
+
+module_param_cb(version2, &version2_ops, &rpcordma_tunables.version2, 0644);
+__MODULE_PARM_TYPE(version2, "uint");
+MODULE_PARM_DESC(version2,
+		 "RPC-over-RDMA version 2 on connections made from now on, at either end; 0: off, 1: with peers whose connection request or answer says that they speak it, 2: with all that do not refuse it (default: 0)");
+
 static const struct kernel_param_ops eager_read_bytes_ops = {
 	.set = set_eager_read_bytes,
 	.get = param_get_uint,

@@ -121,6 +121,8 @@ void rpcordma_event_reset(struct rpcordma_event *event);
 void rpcordma_event_raise(struct rpcordma_event *event);
 /** Wait without limit, uninterruptibly: only for what is bound to come. */
 void rpcordma_event_wait(struct rpcordma_event *event);
+/** As that, up to @limit_ms. False: it was not raised until then. */
+rpcordma_bool rpcordma_event_wait_for(struct rpcordma_event *event, rpcordma_u32 limit_ms);
 
 /*
  * A gate for several who wait until something may have changed: take a ticket, look, and wait with

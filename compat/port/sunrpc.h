@@ -50,6 +50,7 @@ struct rpcordma_tunables {
 	rpcordma_u32 max_inline_read;
 	rpcordma_u32 max_inline_write;
 	rpcordma_bool scratch_remap; /* module parameter */
+	rpcordma_u32 version2; /* module parameter: 0 off, 1 with marked peers, 2 with any */
 };
 extern struct rpcordma_tunables rpcordma_tunables;
 
@@ -73,6 +74,7 @@ struct rpcordma_client_stats {
 	unsigned long empty_sendctx_q;
 	unsigned long bcall_count; /* not on the line */
 	unsigned long scratch_count; /* regions that got scratch memory; not on the line */
+	unsigned long version; /* of the protocol, on the newest connection; not on the line */
 };
 
 /* Core: sizes and life of its halves. */

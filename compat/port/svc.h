@@ -31,6 +31,7 @@ struct rpcordma_server_tunables {
 	rpcordma_u32 max_outbound_read_requests; /* RDMA Reads at once, per connection */
 	rpcordma_u32 eager_read_bytes; /* module parameter; 0: by threads and memory */
 	rpcordma_u32 rnr_retry_count; /* module parameter; 7: without end */
+	rpcordma_u32 version2; /* module parameter, as in rpcordma_tunables */
 };
 extern struct rpcordma_server_tunables rpcordma_server_tunables;
 
@@ -47,6 +48,7 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_ERR_VERS,
 	RPCORDMA_SERVER_ERR_CHUNK,
 	RPCORDMA_SERVER_DROPPED, /* messages dropped in silence */
+	RPCORDMA_SERVER_VERSION2, /* connections whose first message was of version 2 */
 	RPCORDMA_SERVER_COUNTERS,
 };
 void rpcordma_server_count(enum rpcordma_server_counter which, rpcordma_u32 add);

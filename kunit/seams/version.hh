@@ -29,7 +29,13 @@ struct TestVersion {
 			2,     /* transmissions */
 			1,     /* extra_receives */
 			false, /* responder_chooses_invalidation */
+			false, /* tells_direction */
+			false, /* properties */
 		};
+	}
+	[[nodiscard]] static constexpr xdr::ErrorCode refusal(Error error)
+	{
+		return error == Error::no_protocol ? xdr::ErrorCode::version : xdr::ErrorCode::chunk;
 	}
 	static constexpr u32 kContinuation = 8;
 	static constexpr u32 kCodeVersion = 100, kCodeChunk = 101;

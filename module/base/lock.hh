@@ -139,6 +139,11 @@ public:
 	{
 		rpcordma_event_wait(event_);
 	}
+	/** Up to @limit_ms; false: it was not raised until then. */
+	[[nodiscard]] bool wait_for(rpcordma_u32 limit_ms)
+	{
+		return rpcordma_event_wait_for(event_, limit_ms);
+	}
 
 private:
 	rpcordma_event *event_ = nullptr;

@@ -103,4 +103,18 @@ u32 choose_invalidation(const xdr::ChunkLists &lists)
 	return best;
 }
 
+bool offers(const xdr::ChunkLists &lists, Rkey key)
+{
+	bool found = false;
+
+	for (xdr::ReadSegment segment : lists.reads)
+		found = found || segment.target.handle == key;
+	for (xdr::WriteChunk chunk : lists.writes)
+		for (xdr::Segment segment : chunk)
+			found = found || segment.handle == key;
+	for (xdr::Segment segment : lists.reply)
+		found = found || segment.handle == key;
+	return found;
+}
+
 } // namespace rpcordma::chunk

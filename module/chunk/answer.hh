@@ -64,5 +64,7 @@ void encode_answer(xdr::ListEncoder &encoder, const xdr::ChunkLists &lists, cons
  * 0 when there is none. Never that of a segment too short to be data: a pad.
  */
 [[nodiscard]] u32 choose_invalidation(const xdr::ChunkLists &lists);
+/** Whether a segment of @lists has the R_key @key. */
+[[nodiscard]] bool offers(const xdr::ChunkLists &lists, Rkey key);
 
 } // namespace rpcordma::chunk

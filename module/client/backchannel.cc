@@ -15,34 +15,12 @@ using namespace rpcordma;
 using trace::Failure;
 using trace::Loss;
 
-/*
- * A backward message has no chunk, so that call_buffer holds the received call and reply_buffer the reply
- * that the service writes.
- */
-[[nodiscard]] static Status create_backward_call(Client &client)
-{
-	Call *call = client.create_call(true);
-
-	if (!call)
-		return Error::no_memory;
-	/* The service writes its reply into the other, and takes a page for granted. */
-	if (!call->call_buffer.create(max(rpcordma_tunables.max_inline_read, 4096u),
-				      RPCORDMA_ALLOC_NOIO) ||
-	    !call->reply_buffer.create(rpcordma_page_size(), RPCORDMA_ALLOC_NOIO) ||
-	    !client.ensure_send_buffer(call, RPCORDMA_ALLOC_NOIO)) {
-		client.destroy_call(call);
-		return Error::no_memory;
-	}
-	SpinGuard guard(client.lock);
-	client.backward_free.push_back(call);
-	return {};
-}
-
 /* Called for each session that gets a backchannel; the calls are made once. */
 Status rpcordma_client::setup_backchannel()
 {
 	for (; backward_made < kBackwardCalls; backward_made++)
-		TRY_STATUS(create_backward_call(*this));
+		if (!make_backward_call())
+			return Error::no_memory;
 	SpinGuard guard(lock);
 	backward_users++;
 	backchannel.store(true, std::memory_order_relaxed);
@@ -64,21 +42,6 @@ void rpcordma_client::end_backchannel(bool all_users)
 	backchannel.store(backward_users != 0, std::memory_order_relaxed);
 }
 
-/* One that is free, with one owner, or null. */
-[[nodiscard]] static Call *take_backward(Client &client, u32 xid)
-{
-	SpinGuard guard(client.lock);
-	Call *call = client.backward_free.pop_front();
-
-	guard.release();
-	if (call) {
-		call->xid = xid;
-		call->set_state(CallState::serving);
-		call->owners.store(1, std::memory_order_relaxed);
-	}
-	return call;
-}
-
 void rpcordma_client::put_backward(Call *call)
 {
 	if (call->owners.fetch_sub(1, std::memory_order_acq_rel) != 1)
@@ -88,44 +51,13 @@ void rpcordma_client::put_backward(Call *call)
 	backward_free.push_back(call);
 }
 
-/* RFC 8167 5.3: a backward call with chunks gets ERR_CHUNK. One answer at a time; more are dropped. */
-static void refuse_backward_call(Client &client, Connection &c, const Receive &receive)
-{
-	tally(client.stats.bad_reply_count, 1);
-	trace::failure(client.peer, Failure::backward_call_chunks, receive.message.xid.get(), 0);
-	Call *call = take_backward(client, receive.message.xid.get());
-	if (!call) {
-		trace::failure(client.peer, Failure::backward_refusal_lost,
-			       receive.message.xid.get(), 0);
-		return;
-	}
-	const Result<u32> length = c.session.encode_refusal(call->send().room(), receive.bytes(),
-							    Credits(kBackwardCredits),
-							    xdr::ErrorCode::chunk);
-	SendQueue::Marker *marker = nullptr;
-	if (length.ok() && client.map_send_buffers(c, call, 1))
-		marker = c.send_queue.signal_aside(call, 1);
-	if (!marker) {
-		trace::failure(client.peer, Failure::backward_refusal_lost, call->xid, 0);
-		client.put_backward(call);
-		return;
-	}
-	call->send().hand_over(c.endpoint, length.value());
-	if (const Status posted = client.post(c, call, 1, marker); !posted.ok()) {
-		trace::failure(client.peer, Failure::post_failed, call->xid, posted.error());
-		SendQueue::release(*marker);
-		client.put_backward(call);
-		c.request_close(Loss::rpc_failed, to_errno(posted.error()));
-	}
-}
-
 /* Hand the backward call in @receive to its service, and give the Receive back in any case. */
 static void accept_backward_call(Client &client, Connection &c, Receive *receive)
 {
 	const u32 xid = receive->message.xid.get();
 	const Bytes payload = receive->message.payload;
 	const u32 length = static_cast<u32>(payload.size());
-	Call *call = take_backward(client, xid);
+	Call *call = client.take_backward(xid);
 
 	if (!call) {
 		/* The peer is out of step. */
@@ -180,7 +112,9 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive)
 	}
 	/* One transmission, and no chunk. */
 	if (message.has_chunks() || message.kind != xdr::Kind::msg || receive->next) {
-		refuse_backward_call(*this, c, *receive);
+		trace::failure(peer, Failure::backward_call_chunks, xid, 0);
+		/* RFC 8167 5.3 */
+		refuse(c, *receive, xdr::ErrorCode::chunk);
 		c.recycle(receive);
 		return;
 	}

@@ -9,7 +9,9 @@
  *   transmit.cc      send buffers, and posting what a message consists of
  *   fence.cc         calls that their tasks gave up: taking their memory back, zombies
  *   close.cc         the end of a connection
+ *   aside.cc         messages that are not sent by a task: refusals, and what is about the connection
  *   backchannel.cc   backward calls and their replies
+ *   negotiate.cc     which version is spoken, and the peer's properties
  *   reply.cc         messages from the peer
  *   send.cc          calls
  *   connect.cc       making a connection; the client's own life
@@ -37,6 +39,7 @@
 #include "module/base/result.hh"
 #include "module/client/call.hh"
 #include "module/client/connection.hh"
+#include "module/protocol/negotiation.hh"
 #include "module/rdma/region.hh"
 #include "module/rdma/trace.hh"
 
@@ -89,6 +92,8 @@ struct rpcordma_client {
 	std::atomic<bool> backchannel{false};
 	std::atomic<bool> said_segments_missing{false}; /* in the log, once */
 	std::atomic<bool> wants_space{false}; /* the sender waits for send queue room or regions */
+	rpcordma::Event answered;	      /* a connection's question, or it is broken */
+	rpcordma::protocol::Avoidance avoidance; /* of version 2; send lock */
 	rpcordma_client_stats stats = {};
 
 	/* Shrinks under the fence mutex as well. */
@@ -101,7 +106,8 @@ struct rpcordma_client {
 	std::atomic<bool> wants_gaps{false};
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
-	u32 backward_made = 0; /* backward calls there are; setup_backchannel() alone */
+	u32 backward_made = 0;	 /* backward calls that setup_backchannel() made; it alone */
+	bool aside_made = false; /* one more, for messages about the connection; send lock */
 
 	/* slots.cc */
 	[[nodiscard]] Call *create_call(bool backward);
@@ -139,6 +145,13 @@ struct rpcordma_client {
 	[[nodiscard]] rpcordma::Error drop_connection(rpcordma::trace::Failure why, u32 xid,
 						      int value);
 
+	/* aside.cc */
+	[[nodiscard]] bool make_backward_call();
+	[[nodiscard]] Call *take_backward(u32 xid);
+	template <typename Encode>
+	[[nodiscard]] bool send_aside(Connection &c, u32 xid, Encode encode);
+	void refuse(Connection &c, const Receive &receive, rpcordma::xdr::ErrorCode code);
+
 	/* backchannel.cc */
 	[[nodiscard]] Status setup_backchannel();
 	void end_backchannel(bool all_users);
@@ -150,6 +163,11 @@ struct rpcordma_client {
 	void handle_message(Connection &c, Receive *receive);
 	void process_early_reply(Connection &c, Call *call);
 	void end_invalidation(Connection &c, Call *call, bool success);
+
+	/* negotiate.cc */
+	[[nodiscard]] Status ask_version(Connection &c);
+	void take_answer(Connection &c, const Receive &receive);
+	void take_control(Connection &c, const Receive &receive);
 
 	/* send.cc */
 	[[nodiscard]] Status send_request(Call *call);

@@ -14,9 +14,13 @@ void Connection::request_close(trace::Loss why, int value)
 		return;
 	trace::loss(peer, why, value);
 	client->back_off.store(true, std::memory_order_relaxed);
+	if (why == trace::Loss::device_removal)
+		device_gone.store(true, std::memory_order_relaxed);
 	/* Before that, connect() is still at work, and looks at broken when it is done. */
 	if (published.load(std::memory_order_seq_cst))
 		rpcordma_xprt_force_disconnect(client->xprt);
+	else if (marked)
+		client->answered.raise();
 }
 
 /* The call behind @call, the first one behind null; null: there is none. Fence mutex held, so that none goes. */
@@ -70,7 +74,7 @@ void rpcordma_client::tear_down(Connection *c)
 	CallList freed;
 	RegionList doomed;
 
-	c->broken.store(true, std::memory_order_release);
+	const bool broke = c->broken.exchange(true, std::memory_order_acq_rel);
 	{
 		MutexGuard fenced(fence);
 
@@ -80,6 +84,10 @@ void rpcordma_client::tear_down(Connection *c)
 		rpcordma_endpoint_disconnect(c->endpoint);
 		rpcordma_endpoint_drain(c->endpoint);
 	}
+
+	/* Who speaks version 2 and never replies may do better in version 1. */
+	if (broke && c->unproved)
+		avoidance.begin(rpcordma_now_ms());
 
 	/* The peer can reach nothing any more. */
 	{

@@ -61,10 +61,17 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	return private_data::decode_size(private_data::encode_size(size));
 }
 
+/* Receives that each side has beyond the credits, in whichever version it comes to. */
+[[nodiscard]] static u32 beyond_credits(const Connection &c)
+{
+	return c.marked ? protocol::Spoken::most(&protocol::Rules::extra_receives) :
+			  c.session.rules().extra_receives;
+}
+
 /* What the peer and we may send besides calls and their replies. */
 [[nodiscard]] static u32 extra_receives(const Connection &c)
 {
-	return 2 * kBackwardCredits + ReceiveQueue::kBatch + c.session.rules().extra_receives;
+	return 2 * kBackwardCredits + ReceiveQueue::kBatch + beyond_credits(c);
 }
 
 /* The longest call, twice: a part of the queue may be taken by Sends that nobody hears of. */
@@ -144,7 +151,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 [[nodiscard]] static Status establish(Client &client, Connection &c)
 {
 	const rpcordma_peer *peer = client.peer;
-	u8 message[private_data::length];
+	u8 message[private_data::marked_length];
 	int rc = 0;
 
 	c.endpoint = rpcordma_endpoint_create(client.xprt, &c, &rc);
@@ -168,13 +175,13 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	const u32 local_receive = announce_size(rpcordma_tunables.max_inline_read);
 	const protocol::Rules rules = c.session.rules();
 	const u32 first = RequesterCredits::kInitial * rules.transmissions +
-			  (client.backchannel ? 2 * kBackwardCredits : 0) + rules.extra_receives;
+			  (client.backchannel ? 2 * kBackwardCredits : 0) + beyond_credits(c);
 	if (c.receive_queue.provide(first) < first) {
 		trace::loss(peer, Loss::first_receives_failed, static_cast<int>(first));
 		return Error::no_memory;
 	}
 
-	const private_data::Properties ours = {local_send, local_receive, true};
+	const private_data::Properties ours = {local_send, local_receive, true, c.marked};
 	const u32 length = TRY(private_data::encode(message, ours));
 	rpcordma_connect_parameters parameters = {};
 	parameters.private_data = message;
@@ -197,6 +204,10 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	u32 received = 0;
 	const void *theirs = rpcordma_endpoint_private_data(c.endpoint, &received);
 	c.session.begin(ours, private_data::parse({static_cast<const u8 *>(theirs), received}));
+	if (c.marked && protocol::may_speak_2(rpcordma_tunables.version2, c.session.peer()) &&
+	    !client.avoidance.in_force(rpcordma_now_ms()))
+		TRY_STATUS(client.ask_version(c));
+	trace::connection(peer, "version", static_cast<int>(c.session.version()));
 	trace::connection(peer, "inline threshold, send",
 			  static_cast<int>(c.session.thresholds().send));
 	trace::connection(peer, "inline threshold, receive",
@@ -209,30 +220,57 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	return {};
 }
 
+/* A new connection, made as far as it can be; null without memory. @marked as in Connection. */
+[[nodiscard]] static Connection *create_connection(Client &client, bool marked)
+{
+	auto made = Owned<Connection>::create(RPCORDMA_ALLOC_NOIO);
+
+	if (!made)
+		return nullptr;
+	Connection *c = made.let_go();
+	c->client = &client;
+	c->peer = client.peer;
+	c->marked = marked && (client.aside_made || client.make_backward_call());
+	client.aside_made = client.aside_made || c->marked;
+	client.answered.reset();
+	/* Before anything can be granted. */
+	rpcordma_xprt_reset_credits(client.xprt, RequesterCredits::kInitial);
+	return c;
+}
+
 Status rpcordma_client::connect()
 {
+	bool marked = protocol::may_mark(rpcordma_tunables.version2,
+					 announce_size(rpcordma_tunables.max_inline_write),
+					 announce_size(rpcordma_tunables.max_inline_read));
+
 	if (connection)
 		tear_down(connection);
-	auto made = Owned<Connection>::create(RPCORDMA_ALLOC_NOIO);
-	if (!made) {
-		/* Or sunrpc would try again at once, and again. */
-		back_off.store(true, std::memory_order_relaxed);
-		trace::loss(peer, Loss::connection_alloc_failed, to_errno(Error::no_memory));
-		return Error::no_memory;
-	}
-	Connection *c = made.let_go();
-	c->client = this;
-	c->peer = peer;
-	/* Before anything can be granted. */
-	rpcordma_xprt_reset_credits(xprt, RequesterCredits::kInitial);
-	Status status = establish(*this, *c);
-	if (!status.ok()) {
-		back_off.store(true, std::memory_order_relaxed);
-		trace::loss(peer, Loss::connect_failed, to_errno(status.error()));
+	Connection *c;
+	for (;;) {
+		c = create_connection(*this, marked);
+		if (!c) {
+			/* Or sunrpc would try again at once, and again. */
+			back_off.store(true, std::memory_order_relaxed);
+			trace::loss(peer, Loss::connection_alloc_failed, to_errno(Error::no_memory));
+			return Error::no_memory;
+		}
+		const Status status = establish(*this, *c);
+		if (status.ok())
+			break;
+		const bool again = c->answer.load() == protocol::Answer::lost;
+		if (!again) {
+			back_off.store(true, std::memory_order_relaxed);
+			trace::loss(peer, Loss::connect_failed, to_errno(status.error()));
+		}
 		tear_down(c);
-		return status;
+		if (!again)
+			return status;
+		/* Once more, in version 1. */
+		marked = false;
 	}
 	rpcordma_xprt_set_max_payload(xprt, chunk::max_payload(c->limits));
+	stats.version = c->session.version();
 	wants_space.store(false, std::memory_order_relaxed);
 	{
 		MutexGuard fenced(fence);
@@ -254,7 +292,8 @@ Status rpcordma_client::create(rpc_xprt *transport, u32 slot_count)
 	xprt = transport;
 	peer = rpcordma_xprt_peer(transport);
 	slots = slot_count;
-	if (!lock.create(RPCORDMA_LOCK_CLIENT) || !fence.create(RPCORDMA_MUTEX_FENCE))
+	if (!lock.create(RPCORDMA_LOCK_CLIENT) || !fence.create(RPCORDMA_MUTEX_FENCE) ||
+	    !answered.create())
 		return Error::no_memory;
 	for (u32 i = 0; i < slots; i++) {
 		Call *call = create_call(false);

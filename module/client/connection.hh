@@ -10,6 +10,7 @@
 
 #include "module/base/result.hh"
 #include "module/chunk/reduce.hh"
+#include "module/protocol/negotiation.hh"
 #include "module/rdma/connection.hh"
 #include "module/rdma/credits.hh"
 #include "module/rdma/receive_queue.hh"
@@ -35,6 +36,15 @@ struct Connection : ConnectionBase {
 	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */
 	std::atomic<bool> published{false}; /* it is client->connection, and can be closed */
 	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */
+	/* Version 2 may be asked for: the private data have the mark, and there are Receives for both versions. */
+	bool marked = false;
+	std::atomic<bool> device_gone{false};
+	/* What the question came to; asking until somebody decides, once. */
+	std::atomic<protocol::Answer> answer{protocol::Answer::none};
+	std::atomic<bool> judging{false}; /* somebody decides what the question came to */
+	u32 question = 0;		  /* its xid */
+	/* No reply has come over this connection, whose version is 2; receive completions, and the end. */
+	bool unproved = false;
 
 	/** Have the transport closed, once. Any context. */
 	void request_close(trace::Loss why, int value);

@@ -250,6 +250,8 @@ rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
 {
 	/* Without a connection an estimate for CREATE_SESSION; what is larger is refused. */
 	u32 most = min(rpcordma_tunables.max_inline_read, rpcordma_tunables.max_inline_write);
+	/* A session of NFS outlives its connection, whose version may be another one next time. */
+	const u32 least = rpcordma_tunables.version2 ? protocol::V2::rules().bare_header : 0;
 	u32 header = protocol::Session().thresholds().bare_header;
 
 	/* The lock, not the fence mutex: the caller may not sleep. tear_down() takes both. */
@@ -263,7 +265,7 @@ rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
 			header = t.bare_header;
 		}
 	}
-	return min(most, rpcordma_page_size()) - header;
+	return min(most, rpcordma_page_size()) - max(header, least);
 }
 
 u32 rpcordma_core_bc_slots(rpcordma_client *)

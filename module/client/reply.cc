@@ -9,6 +9,7 @@
  */
 
 #include "module/client/client.hh"
+#include "module/client/grant.hh"
 
 using namespace rpcordma;
 using trace::Failure;
@@ -21,31 +22,6 @@ static constexpr u32 kMostUnmatched = 1024;
 
 /* Where a reply goes on: a Receive is given back with the next batch in the receive completion, else at once. */
 enum class Context { receive_completion, elsewhere };
-
-/* The peer granted @granted credits. Receive completion. */
-static void accept_grant(Client &client, Connection &c, Credits granted)
-{
-	const protocol::Rules rules = c.session.rules();
-	const u32 before = c.credits.in_force();
-	const u32 others = (client.backchannel ? 2 * kBackwardCredits : 0) + rules.extra_receives;
-	u32 wanted = c.credits.accept(granted);
-
-	if (!granted.get()) {
-		tally(client.stats.bad_reply_count, 1);
-		trace::failure(client.peer, Failure::grant_zero, 0, 0);
-	}
-	/* C4: first the Receives, then the credits; as many credits as there are Receives for. */
-	if (wanted * rules.transmissions + others > c.receive_queue.provided()) {
-		const u32 provided = c.receive_queue.provide(wanted * rules.transmissions + others);
-		const u32 backed = provided > others ? (provided - others) / rules.transmissions : 0;
-		wanted = max(min(wanted, backed), min(wanted, before));
-	}
-	if (wanted == before)
-		return;
-	c.credits.put_in_force(wanted);
-	trace::credits(client.peer, before, wanted);
-	rpcordma_xprt_set_credits(client.xprt, wanted);
-}
 
 /* Takes the Payload stream's bytes in order, from the Receives of one message. */
 class PayloadReader {
@@ -188,7 +164,8 @@ static void unplace(const Call &call, u32 length)
 			trace::failure(client.peer, Failure::err_vers_received, call->xid,
 				       static_cast<int>(message.error.high));
 		else
-			trace::failure(client.peer, Failure::err_chunk_received, call->xid, 0);
+			trace::failure(client.peer, Failure::err_chunk_received, call->xid,
+				       static_cast<int>(message.error.code));
 		return Error::io;
 	}
 	const Result<u32> placed = place_reply(client, call, receive);
@@ -274,7 +251,9 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 	rpcordma_xprt_conversed(client.xprt);
 	if (client.back_off.load(std::memory_order_relaxed))
 		client.back_off.store(false, std::memory_order_relaxed);
-	accept_grant(client, c, message.credits);
+	c.unproved = false;
+	if (message.kind != xdr::Kind::error || !c.session.rules().tells_direction)
+		accept_grant(client, c, message.credits);
 	Pin pin = Pin::find(client.xprt, xid);
 	if (!pin) {
 		if (c.unmatched >= kMostUnmatched || !client.take_late_reply(c, xid, *receive)) {
@@ -309,14 +288,34 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 	c.recycle(receive);
 }
 
+/* Something came that carries no RPC message. Receive completion. */
+static void handle_other(Client &client, Connection &c, const Receive &receive,
+			 protocol::Session::Verdict verdict)
+{
+	using Action = protocol::Session::Action;
+
+	if (verdict.action == Action::negotiate) {
+		client.take_answer(c, receive);
+		return;
+	}
+	if (verdict.action == Action::control) {
+		client.take_control(c, receive);
+		return;
+	}
+	trace::failure(client.peer, trace::undecodable(verdict.why), 0, verdict.why);
+	if (verdict.action == Action::refuse && c.session.rules().tells_direction)
+		client.refuse(c, receive, verdict.refusal);
+	else
+		tally(client.stats.bad_reply_count, 1);
+}
+
 /* Something came. Receive completion. */
 void rpcordma_client::handle_message(Connection &c, Receive *receive)
 {
 	const auto verdict = c.session.receive(receive->bytes(), receive->message);
 
-	if (verdict.action != protocol::Session::Action::deliver) {
-		tally(stats.bad_reply_count, 1);
-		trace::failure(peer, trace::undecodable(verdict.why), 0, verdict.why);
+	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0)) {
+		handle_other(*this, c, *receive, verdict);
 		c.recycle(receive);
 		return;
 	}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The one place where a version chooses code. Each entry switches on the connection's version once, and what
- * is behind it is a template argument. With one version in the build there is nothing to choose, and
- * nothing is left of it.
+ * is behind it is a template argument.
  */
 #pragma once
 
 #include "module/protocol/v1.hh"
+#include "module/protocol/v2.hh"
 
 /*
  * A test adds a version of its own (kunit/seams/), to show that nothing outside this folder depends on which there are.
@@ -65,9 +65,12 @@ template <typename First, typename... Others> struct Versions {
 };
 
 #ifdef RPCORDMA_TEST_VERSION
-using Spoken = Versions<TestVersion, V1>;
+using Spoken = Versions<TestVersion, V1, V2>;
+/** The version is open from the start, whatever the peers say of themselves. */
+static constexpr bool kBornOpen = true;
 #else
-using Spoken = Versions<V1>;
+using Spoken = Versions<V1, V2>;
+static constexpr bool kBornOpen = false;
 #endif
 
 static constexpr u32 kTransmissions = Spoken::most(&Rules::transmissions);

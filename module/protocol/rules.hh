@@ -24,6 +24,13 @@ struct Rules {
 	u32 extra_receives;
 	/** The responder chooses which R_key its reply invalidates; else the call names it. */
 	bool responder_chooses_invalidation;
+	/**
+	 * Headers say which way a message goes. So what is wrong with a reply is never answered, and a requester
+	 * refuses a backward call; and a grant in an error message, which has no such word, is none.
+	 */
+	bool tells_direction;
+	/** Each end tells its properties in a message: these set the thresholds, not the private data. */
+	bool properties;
 };
 
 } // namespace rpcordma::protocol

@@ -4,9 +4,9 @@
  * itself. A pure machine: a message goes in, and out comes what is to be done with it. Who owns the
  * connection does it.
  *
- * Where one version is spoken nothing is left to agree on, and a session is ready from the start. Where there are
- * several, a requester begins with the preferred one, and each end takes the version of the first message that is
- * of one of them.
+ * A session is of version 1 from the start, unless both ends may speak another one. Then the version is open: a
+ * responder takes that of the first message that is of one it speaks; a requester asks for version 2 with its
+ * first message (negotiation.hh), and says which it is when the answer is there.
  */
 #pragma once
 
@@ -20,13 +20,15 @@ class Session {
 public:
 	/** What is to be done with a message. */
 	enum class Action : u8 {
-		deliver,	/* act on it */
-		drop,		/* nothing in it is to be believed, or it must not be answered */
-		refuse_version, /* a responder answers with ErrorCode::version */
-		refuse_chunk,	/* a responder answers with ErrorCode::chunk */
+		deliver, /* act on it: it carries an RPC message, or says why one cannot be carried */
+		control,   /* it is about the connection: its properties, or an extension */
+		negotiate, /* a requester's question may be answered by it: it is not decoded */
+		drop,	   /* nothing in it is to be believed, or it must not be answered */
+		refuse,	   /* answer it with an error: Verdict::refusal */
 	};
 	struct Verdict {
 		Action action = Action::deliver;
+		xdr::ErrorCode refusal = xdr::ErrorCode::chunk;
 		/* Why it is not delivered, for a trace. */
 		Error why = Error::none;
 	};
@@ -45,21 +47,49 @@ public:
 		set_thresholds_();
 	}
 
+	/** At a responder: the first message says the version. Behind begin(). */
+	void open()
+	{
+		standing_ = Standing::open;
+		rules_.extra_receives = Spoken::most(&Rules::extra_receives);
+	}
+	/** At a requester, which asks: speak() ends that. Behind begin(). */
+	void ask()
+	{
+		open();
+		standing_ = Standing::asking;
+		expects_properties_ = true;
+	}
 	/** Speak @version, which is one of Spoken, from here on. */
 	void speak(u32 version)
 	{
 		version_ = version;
-		settled_ = true;
+		rules_ = rules_of(version);
+		standing_ = Standing::settled;
 		set_thresholds_();
+	}
+	/**
+	 * The peer's properties, of a version that has them. Nobody sends over the connection yet: thresholds change. At a
+	 * responder only those count that came with the first message; returns whether they did.
+	 */
+	bool take(const properties::Properties &properties)
+	{
+		if (!expects_properties_)
+			return false;
+		expects_properties_ = false;
+		receive_size_ = properties.receive_bytes();
+		set_thresholds_();
+		return true;
 	}
 
 	[[nodiscard]] u32 version() const
 	{
 		return version_;
 	}
-	[[nodiscard]] Rules rules() const
+	/** What holds in this version; while it is open, in version 1, but with Receives for each. */
+	[[nodiscard]] const Rules &rules() const
 	{
-		return rules_of(version_);
+		return rules_;
 	}
 	/** Inline thresholds, and what headers cost in this version. */
 	[[nodiscard]] const chunk::Thresholds &thresholds() const
@@ -73,51 +103,58 @@ public:
 	}
 
 	/**
-	 * A message has come: decode it into @message, and say what is to be done with it. A requester answers
-	 * no message of these kinds: what is to be refused it drops.
+	 * A message has come: decode it into @message, and say what is to be done with it. A requester does not refuse
+	 * where the version does not tell a call from a reply (Rules::tells_direction): there it drops.
 	 *
 	 * @bytes    all of it
-	 * @message  points into @bytes; means nothing unless it is to be delivered
+	 * @message  points into @bytes; means nothing unless it is to be delivered, or Action::control
 	 */
 	[[nodiscard]] Verdict receive(Bytes bytes, xdr::Message &message)
 	{
-		if constexpr (Spoken::lowest() != Spoken::highest())
+		if (__builtin_expect(standing_ != Standing::settled, 0)) {
+			if (standing_ == Standing::asking)
+				return {Action::negotiate, {}, {}};
 			settle_(bytes);
-		const Error error = Spoken::with(version_, [&](auto codec) {
-			return codec.decode(bytes, message);
+		}
+		return Spoken::with(version_, [&](auto codec) -> Verdict {
+			const Error error = codec.decode(bytes, message);
+
+			if (error != Error::none)
+				return judge_(error, codec.refusal(error));
+			if constexpr (decltype(codec)::rules().properties)
+				if (__builtin_expect(message.kind > xdr::Kind::error, 0))
+					return {Action::control, {}, {}};
+			if (message.direction == xdr::Direction::unknown)
+				return {Action::refuse, xdr::ErrorCode::chunk, Error::protocol};
+			return {};
 		});
-
-		if (error != Error::none)
-			return judge_(error);
-		if (message.direction == xdr::Direction::unknown)
-			return {Action::refuse_chunk, Error::protocol};
-		return {};
 	}
 
-	/**
-	 * Write the message that refuses a request into @room (RFC 8166 4.5).
-	 *
-	 * @request  the bytes of what is refused, of any version
-	 *
-	 * Returns its length. Errors: ENOSPC; EMSGSIZE, @request is so short that it is to be dropped.
-	 */
-	[[nodiscard]] Result<u32> encode_refusal(MutableBytes room, Bytes request, Credits credits,
-						 xdr::ErrorCode code) const
-	{
-		const xdr::FixedHeader fixed = TRY(xdr::peek(request));
-
-		return encode_refusal(room, fixed, credits, code);
-	}
-	[[nodiscard]] Result<u32> encode_refusal(MutableBytes room, const xdr::FixedHeader &request,
-						 Credits credits, xdr::ErrorCode code) const
+	/** What an error message with @code says besides, where that is the session's to say. */
+	[[nodiscard]] xdr::ErrorBody refusal(xdr::ErrorCode code) const
 	{
 		xdr::ErrorBody error;
 
 		error.code = code;
 		if (code == xdr::ErrorCode::version) {
-			error.low = settled_ ? version_ : Spoken::lowest();
-			error.high = settled_ ? version_ : Spoken::highest();
+			const bool settled = standing_ == Standing::settled;
+
+			error.low = settled ? version_ : Spoken::lowest();
+			error.high = settled ? version_ : Spoken::highest();
 		}
+		return error;
+	}
+	/**
+	 * Write the message that refuses a request into @room (RFC 8166 4.5).
+	 *
+	 * @request  the first words of what is refused, of any version
+	 * @error    of refusal()
+	 *
+	 * Returns its length. Errors: ENOSPC.
+	 */
+	[[nodiscard]] Result<u32> encode_refusal(MutableBytes room, const xdr::FixedHeader &request,
+						 Credits credits, const xdr::ErrorBody &error) const
+	{
 		return Spoken::with(version_, [&](auto codec) {
 			return codec.encode_error(room, request, credits, error);
 		});
@@ -156,49 +193,53 @@ public:
 	}
 
 private:
+	enum class Standing : u8 { settled, open, asking };
+
 	/* The first message of a version that is spoken decides. */
 	void settle_(Bytes bytes)
 	{
-		if (settled_)
+		const auto fixed = xdr::peek(bytes);
+
+		if (!fixed || !Spoken::speak(fixed.value().vers))
 			return;
-		if (const auto fixed = xdr::peek(bytes); fixed && Spoken::speak(fixed.value().vers))
-			speak(fixed.value().vers);
+		speak(fixed.value().vers);
+		expects_properties_ = fixed.value().proc == static_cast<u32>(xdr::Kind::connprop);
 	}
 
-	[[nodiscard]] static Verdict judge_(Error error)
+	[[nodiscard]] static Verdict judge_(Error error, xdr::ErrorCode refusal)
 	{
-		switch (error) {
-		case Error::message_size:
-		case Error::bad_message:
-			return {Action::drop, error};
-		case Error::no_protocol:
-			return {Action::refuse_version, error};
-		default:
-			return {Action::refuse_chunk, error};
-		}
+		if (error == Error::message_size || error == Error::bad_message)
+			return {Action::drop, {}, error};
+		return {Action::refuse, refusal, error};
 	}
 
 	void set_thresholds_()
 	{
-		const Rules r = rules();
-
 		if (!said_)
-			peer_ = {r.default_threshold, r.default_threshold, false};
-		thresholds_.send =
-			private_data::inline_threshold(ours_.send_size, peer_.receive_size);
-		thresholds_.receive =
-			private_data::inline_threshold(peer_.send_size, ours_.receive_size);
-		thresholds_.bare_header = r.bare_header;
-		thresholds_.continuation_header = r.continuation_header;
-		thresholds_.transmissions = r.transmissions;
+			peer_ = {rules_.default_threshold, rules_.default_threshold, false, false};
+		u32 takes = peer_.receive_size, sends = peer_.send_size;
+		/* Where properties say what a peer takes, it sends as much as every peer takes, at least. */
+		if (rules_.properties) {
+			takes = receive_size_;
+			sends = max(sends, rules_.default_threshold);
+		}
+		thresholds_.send = private_data::inline_threshold(ours_.send_size, takes);
+		thresholds_.receive = private_data::inline_threshold(sends, ours_.receive_size);
+		thresholds_.bare_header = rules_.bare_header;
+		thresholds_.continuation_header = rules_.continuation_header;
+		thresholds_.transmissions = rules_.transmissions;
 	}
 
 	u32 version_ = Spoken::preferred();
-	bool settled_ = Spoken::lowest() == Spoken::highest();
+	Standing standing_ = kBornOpen ? Standing::open : Standing::settled;
+	bool said_ = false;		  /* the peer, what it is, in its private data */
+	bool expects_properties_ = false; /* the peer's count, if they come now */
+	/* Of the peer, in a version with properties. */
+	u32 receive_size_ = properties::default_receive_size;
+	Rules rules_ = rules_of(Spoken::preferred());
 	chunk::Thresholds thresholds_;
 	private_data::Properties ours_;
 	private_data::Properties peer_;
-	bool said_ = false; /* the peer, what it is */
 };
 
 } // namespace rpcordma::protocol

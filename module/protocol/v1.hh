@@ -18,7 +18,14 @@ struct V1 {
 			1,		       /* transmissions */
 			0,		       /* extra_receives */
 			true,		       /* responder_chooses_invalidation */
+			false,		       /* tells_direction */
+			false,		       /* properties */
 		};
+	}
+	/** What to answer a message with of which decode() said @error. */
+	[[nodiscard]] static constexpr xdr::ErrorCode refusal(Error error)
+	{
+		return error == Error::no_protocol ? xdr::ErrorCode::version : xdr::ErrorCode::chunk;
 	}
 	/** Of the header of a message with chunks. */
 	struct Encoder : v1::Encoder {

@@ -16,9 +16,16 @@ struct V2 {
 			0,				  /* continuation_header */
 			properties::default_receive_size, /* default_threshold */
 			1,				  /* transmissions */
-			2,				  /* extra_receives */
-			false,				  /* responder_chooses_invalidation */
+			2,     /* extra_receives: a property, and an error */
+			false, /* responder_chooses_invalidation */
+			true,  /* tells_direction */
+			true,  /* properties */
 		};
+	}
+	/** What to answer a message with of which decode() said @error. */
+	[[nodiscard]] static constexpr xdr::ErrorCode refusal(Error error)
+	{
+		return v2::refusal(error);
 	}
 	/** Of the header of a message with chunks. */
 	struct Encoder : v2::Encoder {

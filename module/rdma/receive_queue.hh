@@ -36,6 +36,11 @@ public:
 	{
 		return provided_;
 	}
+	/** Bytes that the peer may send at once. */
+	[[nodiscard]] u32 buffer_size() const
+	{
+		return maker_.buffer_size();
+	}
 	/** @receive has completed with success: what came is the CPU's. Receive completion only. */
 	void arrived(Receive *receive, const rpcordma_completion &completion) const
 	{

@@ -158,14 +158,16 @@ Status send_backward(Server &server, u32 xid, const rpcordma_xdr_buf *message)
 
 u32 backward_payload(const Server *server)
 {
-	if (!server || !server->receive_maker.buffer_size()) {
-		constexpr u32 header = protocol::Spoken::most(&protocol::Rules::bare_header);
+	/* A session of NFS outlives its connection, whose version may be another one next time. */
+	const u32 least = rpcordma_server_tunables.version2 ? protocol::V2::rules().bare_header : 0;
 
-		return private_data::size_unit - header;
-	}
+	if (!server || !server->receive_maker.buffer_size())
+		return private_data::size_unit -
+		       max(protocol::rules_of(protocol::Spoken::preferred()).bare_header, least);
 	const chunk::Thresholds &thresholds = server->session.thresholds();
 
-	return min(thresholds.send, server->receive_maker.buffer_size()) - thresholds.bare_header;
+	return min(thresholds.send, server->receive_maker.buffer_size()) -
+	       max(thresholds.bare_header, least);
 }
 
 } // namespace rpcordma

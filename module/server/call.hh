@@ -44,7 +44,7 @@ struct rpcordma_server_call {
 	rpcordma::chunk::Arrival arrival;
 	/* Not for the service: it gets this error for an answer. */
 	bool refused = false;
-	rpcordma::xdr::ErrorCode refusal = rpcordma::xdr::ErrorCode::chunk;
+	rpcordma::xdr::ErrorBody refusal;
 
 	std::atomic<u32> owners{0};
 	u32 eager = 0;	 /* bytes taken of the eager budget */

@@ -3,6 +3,7 @@
 
 #include "module/server/connection.hh"
 
+#include "module/protocol/negotiation.hh"
 #include "module/server/server.hh"
 #include "xdr/private_data.hh"
 
@@ -76,9 +77,9 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 	const rpcordma_device &device = server.device;
 	/* Each queue has room for the drain besides. */
 	const u32 most = min(device.max_qp_wr, device.max_cqe);
-	constexpr u32 extra = kServerBackwardCalls + kServerBatch +
-			      protocol::Spoken::most(&protocol::Rules::extra_receives);
-	constexpr u32 least = 4 + extra + 1;
+	const u32 extra =
+		kServerBackwardCalls + kServerBatch + server.session.rules().extra_receives;
+	const u32 least = 4 + extra + 1;
 
 	if (most <= least + 16) {
 		rpcordma_log_string(server.peer, RPCORDMA_LOG_ERROR,
@@ -100,7 +101,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 [[nodiscard]] static Status answer_request(Server &server, const private_data::Properties &ours,
 					   u32 depth)
 {
-	u8 message[private_data::length];
+	u8 message[private_data::marked_length];
 	const u32 message_length = TRY(private_data::encode(message, ours));
 	rpcordma_connect_parameters parameters = {};
 
@@ -141,7 +142,13 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 	private_data::Properties ours;
 	ours.receive_size = ours.send_size = t.max_req_size;
 	ours.remote_invalidation = server.device.fast_registration;
-	server.session.begin(ours, private_data::parse(private_data));
+	const auto theirs = private_data::parse(private_data);
+	const bool may = protocol::may_mark(t.version2, ours.send_size, ours.receive_size);
+	server.session.begin(ours, theirs);
+	if (may && protocol::may_speak_2(t.version2, server.session.peer()))
+		server.session.open();
+	/* In answer to a mark only: nobody else expects foreign bytes. */
+	ours.mark = may && server.session.peer().mark;
 	/* Nor do we say that we send what it does not take. */
 	ours.send_size = server.session.thresholds().send;
 	server.limits.remote_invalidation = server.session.peer().remote_invalidation &&

@@ -32,7 +32,7 @@ static constexpr u32 kMostSegments = 256;
 /* A call with chunks, or in pieces, or too long. False, with a trace, when it is refused. */
 [[nodiscard]] static bool plan_call_chunks(const Server &server, const Receive &receive, u32 length,
 					   const rpcordma_svc_limits &limits,
-					   chunk::Arrival &arrival)
+					   chunk::Arrival &arrival, xdr::ErrorCode &refusal)
 {
 	using trace::Failure;
 	const xdr::Message &message = receive.message;
@@ -40,11 +40,16 @@ static constexpr u32 kMostSegments = 256;
 		trace::failure(server.peer, why, message.xid.get(), value);
 		return false;
 	};
+	/* It is well-formed, and more than we do. */
+	auto decline = [&](Failure why, int value) {
+		refusal = xdr::ErrorCode::system;
+		return refuse(why, value);
+	};
 
 	/* Before they are looked at one by one. */
 	if (message.reads.count() > kMostSegments ||
 	    message.writes.segments() + message.reply.count() > kMostSegments)
-		return refuse(Failure::call_segments, int(message.reads.count()));
+		return decline(Failure::call_segments, int(message.reads.count()));
 	/* Read chunks would have to be put in between the pieces; nobody who has chunks needs several. */
 	if (in_pieces(receive) && !message.reads.empty())
 		return refuse(Failure::call_pieces, int(message.reads.count()));
@@ -68,13 +73,14 @@ static constexpr u32 kMostSegments = 256;
 			    arrival.message_length < rpc::least_call_length)
 		return refuse(Failure::call_cut_short, int(arrival.position));
 	if (sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages))
-		return refuse(Failure::call_too_long, int(arrival.segments));
+		return decline(Failure::call_too_long, int(arrival.segments));
 	if (failed_before(server, receive))
-		return refuse(Failure::call_failed_before, 0);
+		return decline(Failure::call_failed_before, 0);
 	return true;
 }
 
-Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival)
+Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival,
+		xdr::ErrorCode &refusal)
 {
 	const xdr::Message &message = receive.message;
 
@@ -84,7 +90,8 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 		/* Neither a call nor, as it has a chunk, a backward reply (RFC 8167 5.3). */
 		trace::failure(server.peer, trace::Failure::backward_reply_chunks,
 			       message.xid.get(), 0);
-		return Judgement::refused;
+		return server.session.rules().tells_direction ? Judgement::dropped :
+								Judgement::refused;
 	}
 	rpcordma_svc_limits limits;
 	rpcordma_svc_get_limits(server.xprt, &limits);
@@ -94,7 +101,8 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 		arrival.inline_length = arrival.message_length = u32(length);
 		return Judgement::call;
 	}
-	return plan_call_chunks(server, receive, u32(min<u64>(length, ~0u)), limits, arrival) ?
+	return plan_call_chunks(server, receive, u32(min<u64>(length, ~0u)), limits, arrival,
+				refusal) ?
 		       Judgement::call :
 		       Judgement::refused;
 }

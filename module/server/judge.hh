@@ -14,15 +14,19 @@ namespace rpcordma {
 /** What a message is. */
 enum class Judgement : u8 {
 	call,	  /* for the service */
-	refused,  /* a call that gets ErrorCode::chunk for an answer */
+	refused,  /* a call that gets an error for an answer */
 	backward, /* a reply in the backward direction */
+	control,  /* about the connection: a question that negotiate.hh answers */
+	dropped,  /* none of these, and not to be answered */
 };
 
 /**
  * Judge the message in @receive and those that follow by `next`, which is whole. Receive completion.
  *
  * @arrival  freshly constructed; says of a call how its bytes are put together
+ * @refusal  set where a refused call's error is another one than ErrorCode::chunk
  */
-[[nodiscard]] Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival);
+[[nodiscard]] Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival,
+			      xdr::ErrorCode &refusal);
 
 } // namespace rpcordma

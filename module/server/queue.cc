@@ -3,6 +3,7 @@
 
 #include "module/server/queue.hh"
 
+#include "module/server/negotiate.hh"
 #include "module/server/server.hh"
 
 namespace rpcordma {
@@ -29,6 +30,7 @@ void establish(Server &server)
 		SpinGuard guard(server.lock);
 
 		server.established.store(true, std::memory_order_release);
+		answer_early_locked(server);
 		/* Calls may have come before. */
 		if (!server.queue.empty())
 			rpcordma_svc_set_data(server.xprt);

@@ -392,7 +392,7 @@ void pull_with(Server &server, ServerCall *call, svc_rqst *rqst)
 	if (const Status built = begin_reads_into(server, call, rqst, progress, chain); !built.ok()) {
 		give_back_resources(server, call);
 		if (built.error() == Error::protocol) {
-			refuse(server, call, xdr::ErrorCode::chunk);
+			refuse(server, call, server.session.refusal(xdr::ErrorCode::chunk));
 			return;
 		}
 		/* The client sends it again, over another connection. */

@@ -5,6 +5,7 @@
 
 #include "module/server/close.hh"
 #include "module/server/judge.hh"
+#include "module/server/negotiate.hh"
 #include "module/server/read.hh"
 #include "module/server/server.hh"
 
@@ -20,23 +21,41 @@ struct Arrived {
 	xdr::ErrorCode refusal = xdr::ErrorCode::chunk;
 };
 
-/* What came is no message that anything can be done with, as @verdict says. */
-[[nodiscard]] static Arrived not_understood(Server &server, Receive *receive,
-					    protocol::Session::Verdict verdict)
+/* @receives, chained by `next`, with @more of them behind. */
+[[nodiscard]] static Receive *chain(Receive *receives, Receive *more)
+{
+	Receive *last = receives;
+
+	while (last->next)
+		last = last->next;
+	last->next = more;
+	return receives;
+}
+
+/* What came carries no RPC message, as @verdict says. */
+[[nodiscard, gnu::noinline]] static Arrived no_rpc_message(Server &server, Receive *receive,
+							   protocol::Session::Verdict verdict)
 {
 	using Action = protocol::Session::Action;
+	const auto header = xdr::peek(receive->bytes());
+	const u32 xid = header.ok() ? header.value().xid.get() : 0;
 	Arrived arrived;
 
-	const auto header = xdr::peek(receive->bytes());
-	trace::failure(server.peer, trace::undecodable(verdict.why),
-		       header.ok() ? header.value().xid.get() : 0, verdict.why);
-	if (verdict.action == Action::drop) {
-		arrived.useless = receive;
-		return arrived;
-	}
 	arrived.message = receive;
-	if (verdict.action == Action::refuse_version)
-		arrived.refusal = xdr::ErrorCode::version;
+	arrived.refusal = verdict.refusal;
+	switch (verdict.action) {
+	case Action::control:
+		arrived.judgement = judge_control(server, receive->message, arrived.refusal);
+		break;
+	case Action::refuse:
+		arrived.judgement = Judgement::refused;
+		break;
+	default:
+		arrived.judgement = Judgement::dropped;
+		break;
+	}
+	if (verdict.action != Action::control)
+		trace::failure(server.peer, trace::undecodable(verdict.why), xid, verdict.why);
 	return arrived;
 }
 
@@ -46,7 +65,7 @@ struct Arrived {
 	const auto verdict = server.session.receive(receive->bytes(), receive->message);
 
 	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0))
-		return not_understood(server, receive, verdict);
+		return no_rpc_message(server, receive, verdict);
 	Arrived arrived;
 	arrived.message = receive;
 	if constexpr (protocol::kTransmissions > 1) {
@@ -60,7 +79,7 @@ struct Arrived {
 		if (!outcome.whole)
 			return arrived;
 	}
-	arrived.judgement = judge(server, *arrived.message, arrival);
+	arrived.judgement = judge(server, *arrived.message, arrival, arrived.refusal);
 	return arrived;
 }
 
@@ -106,7 +125,11 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 	chunk::Arrival arrival;
 
 	server.receive_maker.arrived(receive, completion);
-	const Arrived arrived = decode(server, receive, arrival);
+	Arrived arrived = decode(server, receive, arrival);
+	if (arrived.message && __builtin_expect(arrived.judgement == Judgement::dropped, 0)) {
+		arrived.useless = chain(arrived.message, arrived.useless);
+		arrived.message = nullptr;
+	}
 	const bool is_call = arrived.message && arrived.judgement != Judgement::backward;
 	ServerCall *call = nullptr;
 	bool low;
@@ -117,7 +140,7 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		receives.completed();
 		if (is_call) {
 			call = server.calls.take_for(arrived.message);
-			if (arrived.judgement == Judgement::call)
+			if (arrived.judgement != Judgement::refused)
 				receives.credits().call(arrived.message->message.credits,
 							server.calls.in_service(),
 							rpcordma_now_ms());
@@ -132,9 +155,12 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		rpcordma_server_count(RPCORDMA_SERVER_DROPPED, 1);
 		put_receives(server, arrived.useless);
 	}
-	if (is_call) {
+	if (is_call && __builtin_expect(arrived.judgement == Judgement::control, 0)) {
+		answer_control(server, call);
+	} else if (is_call) {
 		call->refused = arrived.judgement == Judgement::refused;
-		call->refusal = arrived.refusal;
+		if (call->refused)
+			call->refusal = server.session.refusal(arrived.refusal);
 		call->arrival = arrival;
 		begin_call(server, call);
 	} else if (arrived.message) {

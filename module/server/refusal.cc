@@ -9,30 +9,28 @@
 
 namespace rpcordma {
 
-Status build_refusal(Server &server, ServerCall *call, xdr::ErrorCode code, Outgoing &out)
+Status build_refusal(Server &server, ServerCall *call, const xdr::ErrorBody &error, Outgoing &out)
 {
 	const xdr::FixedHeader request = TRY(xdr::peek(call->receive->bytes()));
+	const bool version = error.code == xdr::ErrorCode::version;
 
 	trace::failure(server.peer,
-		       code == xdr::ErrorCode::version ? trace::Failure::err_vers_sent :
-							 trace::Failure::err_chunk_sent,
-		       request.xid.get(), 0);
-	rpcordma_server_count(code == xdr::ErrorCode::version ? RPCORDMA_SERVER_ERR_VERS :
-								RPCORDMA_SERVER_ERR_CHUNK,
-			      1);
+		       version ? trace::Failure::err_vers_sent : trace::Failure::err_chunk_sent,
+		       request.xid.get(), int(error.code));
+	rpcordma_server_count(version ? RPCORDMA_SERVER_ERR_VERS : RPCORDMA_SERVER_ERR_CHUNK, 1);
 	out = {};
 	out.lengths[0] = TRY(server.session.encode_refusal(call->sends[0].room(), request,
-							   server.grant.credits(), code));
+							   server.grant.credits(), error));
 	return {};
 }
 
-void refuse(Server &server, ServerCall *call, xdr::ErrorCode code)
+void refuse(Server &server, ServerCall *call, const xdr::ErrorBody &error)
 {
 	call->owners.store(1, std::memory_order_relaxed);
 	if (ensure_send(server, call, RPCORDMA_ALLOC_SERVICE)) {
 		Outgoing out;
 
-		if (const Status built = build_refusal(server, call, code, out); built.ok())
+		if (const Status built = build_refusal(server, call, error, out); built.ok())
 			(void)post_message(server, call, out, call->xid());
 		else
 			close_after(server, trace::Failure::refusal_failed, call->xid(),

@@ -8,10 +8,10 @@
 
 namespace rpcordma {
 
-/** Write the message that refuses @call with @code into its first send buffer, which there is. Errors: ENOSPC. */
-[[nodiscard]] Status build_refusal(Server &server, ServerCall *call, xdr::ErrorCode code,
+/** Write the message that refuses @call with @error into its first send buffer, which there is. Errors: ENOSPC. */
+[[nodiscard]] Status build_refusal(Server &server, ServerCall *call, const xdr::ErrorBody &error,
 				   Outgoing &out);
 /** Refuse @call, of which nobody else knows. A service thread. */
-void refuse(Server &server, ServerCall *call, xdr::ErrorCode code);
+void refuse(Server &server, ServerCall *call, const xdr::ErrorBody &error);
 
 } // namespace rpcordma

@@ -59,7 +59,7 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	if (!server.limits.remote_invalidation)
 		return 0;
 	if (!server.session.rules().responder_chooses_invalidation)
-		return message.invalidate.get();
+		return chunk::offers(message, message.invalidate) ? message.invalidate.get() : 0;
 	return message.has_chunks() ? chunk::choose_invalidation(message) : 0;
 }
 
@@ -167,7 +167,8 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 		/* It fits nowhere: the call is over, and the client learns so. */
 		trace::failure(server.peer, Failure::reply_no_room, xid,
 			       int(rpcordma_svc_reply(rqst)->len));
-		TRY_STATUS(build_refusal(server, call, xdr::ErrorCode::chunk, out));
+		TRY_STATUS(build_refusal(
+			server, call, server.session.refusal(xdr::ErrorCode::reply_resource), out));
 	}
 	/* The reply gives the client a credit back, and what it sends with that must find a Receive. */
 	if (server.grant.in_debt())

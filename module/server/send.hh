@@ -40,8 +40,10 @@ struct Outgoing {
 /** Have its first one. As that. */
 [[nodiscard]] inline bool ensure_send(Server &server, ServerCall *call, rpcordma_alloc_how how)
 {
+	const SendBuffer &send = call->sends[0];
+
 	/* The threshold may change once, with the version. */
-	if (protocol::Spoken::lowest() == protocol::Spoken::highest() && call->sends[0].mapped())
+	if (send.mapped() && send.capacity() >= server.session.thresholds().send)
 		return true;
 	return make_sends(server, call, 1, how);
 }

@@ -103,6 +103,8 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 	rpcordma::ServerCalls calls GUARDED_BY(lock);
 	rpcordma::Backward backward GUARDED_BY(lock);
 	rpcordma::SinkRegions regions GUARDED_BY(lock);
+	/* Questions about the connection that came before it was established; by `next`. */
+	rpcordma::ServerCall *early GUARDED_BY(lock) = nullptr;
 };
 
 namespace rpcordma {

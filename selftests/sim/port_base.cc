@@ -151,6 +151,20 @@ void rpcordma_event_wait(rpcordma_event *event)
 	event->raised = false;
 }
 
+rpcordma_bool rpcordma_event_wait_for(rpcordma_event *event, rpcordma_u32 limit_ms)
+{
+	const u64 end = now() + limit_ms * kMillisecond;
+
+	may_sleep("event");
+	port_call();
+	while (!event->raised)
+		if (now() >= end || !wait(event->waiting, "an event", end - now()))
+			break;
+	const bool raised = event->raised;
+	event->raised = false;
+	return raised;
+}
+
 struct rpcordma_gate {
 	u32 openings = 0;
 	WaitQueue waiting;

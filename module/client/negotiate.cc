@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Which version a connection has, and what the peer says of itself in version 2 (protocol/negotiation.hh). The
+ * question is asked in connect(), unseen by sunrpc; its answer, and whatever else comes that carries no RPC
+ * message, is a receive completion's.
+ */
+
+#include "module/client/aside.hh"
+#include "module/client/client.hh"
+#include "module/client/grant.hh"
+
+using namespace rpcordma;
+using protocol::Answer;
+using trace::Failure;
+
+/* For how long an answer is waited for, ms, if connecting may take as long. */
+static constexpr u32 kAnswerLimitMs = 5000;
+
+/* Nobody has decided yet what the question came to: the caller is to. */
+[[nodiscard]] static bool begin_judging(Connection &c)
+{
+	return !c.judging.exchange(true, std::memory_order_acq_rel);
+}
+
+/*
+ * Ask for version 2, and wait for what comes back. The connection is there, and has sent nothing. Send lock.
+ * Errors: ENODEV; ENOTCONN, and c.answer says whether version 1 is to be tried on another connection.
+ */
+Status rpcordma_client::ask_version(Connection &c)
+{
+	c.session.ask();
+	/* No RPC is out, so that any xid is of none. */
+	c.question = static_cast<u32>(rpcordma_now_ms());
+	const bool sent = send_aside(c, c.question, [&](MutableBytes room) {
+		return protocol::encode_properties(room, Xid(c.question), c.credits.requested(),
+						   c.receive_queue.buffer_size());
+	});
+
+	if (sent && !c.broken.load(std::memory_order_seq_cst))
+		(void)answered.wait_for(min(kAnswerLimitMs, rpcordma_xprt_connect_limit_ms(xprt)));
+	if (begin_judging(c)) {
+		const bool gone = c.device_gone.load(std::memory_order_relaxed);
+
+		if (!sent || gone)
+			return gone ? Error::no_device : Error::no_memory;
+		c.answer.store(Answer::lost, std::memory_order_relaxed);
+	} else {
+		/* It was in time, or nearly: the completion is at it. */
+		while (c.answer.load(std::memory_order_acquire) == Answer::none)
+			answered.wait();
+	}
+	switch (c.answer.load(std::memory_order_relaxed)) {
+	case Answer::version_2:
+	case Answer::defaults:
+		return {};
+	case Answer::version_1:
+		avoidance.begin(rpcordma_now_ms());
+		return {};
+	default:
+		avoidance.begin(rpcordma_now_ms());
+		trace::connection(peer, "no answer in version 2", 0);
+		return Error::not_connected;
+	}
+}
+
+/* What came back to the question; the first message decides. Receive completion. */
+void rpcordma_client::take_answer(Connection &c, const Receive &receive)
+{
+	if (!begin_judging(c))
+		return;
+	const auto answered_with = protocol::judge_answer(receive.bytes(), Xid(c.question));
+
+	switch (answered_with.answer) {
+	case Answer::version_2:
+		c.session.speak(v2::version);
+		(void)c.session.take(answered_with.properties);
+		c.unproved = true;
+		accept_grant(*this, c, answered_with.grant);
+		break;
+	case Answer::defaults:
+		c.session.speak(v2::version);
+		c.unproved = true;
+		break;
+	case Answer::version_1:
+		c.session.speak(v1::version);
+		break;
+	default:
+		break;
+	}
+	c.answer.store(answered_with.answer, std::memory_order_release);
+	answered.raise();
+}
+
+/*
+ * A message about the connection, in version 2. We ask for nothing, offer no extension, and take up what the peer
+ * says of itself with its answer alone. Receive completion.
+ */
+void rpcordma_client::take_control(Connection &c, const Receive &receive)
+{
+	const xdr::Message &message = receive.message;
+	const u32 xid = message.xid.get();
+
+	trace::reply(peer, "control", xid, message.credits.get(), static_cast<u32>(message.kind), 0);
+	if (message.kind == xdr::Kind::optional && message.direction == xdr::Direction::call) {
+		refuse(c, receive, xdr::ErrorCode::option);
+	} else if (message.kind == xdr::Kind::reqprop) {
+		/* None can be asked for. */
+		if (!send_aside(c, xid, [&](MutableBytes room) {
+			    return v2::encode_resprop(room, message, c.credits.requested());
+		    }))
+			trace::failure(peer, Failure::backward_refusal_lost, xid, 0);
+	} else if (message.kind != xdr::Kind::updprop) {
+		tally(stats.bad_reply_count, 1);
+		trace::failure(peer, Failure::reply_unmatched, xid, 0);
+	}
+}

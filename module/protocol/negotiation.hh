@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How a requester comes to a version (draft-cel-nfsv4-rpcrdma-version-two-03). It asks for version 2 by a CONNPROP, the
+ * first message of a connection, where the server's private data have the mark or where version 2 is forced. What
+ * comes back says the version. A responder has nothing to decide: Session takes the version of the first message.
+ *
+ * A server that does not go along costs one question and one connection at most; then it is not asked for a while.
+ */
+#pragma once
+
+#include "module/protocol/codec.hh"
+#include "xdr/private_data.hh"
+
+namespace rpcordma::protocol {
+
+/** What the administrator allows: module parameter version2. */
+enum class Version2 : u32 {
+	off = 0,
+	marked = 1, /* with peers whose private data have the mark */
+	any = 2,    /* with all that do not refuse it */
+};
+
+/** Whether private data with these sizes may have the mark: version 2 has no smaller messages than this (4096). */
+[[nodiscard]] inline bool may_mark(u32 parameter, u32 send_size, u32 receive_size)
+{
+	return parameter != static_cast<u32>(Version2::off) &&
+	       min(send_size, receive_size) >= V2::rules().default_threshold;
+}
+
+/** Whether version 2 is possible on a connection whose peer is @peer, if may_mark(). */
+[[nodiscard]] inline bool may_speak_2(u32 parameter, const private_data::Properties &peer)
+{
+	return parameter == static_cast<u32>(Version2::any) || peer.mark;
+}
+
+/**
+ * Write the CONNPROP of an end that receives messages of @receive_size bytes each, in one piece of memory, takes backward
+ * calls inline, and has no extension. None of this changes.
+ *
+ * Returns its length. Errors: ENOSPC.
+ */
+[[nodiscard]] inline Result<u32> encode_properties(MutableBytes room, Xid xid, Credits credits,
+						   u32 receive_size)
+{
+	properties::Properties ours;
+
+	ours.receive_size = receive_size;
+	ours.structure = {receive_size, 0, 0};
+	ours.present = properties::all;
+	return v2::encode_connprop(room, xid, credits, ours, properties::all);
+}
+
+/** What a requester's question has come to. */
+enum class Answer : u8 {
+	none,	   /* not yet */
+	version_2, /* a CONNPROP: with the server's properties, and its grant */
+	defaults,  /* version 2 without properties: it does not know CONNPROP */
+	version_1, /* on this connection */
+	lost, /* a silence, a strange message or a disconnect: on another connection, in version 1 */
+};
+
+/** What came back, and what it says. */
+struct Answered {
+	Answer answer = Answer::lost;
+	properties::Properties properties; /* Answer::version_2 */
+	Credits grant;
+};
+
+/**
+ * Judge the first message that comes back to a question.
+ *
+ * @bytes  all of it
+ * @xid    the question's
+ */
+[[nodiscard]] inline Answered judge_answer(Bytes bytes, Xid xid)
+{
+	xdr::Message message;
+	Answered answered;
+
+	if (v2::decode(bytes, message) != Error::none)
+		return answered;
+	if (message.kind == xdr::Kind::connprop) {
+		/* A server may choose the xid. */
+		u32 nochange;
+
+		if (properties::decode_connprop(message.body(), answered.properties, nochange) !=
+		    Error::none)
+			return answered;
+		answered.grant = message.credits;
+		answered.answer = Answer::version_2;
+	} else if (message.kind == xdr::Kind::error && message.xid == xid) {
+		if (message.error.code == xdr::ErrorCode::procedure)
+			answered.answer = Answer::defaults;
+		else if (message.error.code == xdr::ErrorCode::version &&
+			 message.error.low <= v1::version && v1::version <= message.error.high)
+			answered.answer = Answer::version_1;
+	}
+	return answered;
+}
+
+/** For how long a server that did not go along is not asked again. */
+class Avoidance {
+public:
+	enum : u64 { kMs = 600000 };
+
+	void begin(u64 now_ms)
+	{
+		until_ = now_ms + kMs;
+	}
+	[[nodiscard]] bool in_force(u64 now_ms) const
+	{
+		return now_ms < until_;
+	}
+
+private:
+	u64 until_ = 0;
+};
+
+} // namespace rpcordma::protocol

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Messages about the connection. See negotiate.hh. */
+
+#include "module/server/negotiate.hh"
+
+#include "module/protocol/negotiation.hh"
+#include "module/server/close.hh"
+#include "module/server/send.hh"
+
+namespace rpcordma {
+
+/* What the client says of itself. False: it cannot be understood, and none of it holds. */
+[[nodiscard]] static bool take_properties(Server &server, const xdr::Message &message)
+{
+	properties::Properties said;
+	u32 nochange;
+
+	if (properties::decode_connprop(message.body(), said, nochange) != Error::none)
+		return false;
+	if (server.session.take(said)) {
+		rpcordma_server_count(RPCORDMA_SERVER_VERSION2, 1);
+		trace::connection(server.peer, "version", int(server.session.version()));
+	}
+	return true;
+}
+
+Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorCode &refusal)
+{
+	trace::reply(server.peer, "control", message.xid.get(), message.credits.get(),
+		     u32(message.kind), 0);
+	switch (message.kind) {
+	case xdr::Kind::connprop:
+		if (take_properties(server, message))
+			return Judgement::control;
+		refusal = xdr::ErrorCode::chunk;
+		return Judgement::refused;
+	case xdr::Kind::reqprop:
+		return Judgement::control;
+	case xdr::Kind::optional:
+		/* There is no extension here. */
+		refusal = xdr::ErrorCode::option;
+		return message.direction == xdr::Direction::call ? Judgement::refused :
+								   Judgement::dropped;
+	default:
+		/* Nothing was asked for; and an update is of a property that no client of ours has. */
+		return Judgement::dropped;
+	}
+}
+
+/* Write the answer to @message. Errors: ENOSPC. */
+[[nodiscard]] static Result<u32> encode_answer(const Server &server, const xdr::Message &message,
+					       MutableBytes room)
+{
+	if (message.kind == xdr::Kind::reqprop)
+		return v2::encode_resprop(room, message, server.grant.credits());
+	return protocol::encode_properties(room, message.xid, server.grant.credits(),
+					   server.receive_maker.buffer_size());
+}
+
+/*
+ * With the lock nothing is posted behind the drain, and the event that establishes the connection does not meet its end.
+ * From the post on the call is the device's alone; if there is none, it stays with the connection to its end.
+ */
+static void answer_locked(Server &server, ServerCall *call) REQUIRES(server.lock)
+{
+	const u32 xid = call->xid();
+	Outgoing out;
+
+	if (server.closing.load(std::memory_order_relaxed))
+		return;
+	if (!ensure_send(server, call, RPCORDMA_ALLOC_ATOMIC)) {
+		close_after(server, trace::Failure::refusal_failed, xid, Error::no_memory);
+		return;
+	}
+	const auto length = encode_answer(server, call->message(), call->sends[0].room());
+	if (!length.ok()) {
+		close_after(server, trace::Failure::refusal_failed, xid, length.error());
+		return;
+	}
+	out.lengths[0] = length.value();
+	/* Without waiting. A client that asks so often that there is no room keeps to no rule. */
+	if (!server.room.take(out.requests())) {
+		close_after(server, trace::Failure::send_queue_full, xid, Error::no_buffers);
+		return;
+	}
+	call->owners.store(0, std::memory_order_relaxed);
+	(void)post_with_room(server, call, out, xid);
+}
+
+void answer_control(Server &server, ServerCall *call)
+{
+	SpinGuard guard(server.lock);
+
+	if (server.established.load(std::memory_order_relaxed)) {
+		answer_locked(server, call);
+	} else {
+		call->next = server.early;
+		server.early = call;
+	}
+}
+
+void answer_early_locked(Server &server)
+{
+	while (ServerCall *call = server.early) {
+		server.early = call->next;
+		answer_locked(server, call);
+	}
+}
+
+} // namespace rpcordma

@@ -8,7 +8,9 @@
 
 #include "xdr/lists.cc"
 #include "xdr/private_data.cc"
+#include "xdr/properties.cc"
 #include "xdr/v1.cc"
+#include "xdr/v2.cc"
 
 #include "module/chunk/answer.cc"
 #include "module/chunk/arrival.cc"
@@ -18,11 +20,13 @@
 
 #include "module/rdma/receive_queue.cc"
 
+#include "module/client/aside.cc"
 #include "module/client/backchannel.cc"
 #include "module/client/close.cc"
 #include "module/client/connect.cc"
 #include "module/client/entry.cc"
 #include "module/client/fence.cc"
+#include "module/client/negotiate.cc"
 #include "module/client/registration.cc"
 #include "module/client/reply.cc"
 #include "module/client/send.cc"
@@ -38,6 +42,7 @@
 #include "module/server/entry.cc"
 #include "module/server/failures.cc"
 #include "module/server/judge.cc"
+#include "module/server/negotiate.cc"
 #include "module/server/owners.cc"
 #include "module/server/pool.cc"
 #include "module/server/queue.cc"

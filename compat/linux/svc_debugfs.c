@@ -63,6 +63,7 @@ static const char *const names[RPCORDMA_SERVER_COUNTERS] = {
 	[RPCORDMA_SERVER_ERR_VERS] = "err_vers",
 	[RPCORDMA_SERVER_ERR_CHUNK] = "err_chunk",
 	[RPCORDMA_SERVER_DROPPED] = "dropped",
+	[RPCORDMA_SERVER_VERSION2] = "version2",
 };
 
 static int counters_show(struct seq_file *seq, void *unused)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Version 2 between two ends of ours, and what all others notice of it: nothing."""
+
+import os
+import re
+
+from vmlib import disturb, lab, workload
+from vmlib.testing import test, until
+
+PARAMETER = "/sys/module/rpcordma/parameters/version2"
+OURS = disturb.OURS
+
+
+def both(t, client, server, **options):
+    """Ours at both ends, with these values of the parameter."""
+    pair = t.lab(server_xprt="rpcordma", server_params=f"{lab.STRICT} version2={server}", **options)
+    pair.up(params=f"version2={client}")
+    return pair
+
+
+def spoken(pair):
+    """The version that the client speaks, of the mount's transports."""
+    text = pair.client.run(f"cat {OURS}/stats", 10, "read stats")
+    found = set(re.findall(r"^version: (\d+)$", text, re.M))
+    if len(found) != 1:
+        raise lab.LabError(f"the client's transports speak the versions {sorted(found)}")
+    return int(found.pop())
+
+
+def asked(pair):
+    """Connections of version 2 that the server has counted."""
+    text = pair.server.run(f"cat {OURS}/server/counters", 10, "read the server's counters")
+    return int(re.search(r"^version2 (\d+)$", text, re.M)[1])
+
+
+def clean(t, pair):
+    """No error went over the wire."""
+    text = pair.server.run(f"cat {OURS}/server/counters", 10)
+    for name in ("err_vers", "err_chunk", "dropped"):
+        t.equal(re.search(rf"^{name} (\d+)$", text, re.M)[1], "0", f"the server's {name}")
+    t.equal(pair.xprt_stats()["bad_reply"], 0, "bad replies at the client")
+
+
+@test("version2")
+def version2(t):
+    """both ends of ours: files both ways, in version 2, with NFSv3 and 4.2 (VM_SLOW=1: 4.0 and 4.1 too); and in version 1 again"""
+    t.only_rpcordma("about two ends of ours")
+    versions = ("3", "4.0", "4.1", "4.2") if os.environ.get("VM_SLOW") else ("3", "4.2")
+    pair = both(t, 1, 1)
+    pair.client.run("fsops gen /src 1", 60, "make the files")
+    pair.server.run("fsops gen /src 1", 60, "make the files to compare with")
+    for version in versions:
+        before = asked(pair)
+        pair.mount(version)
+        t.equal(spoken(pair), 2, f"{version}: the version spoken")
+        pair.client.run("mkdir /mnt/d && fsops copy /src/d08 /mnt/d/d08 2 && drop_caches && "
+                        "fsops compare /src/d08 /mnt/d/d08 && fsops names /mnt/names", 90,
+                        f"{version}: files, there and back")
+        pair.client.run("dd if=/dev/urandom of=/tmp/file bs=1000003 count=5 2>/dev/null && "
+                        "cp /tmp/file /mnt/file && drop_caches && cmp /tmp/file /mnt/file && "
+                        "fsops direct /mnt 1", 90, f"{version}: large ones")
+        stats = pair.xprt_stats()
+        t.check(stats["read_chunks"] and stats["write_chunks"], f"{version}: no chunks: {stats}")
+        # NFSv3 has a mount program beside it, over TCP.
+        t.equal(stats["connect_count"], 1, f"{version}: connections")
+        t.check(asked(pair) > before, f"{version}: the server counts no connection of version 2")
+        clean(t, pair)
+        pair.server.run("fsops compare /src/d08 /export/d/d08", 60, f"{version}: the server compares")
+        if version != "4.2":
+            pair.umount()
+            pair.server.run("rm -rf /export/*", 30)
+    # The server is switched back, as if it were replaced by another one; then on again.
+    for value, want in ((0, 1), (1, 2)):
+        pair.server.run(f"echo {value} > {PARAMETER}", 10, f"version2={value} at the server")
+        pair.client.run(f"echo 1 > {OURS}/disconnect", 10, "drop the connection")
+        pair.client.run("cp /tmp/file /mnt/file2 && drop_caches && cmp /tmp/file /mnt/file2", 60,
+                        f"a file, with version2={value} at the server")
+        t.equal(spoken(pair), want, f"the version spoken, with version2={value} at the server")
+    pair.umount()
+    pair.unload()
+
+
+@test("version2-drops")
+def version2_drops(t):
+    """verified I/O in version 2 while each end drops connections"""
+    t.only_rpcordma("about two ends of ours")
+    pair = both(t, 1, 1)
+    pair.mount("4.2", "timeo=20")
+    work = workload.Work(pair.client)
+    work.goes_on(t, "before anything is dropped")
+    dropper = disturb.Dropper([(pair.client, disturb.drop_script("rpcordma", "client")),
+                               (pair.server, disturb.drop_script("rpcordma", "server"))], 2.0)
+    for turn in range(3):
+        work.goes_on(t, f"while connections are dropped, {turn}")
+    dropper.stop()
+    work.goes_on(t, "afterwards")
+    work.end()
+    t.check(sum(dropper.drops.values()) >= 3, f"hardly anything was dropped: {dropper.drops}")
+    until(t, 30, "version 2 to be spoken in the end", lambda: spoken(pair) in (1, 2))
+    t.check(asked(pair) >= 2, "one connection of version 2 at most")
+    pair.umount()
+    pair.unload()
+
+
+@test("version2-others")
+def version2_others(t):
+    """the in-tree transport at either end notices nothing: one connection, version 1"""
+    t.only_rpcordma("about ours with the in-tree transport")
+    for value in (1, 2):
+        pair = t.lab(server_xprt="rpcrdma", server_params="")
+        pair.up(params=f"version2={value}")
+        pair.mount("4.2")
+        pair.client.run("dd if=/dev/urandom of=/tmp/file bs=1000003 count=2 2>/dev/null && "
+                        "cp /tmp/file /mnt/file && drop_caches && cmp /tmp/file /mnt/file", 60,
+                        "a file, there and back")
+        t.equal(spoken(pair), 1, f"the version spoken, version2={value} at the client")
+        stats = pair.xprt_stats()
+        t.equal(stats["connect_count"], 1, "connections")
+        t.equal(stats["bad_reply"], 0, "bad replies")
+        pair.umount()
+        pair.unload()
+    pair = t.lab(xprt="rpcrdma", server_xprt="rpcordma", server_params=f"{lab.STRICT} version2=2")
+    pair.up()
+    pair.mount("4.2")
+    pair.client.run("dd if=/dev/urandom of=/tmp/file bs=1000003 count=2 2>/dev/null && "
+                    "cp /tmp/file /mnt/file && drop_caches && cmp /tmp/file /mnt/file", 60,
+                    "a file, there and back, the in-tree client")
+    t.equal(pair.xprt_stats()["connect_count"], 1, "connections of the in-tree client")
+    t.equal(asked(pair), 0, "connections of version 2")
+    pair.umount()

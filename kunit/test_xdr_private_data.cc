@@ -203,6 +203,73 @@ RPCORDMA_TEST(xdr_private_data, false_identifiers)
 	expect_example(Bytes(two));
 }
 
-RPCORDMA_SUITE(xdr_private_data, layout, defaults, sizes, rooms, offsets, absent, false_identifiers);
+/* The mark: sixteen bytes in all, right behind the message, wherever that is. */
+RPCORDMA_TEST(xdr_private_data, mark)
+{
+	static const u8 mark[8] = {0x72, 0x32, 0x64, 0x33, 1, 0, 0, 0};
+	Properties said{4096, 8192, true, true};
+	u8 room[24];
+
+	__builtin_memset(room, 0xa5, sizeof(room));
+	for (usize n = 0; n < marked_length; n++)
+		EXPECT_ERROR(encode({room, n}, said), Error::no_space);
+	EXPECT_EQ(room[0], 0xa5);
+	auto encoded = encode({room, marked_length}, said);
+	ASSERT_OK(encoded);
+	EXPECT_EQ(encoded.value(), marked_length);
+	EXPECT_BYTES(Bytes(room).from(length).first(8), Bytes(mark));
+	EXPECT_EQ(room[marked_length], 0xa5);
+
+	for (usize at : {0, 1, 7, 36, 40}) {
+		TEST_NOTE("offset", at);
+		MutableBytes data = test_alloc(at + marked_length + 4);
+		__builtin_memset(data.data(), 0, data.size());
+		__builtin_memcpy(data.data() + at, room, marked_length);
+		for (usize n = at + length; n <= data.size(); n++) {
+			TEST_NOTE("bytes", n);
+			auto found = parse_exact(data.first(n));
+			ASSERT_OK(found);
+			EXPECT_EQ(found.value().mark, n >= at + marked_length);
+			EXPECT_EQ(found.value().receive_size, 8192);
+		}
+	}
+
+	said.mark = false;
+	encoded = encode(room, said);
+	ASSERT_OK(encoded);
+	EXPECT_EQ(encoded.value(), length);
+}
+
+/* Anything else there is somebody else's: each bit counts, and so does the place. */
+RPCORDMA_TEST(xdr_private_data, no_mark)
+{
+	u8 data[20] = {};
+
+	ASSERT_OK(encode(data, {4096, 8192, true, true}));
+	for (u32 bit = 0; bit < 64; bit++) {
+		TEST_NOTE("bit", bit);
+		data[length + bit / 8] ^= u8(1u << bit % 8);
+		auto found = parse(Bytes(data));
+		ASSERT_OK(found);
+		EXPECT_FALSE(found.value().mark);
+		data[length + bit / 8] ^= u8(1u << bit % 8);
+	}
+	/* A gap of one byte, and before the message. */
+	u8 apart[20] = {};
+	__builtin_memcpy(apart, data, length);
+	__builtin_memcpy(apart + length + 1, data + length, 8);
+	auto found = parse(Bytes(apart));
+	ASSERT_OK(found);
+	EXPECT_FALSE(found.value().mark);
+	__builtin_memcpy(apart, data + length, 8);
+	__builtin_memcpy(apart + 8, data, length);
+	__builtin_memset(apart + 16, 0, 4);
+	found = parse(Bytes(apart));
+	ASSERT_OK(found);
+	EXPECT_FALSE(found.value().mark);
+}
+
+RPCORDMA_SUITE(xdr_private_data, layout, defaults, sizes, rooms, offsets, absent, false_identifiers,
+	       mark, no_mark);
 
 } // namespace rpcordma

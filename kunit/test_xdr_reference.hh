@@ -99,23 +99,9 @@ template <usize N> [[nodiscard]] MutableBytes wire(const u32 (&words)[N])
 	return bytes;
 }
 
-/** Write @m; returns the length. */
-[[nodiscard]] inline u32 write(const Model &m, MutableBytes room)
+/** Write the three lists of @m. */
+inline void write_lists(const Model &m, Words &w)
 {
-	Words w(room);
-
-	w.add(m.xid);
-	w.add(m.vers);
-	w.add(m.credits);
-	w.add(m.proc);
-	if (m.proc == 4) {
-		w.add(m.error_code);
-		if (m.error_code == 1) {
-			w.add(m.low);
-			w.add(m.high);
-		}
-		return w.length();
-	}
 	for (u32 i = 0; i < m.read_count; i++) {
 		w.add(1);
 		w.add(m.reads[i].position.get());
@@ -135,6 +121,26 @@ template <usize N> [[nodiscard]] MutableBytes wire(const u32 (&words)[N])
 		for (u32 i = 0; i < m.reply_count; i++)
 			w.add(m.reply_segments[i]);
 	}
+}
+
+/** Write @m; returns the length. */
+[[nodiscard]] inline u32 write(const Model &m, MutableBytes room)
+{
+	Words w(room);
+
+	w.add(m.xid);
+	w.add(m.vers);
+	w.add(m.credits);
+	w.add(m.proc);
+	if (m.proc == 4) {
+		w.add(m.error_code);
+		if (m.error_code == 1) {
+			w.add(m.low);
+			w.add(m.high);
+		}
+		return w.length();
+	}
+	write_lists(m, w);
 	return w.length();
 }
 
@@ -177,18 +183,9 @@ private:
 	bool short_ = false;
 };
 
-/**
- * What decode() has to say about @message, by the texts: Error::none and @m, or the error. ENOBUFS,
- * which decode() never returns: the message is beyond a Model.
- */
-[[nodiscard]] inline Error read(Bytes message, Model &m)
+/** Nothing but the four fixed words, which @message has. */
+inline void read_fixed(Bytes message, Model &m)
 {
-	bool position_zero = false;
-
-	if (message.size() > max_message)
-		return Error::no_buffers;
-	if (message.size() < 16)
-		return Error::message_size;
 	m.xid = word_at(message, 0);
 	m.vers = word_at(message, 1);
 	m.credits = word_at(message, 2);
@@ -196,36 +193,11 @@ private:
 	m.error_code = m.low = m.high = 0;
 	m.read_count = m.chunk_count = m.segment_count = m.reply_count = 0;
 	m.reply = false;
-	if (m.vers != 1 && m.proc == 4)
-		return Error::bad_message;
-	if (m.vers != 1)
-		return Error::no_protocol;
-	if (m.proc == 4) {
-		if (message.size() < 20)
-			return Error::message_size;
-		m.error_code = word_at(message, 4);
-		if (m.error_code != 1 && m.error_code != 2)
-			return Error::bad_message;
-		m.length = 20;
-		if (m.error_code == 2)
-			return Error::none;
-		if (message.size() < 28)
-			return Error::message_size;
-		m.low = word_at(message, 5);
-		m.high = word_at(message, 6);
-		m.length = 28;
-		return Error::none;
-	}
-	if (message.size() < 28)
-		return Error::message_size;
-	if (m.proc == 3)
-		return Error::bad_message;
-	if (m.proc == 2)
-		return Error::not_supported;
-	if (m.proc > 4)
-		return Error::protocol;
+}
 
-	WordSource in(message, 4);
+/** The three lists: Error::none, Error::protocol, or ENOBUFS as read() has it. */
+[[nodiscard]] inline Error read_lists(WordSource &in, Model &m, bool &position_zero)
+{
 	u32 more;
 
 	while ((more = in.word()) == 1) {
@@ -274,12 +246,87 @@ private:
 				return Error::protocol;
 		}
 	}
+	return Error::none;
+}
+
+/**
+ * What decode() has to say about @message, by the texts: Error::none and @m, or the error. ENOBUFS,
+ * which decode() never returns: the message is beyond a Model.
+ */
+[[nodiscard]] inline Error read(Bytes message, Model &m)
+{
+	bool position_zero = false;
+
+	if (message.size() > max_message)
+		return Error::no_buffers;
+	if (message.size() < 16)
+		return Error::message_size;
+	read_fixed(message, m);
+	if (m.vers != 1 && m.proc == 4)
+		return Error::bad_message;
+	if (m.vers != 1)
+		return Error::no_protocol;
+	if (m.proc == 4) {
+		if (message.size() < 20)
+			return Error::message_size;
+		m.error_code = word_at(message, 4);
+		if (m.error_code != 1 && m.error_code != 2)
+			return Error::bad_message;
+		m.length = 20;
+		if (m.error_code == 2)
+			return Error::none;
+		if (message.size() < 28)
+			return Error::message_size;
+		m.low = word_at(message, 5);
+		m.high = word_at(message, 6);
+		m.length = 28;
+		return Error::none;
+	}
+	if (message.size() < 28)
+		return Error::message_size;
+	if (m.proc == 3)
+		return Error::bad_message;
+	if (m.proc == 2)
+		return Error::not_supported;
+	if (m.proc > 4)
+		return Error::protocol;
+
+	WordSource in(message, 4);
+	if (const Error error = read_lists(in, m, position_zero); error != Error::none)
+		return error;
 	m.length = in.at();
 	if (m.proc == 0 && position_zero)
 		return Error::protocol;
 	if (m.proc == 1 && !position_zero && !m.reply)
 		return Error::protocol;
 	return Error::none;
+}
+
+/** The three lists of @m, or of what was decoded, with an encoder under test. */
+inline void encode_lists(const Model &m, xdr::ListEncoder &e)
+{
+	for (u32 i = 0; i < m.read_count; i++)
+		e.read_segment(m.reads[i].position, m.reads[i].target);
+	for (u32 c = 0, s = 0; c < m.chunk_count; c++) {
+		e.write_chunk(m.chunk_segments[c]);
+		for (u32 i = 0; i < m.chunk_segments[c]; i++)
+			e.segment(m.segments[s++]);
+	}
+	if (m.reply)
+		e.reply_chunk(Span<const xdr::Segment>(m.reply_segments, m.reply_count));
+}
+
+inline void encode_lists(const xdr::Message &h, xdr::ListEncoder &e)
+{
+	for (xdr::ReadSegment r : h.reads)
+		e.read_segment(r.position, r.target);
+	for (xdr::WriteChunk c : h.writes) {
+		e.write_chunk(c.count());
+		for (xdr::Segment s : c)
+			e.segment(s);
+	}
+	if (h.reply.present())
+		e.reply_chunk(h.reply, h.reply.length());
 }
 
 /** Build @m with the encoder under test. */
@@ -294,15 +341,7 @@ private:
 					error);
 	}
 	v1::Encoder e(room, Xid(m.xid), Credits(m.credits), static_cast<xdr::Kind>(m.proc));
-	for (u32 i = 0; i < m.read_count; i++)
-		e.read_segment(m.reads[i].position, m.reads[i].target);
-	for (u32 c = 0, s = 0; c < m.chunk_count; c++) {
-		e.write_chunk(m.chunk_segments[c]);
-		for (u32 i = 0; i < m.chunk_segments[c]; i++)
-			e.segment(m.segments[s++]);
-	}
-	if (m.reply)
-		e.reply_chunk(Span<const xdr::Segment>(m.reply_segments, m.reply_count));
+	encode_lists(m, e);
 	return e.finish();
 }
 
@@ -312,37 +351,18 @@ private:
 	if (h.kind == xdr::Kind::error)
 		return v1::encode_error(room, {h.xid, h.version, {}, 0}, h.credits, h.error);
 	v1::Encoder e(room, h.xid, h.credits, h.kind);
-	for (xdr::ReadSegment r : h.reads)
-		e.read_segment(r.position, r.target);
-	for (xdr::WriteChunk c : h.writes) {
-		e.write_chunk(c.count());
-		for (xdr::Segment s : c)
-			e.segment(s);
-	}
-	if (h.reply.present())
-		e.reply_chunk(h.reply, h.reply.length());
+	encode_lists(h, e);
 	return e.finish();
 }
 
-/** Everything that @h says is what @m says, counts and sums included. */
-inline void expect_same(const xdr::Message &h, const Model &m)
+/** The lists of @h are those of @m, counts and sums included. */
+inline void expect_same_lists(const xdr::Message &h, const Model &m)
 {
 	u32 i, c, runs = 0;
 	u64 total = 0, zero = 0;
 	bool ordered = true, position_zero = false;
 
-	EXPECT_EQ(h.xid.get(), m.xid);
-	EXPECT_EQ(h.version, m.vers);
-	EXPECT_EQ(h.credits.get(), m.credits);
-	EXPECT_EQ(static_cast<u32>(h.kind), m.proc);
-	EXPECT_EQ(h.header_length, m.length);
-	if (m.proc == 4)
-		EXPECT_EQ(h.error.code,
-			  m.error_code == 1 ? xdr::ErrorCode::version : xdr::ErrorCode::chunk);
-	EXPECT_EQ(h.error.low, m.low);
-	EXPECT_EQ(h.error.high, m.high);
 	EXPECT_EQ(h.has_chunks(), m.read_count || m.chunk_count || m.reply);
-
 	ASSERT_EQ(h.reads.count(), m.read_count);
 	EXPECT_EQ(h.reads.empty(), m.read_count == 0);
 	i = 0;
@@ -406,6 +426,22 @@ inline void expect_same(const xdr::Message &h, const Model &m)
 	}
 	EXPECT_EQ(i, m.reply_count);
 	EXPECT_EQ(h.reply.length(), total);
+}
+
+/** Everything that @h says is what @m says, counts and sums included. */
+inline void expect_same(const xdr::Message &h, const Model &m)
+{
+	EXPECT_EQ(h.xid.get(), m.xid);
+	EXPECT_EQ(h.version, m.vers);
+	EXPECT_EQ(h.credits.get(), m.credits);
+	EXPECT_EQ(static_cast<u32>(h.kind), m.proc);
+	EXPECT_EQ(h.header_length, m.length);
+	if (m.proc == 4)
+		EXPECT_EQ(h.error.code,
+			  m.error_code == 1 ? xdr::ErrorCode::version : xdr::ErrorCode::chunk);
+	EXPECT_EQ(h.error.low, m.low);
+	EXPECT_EQ(h.error.high, m.high);
+	expect_same_lists(h, m);
 }
 
 /** The payload of @message, and the direction by RFC 8167 4.1, from @m and the words behind the header. */

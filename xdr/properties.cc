@@ -17,8 +17,6 @@ constexpr u32 flag_ddp = 1;
 constexpr u32 group_size = 16;
 /** The length and the count of groups that precede them. */
 constexpr u32 structure_size = 8;
-/** A property without data. */
-constexpr u32 property_size = 8;
 /** What buffers that are no pages are aligned to. */
 constexpr u32 head_align = 8;
 
@@ -34,17 +32,9 @@ bool next(xdr::Reader &reader, Property &property)
 
 	if (!reader.word(property.id) || !reader.word(length))
 		return false;
-	/* In this order: the pad's sum could overflow otherwise. */
-	if (length > reader.left())
-		return false;
+	/* Only used if it is there. One after the other: their sum could overflow. */
 	property.data = Bytes(reader.at(), length);
 	return reader.skip(length) && reader.skip(xdr_pad(length));
-}
-
-/** The count of a set, which is not beyond what @reader can hold. */
-bool begin(xdr::Reader &reader, u32 &count)
-{
-	return reader.word(count) && count <= reader.left() / property_size;
 }
 
 /** Data that is one word, or the default. */
@@ -179,7 +169,7 @@ u32 ids_of(const Subset &subset, xdr::Reader reader)
 	u32 count, ids = 0;
 	Property property;
 
-	if (!begin(reader, count))
+	if (!reader.word(count))
 		return 0;
 	for (u32 n = 0; n < count && next(reader, property); n++)
 		if (property.id - 1 < known && subset.has(n))
@@ -245,7 +235,7 @@ bool skip_set(xdr::Reader &reader, u32 &count)
 {
 	Property property;
 
-	if (!begin(reader, count))
+	if (!reader.word(count))
 		return false;
 	for (u32 n = 0; n < count; n++)
 		if (!next(reader, property))
@@ -266,7 +256,7 @@ Error decode_set(xdr::Reader &reader, Properties &said)
 	u32 count;
 
 	said = {};
-	if (!begin(reader, count))
+	if (!reader.word(count))
 		return Error::protocol;
 	for (u32 n = 0; n < count; n++)
 		if (!next(reader, property) || !take(property, said))

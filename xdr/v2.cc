@@ -21,15 +21,15 @@ constexpr usize option_at = 20;
 constexpr usize optinfo_length_at = 24;
 
 /** rdma_err of an ERROR, and the two words behind it. */
-constexpr usize error_code_at = 16;
+constexpr usize code_at = 16;
 constexpr usize first_at = 20;
 constexpr usize second_at = 24;
 
 /** rdma_err counts from 1 in the order of xdr::ErrorCode. */
-constexpr u32 err_vers = xdr::error_code_vers;
-constexpr u32 err_system = 6;
-static_assert(static_cast<u32>(xdr::ErrorCode::version) + 1 == err_vers);
-static_assert(static_cast<u32>(xdr::ErrorCode::system) + 1 == err_system);
+constexpr u32 vers_code = xdr::error_code_vers;
+constexpr u32 system_code = 6;
+static_assert(static_cast<u32>(xdr::ErrorCode::version) + 1 == vers_code);
+static_assert(static_cast<u32>(xdr::ErrorCode::system) + 1 == system_code);
 
 static_assert(lists_at + xdr::encoded_lists_length(0, 0, 0, false, 0) == min_header_length);
 static_assert(most_connprop_length == 136);
@@ -46,17 +46,18 @@ bool has_words(xdr::ErrorCode code)
 }
 
 /** An ERROR, at least the fixed words long. */
-Error decode_error(Bytes bytes, xdr::Message &message)
+Error decode_refusal(Bytes bytes, xdr::Message &message)
 {
 	message.kind = xdr::Kind::error;
 	message.direction = xdr::Direction::reply;
 	if (bytes.size() < error_length)
 		return Error::bad_message;
-	const u32 code = xdr::load_be32(bytes.data() + error_code_at);
+	const u32 code = xdr::load_be32(bytes.data() + code_at);
 	/* In an ERROR of another version nothing but VERS is fixed. */
-	if (code < err_vers || code > err_system || (message.version != version && code != err_vers))
+	if (code < vers_code || code > system_code ||
+	    (message.version != version && code != vers_code))
 		return Error::bad_message;
-	message.error.code = static_cast<xdr::ErrorCode>(code - err_vers);
+	message.error.code = static_cast<xdr::ErrorCode>(code - vers_code);
 	message.header_length = error_length;
 	if (has_words(message.error.code)) {
 		if (bytes.size() < error_words_length)
@@ -91,7 +92,7 @@ bool agrees(const xdr::Message &message)
 }
 
 /** The lists of a MSG or NOMSG. Apart, as its reader would cost every message a stack frame. */
-[[gnu::noinline]] Error decode_chunks(Bytes bytes, xdr::Message &message)
+[[gnu::noinline]] Error decode_with_chunks(Bytes bytes, xdr::Message &message)
 {
 	const bool msg = message.kind == xdr::Kind::msg;
 	xdr::Reader reader(bytes.from(lists_at));
@@ -116,7 +117,7 @@ Error decode_transfer(Bytes bytes, xdr::Message &message)
 	message.invalidate = Rkey(xdr::load_be32(bytes.data() + invalidate_at));
 	/* Most messages have no chunk. */
 	if (message.kind != xdr::Kind::msg || !xdr::lists_absent(bytes.data() + lists_at))
-		return decode_chunks(bytes, message);
+		return decode_with_chunks(bytes, message);
 	message.header_length = min_header_length;
 	message.payload = bytes.from(min_header_length);
 	return agrees(message) ? Error::none : malformed(message);
@@ -233,7 +234,7 @@ Error decode(Bytes bytes, xdr::Message &message)
 	message.credits = fixed.value().credits;
 	const Proc proc = static_cast<Proc>(fixed.value().proc);
 	if (proc == Proc::error)
-		return decode_error(bytes, message);
+		return decode_refusal(bytes, message);
 	if (fixed.value().vers != version)
 		return Error::no_protocol;
 	switch (proc) {
@@ -274,7 +275,7 @@ Encoder::Encoder(MutableBytes room, Xid xid, Credits credits, xdr::Kind kind,
 Result<u32> Encoder::finish()
 {
 	end_lists_();
-	/* As decode_chunks() has it. */
+	/* As decode_with_chunks() has it. */
 	if (kind_ == xdr::Kind::msg ? position_zero_ : !position_zero_ && !has_reply_)
 		writer_.fail(Error::invalid);
 	return end(writer_);
@@ -305,7 +306,7 @@ Result<u32> encode_error(MutableBytes room, const xdr::FixedHeader &request, Cre
 		return Error::no_space;
 	u8 *at = room.data();
 	xdr::store_fixed(at, {request.xid, request.vers, credits, static_cast<u32>(Proc::error)});
-	xdr::store_be32(at + error_code_at, static_cast<u32>(error.code) + err_vers);
+	xdr::store_be32(at + code_at, static_cast<u32>(error.code) + vers_code);
 	if (words) {
 		xdr::store_be32(at + first_at, error.low);
 		xdr::store_be32(at + second_at, error.high);

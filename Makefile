@@ -100,6 +100,12 @@ fuzz: ## the fuzz targets, one after the other, for TIME seconds together (300)
 	@scripts/setup fuzz
 	@scripts/fuzz --seconds $$(($(or $(TIME),300) / $(words $(wildcard selftests/fuzz/target_*.cc))))
 
+.PHONY: crosscheck
+crosscheck: ## version 2's codec beside the one that rpcgen makes of the drafts' XDR; how fast each is
+	@scripts/setup bench
+	@scripts/crosscheck
+	@scripts/crosscheck --speed
+
 .PHONY: sim
 sim: ## client and server against a simulated fabric, one random history for each seed; SEEDS=10000 FIRST=1
 	@scripts/setup host

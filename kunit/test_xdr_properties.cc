@@ -384,6 +384,8 @@ RPCORDMA_TEST(xdr_properties, round_trips)
 			before.structure = {};
 		else if (present % 3 == 1)
 			before.structure = {4096, 0, 0};
+		if (present == 0x2a)
+			before.structure = {8192, 2, 4096};
 		encode_set(writer, before);
 		ASSERT_EQ(writer.error(), Error::none);
 		const u32 length = writer.length();

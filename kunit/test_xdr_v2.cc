@@ -330,6 +330,24 @@ RPCORDMA_TEST(xdr_v2, optional)
 		     Error::invalid);
 }
 
+/* No message is longer than a word can tell; nothing of it is read. */
+RPCORDMA_TEST(xdr_v2, beyond_a_word)
+{
+	static const u32 words[] = {FIXED(0), call, 0, 0, 0, 0};
+	MutableBytes bytes = wire(words);
+
+	if constexpr (sizeof(usize) > sizeof(u32)) {
+		const Bytes huge(bytes.data(), usize(1) << 32);
+
+		EXPECT_EQ(outcome(huge), Error::message_size);
+		EXPECT_ERROR(encode_optional(bytes, xid, credits, Direction::call, Option::xmtreq,
+					     huge),
+			     Error::no_space);
+	} else {
+		TEST_SKIP("no span is that long here");
+	}
+}
+
 RPCORDMA_TEST(xdr_v2, encoder)
 {
 	MutableBytes room = test_alloc(256);
@@ -355,6 +373,6 @@ RPCORDMA_TEST(xdr_v2, encoder)
 }
 
 RPCORDMA_SUITE(xdr_v2, bare, payload_contradicts, positions, refusals, errors, connprop, updprop,
-	       resprop, optional, encoder);
+	       resprop, optional, beyond_a_word, encoder);
 
 } // namespace rpcordma

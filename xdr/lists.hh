@@ -2,7 +2,7 @@
 /*
  * The chunk lists of RFC 8166 4.3, which version 1 and version 2 headers share: views of a received
  * Read list, Write list and Reply chunk, and an encoder that appends the three. What precedes the
- * lists in a header, and what a proc demands of them, belongs to the version (v1.hh).
+ * lists in a header, and what a proc demands of them, belongs to the version (v1.hh, v2.hh).
  *
  * A view is a pointer into the received message and the counts that its validation found. It copies
  * no segment, lives no longer than the message, and its iterators stay within the validated bytes

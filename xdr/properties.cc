@@ -169,11 +169,10 @@ u32 ids_of(const Subset &subset, xdr::Reader reader)
 	u32 count, ids = 0;
 	Property property;
 
-	if (!reader.word(count))
-		return 0;
-	for (u32 n = 0; n < count && next(reader, property); n++)
-		if (property.id - 1 < known && subset.has(n))
-			ids |= bit(static_cast<Id>(property.id));
+	if (reader.word(count))
+		for (u32 n = 0; n < count && next(reader, property); n++)
+			if (property.id - 1 < known && subset.has(n))
+				ids |= bit(static_cast<Id>(property.id));
 	return ids;
 }
 
@@ -194,7 +193,8 @@ void put_group(xdr::Writer &writer, u32 count, u32 length, u32 align, u32 flags)
 
 void put(xdr::Writer &writer, const Structure &structure)
 {
-	const u32 groups = structure.segments ? 2 : 1;
+	const u32 head = structure.head();
+	const u32 groups = (head != 0) + (structure.segments != 0);
 
 	writer.word(static_cast<u32>(Id::structure));
 	if (structure.total == 0) {
@@ -204,7 +204,8 @@ void put(xdr::Writer &writer, const Structure &structure)
 	writer.word(structure_size + groups * group_size);
 	writer.word(structure.total);
 	writer.word(groups);
-	put_group(writer, 1, structure.head(), head_align, 0);
+	if (head)
+		put_group(writer, 1, head, head_align, 0);
 	if (structure.segments)
 		put_group(writer, structure.segments, structure.segment_length,
 			  structure.segment_length, flag_ddp);

@@ -175,7 +175,7 @@ struct Response {
 
 /**
  * Append the properties that @said says are present, in the order of their ids. A structure that is none gets empty
- * data, which says so; one that is some gets two groups, head and DDP segments, the second only if there are any.
+ * data, which says so; one that is some gets two groups, head and DDP segments, each only if there is any.
  */
 void encode_set(xdr::Writer &writer, const Properties &said);
 

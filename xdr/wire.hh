@@ -2,7 +2,7 @@
 /*
  * The ground that all header codecs stand on: big-endian loads and stores, a bounded reader and writer
  * of XDR words, the RDMA segment, and the four words that begin every RPC-over-RDMA message whatever
- * its version. What one version defines is in v1.hh; the chunk lists that versions share, in lists.hh.
+ * its version. What one version defines is in v1.hh or v2.hh; the chunk lists that versions share, in lists.hh.
  *
  * Everything in xdr/ is a pure function over bytes that the caller owns: no state, no I/O, no
  * allocation. All of it may be called from any context, interrupts included.

@@ -12,6 +12,7 @@
 
 #include "xdr/private_data.hh"
 #include "xdr/v1.hh"
+#include "xdr/v2.hh"
 
 using namespace rpcordma;
 
@@ -157,10 +158,110 @@ std::vector<Named> messages()
 	return all;
 }
 
+/* What an encoder of version 2 makes in a room. */
+template <typename Make> std::vector<u8> built(Make &&make)
+{
+	std::vector<u8> room(1024);
+	const Result<u32> length = make(MutableBytes(room.data(), room.size()));
+
+	if (!length.ok()) {
+		fprintf(stderr, "seeds: a message of version 2 cannot be built\n");
+		exit(1);
+	}
+	room.resize(length.value());
+	return room;
+}
+
+/* Messages of all kinds of version 2, whose lists are those of version 1's. */
+std::vector<Named> messages2()
+{
+	const Xid xid(7);
+	const Credits credits(32);
+	std::vector<Named> all;
+
+	for (const Named &m : messages()) {
+		const u32 proc = xdr::load_be32(m.bytes.data() + 12);
+
+		/* Those that an encoder made: behind the fixed words are the lists. */
+		if (proc > 1 || xdr::load_be32(m.bytes.data() + 4) != 1)
+			continue;
+		for (u32 direction : {0u, 1u}) {
+			const std::vector<u8> lists(m.bytes.begin() + 16, m.bytes.end());
+			Seed seed;
+
+			seed.words({7, 2, 32, proc, direction, direction ? 0 : 0x1236u}).all(lists);
+			/* msg_type, in the second of the last twelve words. */
+			if (proc == 0 && direction == 1 && seed.bytes.size() >= 48)
+				seed.bytes[seed.bytes.size() - 41] = 1;
+			all.push_back({m.name, seed.bytes});
+		}
+	}
+	for (u32 code = 0; code < 6; code++)
+		all.push_back(
+			{"error", built([&](MutableBytes room) {
+				 return v2::encode_error(room, {xid, 2, {}, 0}, credits,
+							 {static_cast<xdr::ErrorCode>(code), 1, 2});
+			 })});
+	all.push_back({"err-vers-1", Seed().words({7, 1, 32, 4, 1, 1, 1}).bytes});
+
+	properties::Properties said;
+	said.receive_size = 20480;
+	said.extensions = 7;
+	said.structure = {20480, 4, 4096};
+	said.present = properties::all;
+	all.push_back({"connprop", built([&](MutableBytes room) {
+			       return v2::encode_connprop(room, xid, credits, said, 0x36);
+		       })});
+	said.present = 9;
+	all.push_back({"updprop", built([&](MutableBytes room) {
+			       return v2::encode_updprop(room, xid, credits, said);
+		       })});
+	said.structure = {};
+	all.push_back({"updprop-no-structure", built([&](MutableBytes room) {
+			       return v2::encode_updprop(room, xid, credits, said);
+		       })});
+	all.push_back(
+		{"updprop-too-little", Seed().words({7, 2, 32, 9, 2, 1, 4, 100, 5, 4, 0}).bytes});
+	all.push_back({"connprop-nothing", Seed().words({7, 2, 32, 6, 0, 0}).bytes});
+	all.push_back(
+		{"connprop-unknown",
+		 Seed().words({7, 2, 32, 6, 3, 9, 1, 0x01000000, 5, 4, 0, 1, 4, 1, 1, 4}).bytes});
+	all.push_back(
+		{"structure-not-last",
+		 Seed().words({7, 2, 32, 9, 1, 4, 40, 8192, 2, 1, 4096, 8, 1, 1, 4096, 8, 0}).bytes});
+	all.push_back({"structure-wrong-sum",
+		       Seed().words({7, 2, 32, 9, 1, 4, 24, 4097, 1, 1, 4096, 8, 0}).bytes});
+	all.push_back({"reqprop", Seed().words({7, 2, 32, 7, 2, 1, 4, 8192, 77, 0}).bytes});
+	Seed asked;
+	asked.words({7, 2, 32, 7, 33});
+	for (u32 id = 0; id < 33; id++)
+		asked.words({id, 0});
+	all.push_back({"reqprop-33", asked.bytes});
+	all.push_back({"resprop", Seed().words({7, 2, 32, 8, 1, 1, 1, 2, 1, 1, 4, 8192}).bytes});
+
+	all.push_back({"xmtreq", Seed().words({7, 2, 32, 5, 0, 1, 20, 0, 0, 2, 1, 40, 7, 0}).bytes});
+	all.push_back({"xmtresp", Seed().words({7, 2, 32, 5, 1, 2, 12, 0, 1, 8, 7, 1}).bytes});
+	all.push_back({"xmtcont", Seed().words({7, 2, 32, 5, 0, 3, 12, 1, 1, 8, 1, 2}).bytes});
+	all.push_back({"xmtcont-long", Seed().words({7, 2, 32, 5, 0, 3, 16, 1, 1, 8, 1, 2}).bytes});
+	all.push_back({"repterr", Seed().words({7, 2, 32, 5, 1, 4, 20, 7, 0, 0, 0, 3}).bytes});
+	all.push_back({"option-5", Seed().words({7, 2, 32, 5, 0, 5, 0}).bytes});
+	all.push_back({"xmtresp-call", Seed().words({7, 2, 32, 5, 0, 2, 12, 0, 1, 8}).bytes});
+	all.push_back({"another-xid", Seed().words({7, 2, 32, 0, 0, 0, 0, 0, 0, 8, 0}).bytes});
+	all.push_back({"version-1", Seed().words({7, 1, 32, 0, 0, 0, 0}).bytes});
+	all.push_back({"proc-3", Seed().words({7, 2, 32, 3, 0, 0, 0}).bytes});
+	return all;
+}
+
 void write_codecs()
 {
+	u32 number = 0;
+
 	for (const Named &m : messages())
 		Seed().half(5).word(1).all(m.bytes).write("v1", m.name);
+	/* Several have one name: the number tells them apart. */
+	for (const Named &m : messages2())
+		Seed().half(5).word(1).all(m.bytes).write("v2", std::string(m.name) + "-" +
+									std::to_string(number++));
 
 	std::vector<u8> said(8);
 	(void)private_data::encode({said.data(), said.size()}, {4096, 8192, true});
@@ -170,6 +271,14 @@ void write_codecs()
 	properties().word(0xf6ab0e18).byte(2).all(said).write("private_data", "other-first");
 	properties().all({said.begin(), said.end() - 1}).write("private_data", "cut");
 	Seed().word(~0u).word(0).byte(0).byte(7).write("private_data", "no-room");
+	said.resize(16);
+	(void)private_data::encode({said.data(), said.size()}, {4096, 8192, true, true});
+	const auto marked = [] { return Seed().word(4096).word(8192).byte(3).byte(16); };
+	marked().all(said).write("private_data", "mark");
+	marked().words({1, 2}).byte(3).all(said).word(0).write("private_data", "mark-offset");
+	marked().all({said.begin(), said.end() - 1}).write("private_data", "mark-cut");
+	Seed().word(4096).word(4096).byte(3).byte(15).all(said).write("private_data",
+								      "mark-no-room");
 
 	Seed().words({7, 0, 2, 100003, 3, 1, 0, 0, 0, 0, 9, 9}).write("rpc", "auth-none");
 	Seed().words({7, 0, 2, 100003, 3, 1, 1, 13, 1, 2, 3, 4, 6, 0, 0, 9}).write("rpc", "auth-sys");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * xdr/private_data.hh, on arbitrary private data: the first place where RFC 8797 4's eight bytes stand is
- * found, wherever it is, and no other; and what we say comes back as it was said.
+ * found, wherever it is, and no other, and the mark right behind them; and what we say comes back as it was said.
  */
 #include "fuzz.hh"
 #include "xdr/private_data.hh"
@@ -27,6 +27,12 @@ void expect_found(Bytes bytes)
 		EXPECT_EQ(found.value().remote_invalidation, bool(bytes[at + 5] & 1));
 		EXPECT_EQ(found.value().send_size, (bytes[at + 6] + 1) * 1024);
 		EXPECT_EQ(found.value().receive_size, (bytes[at + 7] + 1) * 1024);
+		static constexpr u8 mark[] = {0x72, 0x32, 0x64, 0x33, 1, 0, 0, 0};
+		bool marked = at + 16 <= bytes.size();
+
+		for (usize i = 0; marked && i < sizeof(mark); i++)
+			marked = bytes[at + 8 + i] == mark[i];
+		EXPECT_EQ(found.value().mark, marked);
 		return;
 	}
 	EXPECT_ERROR(found, Error::no_protocol);
@@ -48,11 +54,12 @@ void expect_told(u32 meant, u32 told)
 FUZZ_TARGET()
 {
 	Input in;
-	const Properties said = {in.word(), in.word(), bool(in.byte() & 1)};
-	MutableBytes room = test_alloc(in.byte() % 12);
+	const u32 send_size = in.word(), receive_size = in.word(), flags = in.byte();
+	const Properties said = {send_size, receive_size, bool(flags & 1), bool(flags & 2)};
+	MutableBytes room = test_alloc(in.byte() % 20);
 	const auto length = encode(room, said);
 
-	if (room.size() < 8) {
+	if (room.size() < (said.mark ? 16 : 8)) {
 		EXPECT_ERROR(length, Error::no_space);
 	} else {
 		ASSERT_OK(length);
@@ -60,6 +67,7 @@ FUZZ_TARGET()
 		expect_found(message.bytes());
 		const Properties heard = parse(message.bytes()).value();
 		EXPECT_EQ(heard.remote_invalidation, said.remote_invalidation);
+		EXPECT_EQ(heard.mark, said.mark);
 		expect_told(said.send_size, heard.send_size);
 		expect_told(said.receive_size, heard.receive_size);
 	}

@@ -83,6 +83,22 @@ install: ## rpcordma.ko, and the in-tree transport's names for it, for the runni
 uninstall: ## takes back what install did
 	@scripts/install-module uninstall "$(release)" "$(DESTDIR)"
 
+# Wireshark's own folder of plugins, the user's or with DESTDIR the system's; TO= names any other.
+dissector = tools/wireshark/rpcordma2.lua
+plugins = $(if $(TO),$(TO),$(if $(DESTDIR),$(DESTDIR)$$(tshark -G folders 2>/dev/null | sed -n 's/^Global Lua Plugins:[[:space:]]*//p'),$\
+	$$(tshark -G folders 2>/dev/null | sed -n 's/^Personal Lua Plugins:[[:space:]]*//p')))
+
+.PHONY: install-dissector
+install-dissector: ## version 2 for Wireshark and tshark, as a plugin of this user; TO=folder, DESTDIR=root
+	@set -e; to="$(plugins)"; [ -n "$$to" ] && [ "$$to" != "$(DESTDIR)" ] || \
+		{ echo "install-dissector: tshark does not say where its plugins are; TO=folder does" >&2; exit 1; }; \
+	install -D -m 644 $(dissector) "$$to/$(notdir $(dissector))"; \
+	echo "installed $$to/$(notdir $(dissector)); make uninstall-dissector, with the same TO= and DESTDIR=, takes it back"
+
+.PHONY: uninstall-dissector
+uninstall-dissector: ## takes back what install-dissector did
+	@rm -vf "$(plugins)/$(notdir $(dissector))"
+
 # --- single checks ---
 
 .PHONY: host-test

@@ -44,7 +44,7 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host fuzz uml vm wire interop bench style
+	@scripts/setup build host fuzz uml vm wire golden interop bench style
 	@scripts/check $(STEPS)
 
 # --- the module ---
@@ -152,6 +152,11 @@ vm-check: ## the tests between virtual machines; TESTS="server replay", SLOW=1 w
 wire-golden: ## is what two revisions put on the wire equal? BASE=newest tag, AFTER=working tree, CELLS="v3 in-tree*"
 	@scripts/setup build uml
 	@set -f; scripts/wire-golden $(if $(BASE),--base $(BASE)) $(if $(AFTER),--after $(AFTER)) $(if $(CELLS),--cells $(CELLS))
+
+.PHONY: golden
+golden: ## messages of version 2 in hexadecimal, read by rpcgen's code and by Wireshark with our dissector
+	@scripts/setup golden
+	@selftests/golden/check
 
 .PHONY: load
 load: ## verified I/O while a connection is dropped every second: five minutes, or SECONDS=; KERNEL=lockdep|kcsan

@@ -141,7 +141,7 @@ struct Model : xdr_reference::Model {
 	const Error malformed = m.direction == 1 ? Error::bad_message : Error::protocol;
 	if (m.proc == 5) {
 		/* The first is the least, the second the most. */
-		static const u32 lengths[5][2] = {{1, 0}, {20, ~0u}, {12, ~0u}, {12, 12}, {20, 44}};
+		const u32 lengths[5][2] = {{1, 0}, {20, ~0u}, {12, ~0u}, {12, 12}, {20, 44}};
 
 		m.option = in.word();
 		if (in.ran_out())

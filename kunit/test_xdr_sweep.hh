@@ -311,7 +311,7 @@ template <typename Codec> void sweep_words(Tally &tally)
 template <typename Codec, usize N>
 void sweep_pairs(const u32 (&specimens)[N], u32 begin, Tally &tally)
 {
-	static const u32 values[] = {0, 1, 2, 3, 4, 0x10000001, 0x80000000, 0xffffffff};
+	const u32 values[] = {0, 1, 2, 3, 4, 0x10000001, 0x80000000, 0xffffffff};
 	auto &m = test_zeroed<typename Codec::Model>();
 	auto &scratch = test_zeroed<typename Codec::Model>();
 	MutableBytes whole = test_alloc(max_message);

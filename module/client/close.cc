@@ -10,12 +10,13 @@ using namespace rpcordma;
 
 void Connection::request_close(trace::Loss why, int value)
 {
+	/* Before anybody can see that it is broken, and ask why. */
+	if (why == trace::Loss::device_removal)
+		device_gone.store(true, std::memory_order_relaxed);
 	if (broken.exchange(true, std::memory_order_seq_cst))
 		return;
 	trace::loss(peer, why, value);
 	client->back_off.store(true, std::memory_order_relaxed);
-	if (why == trace::Loss::device_removal)
-		device_gone.store(true, std::memory_order_relaxed);
 	/* Before that, connect() is still at work, and looks at broken when it is done. */
 	if (published.load(std::memory_order_seq_cst))
 		rpcordma_xprt_force_disconnect(client->xprt);
@@ -75,6 +76,7 @@ void rpcordma_client::tear_down(Connection *c)
 	RegionList doomed;
 
 	const bool broke = c->broken.exchange(true, std::memory_order_acq_rel);
+	bool owed = false; /* a reply */
 	{
 		MutexGuard fenced(fence);
 
@@ -84,10 +86,6 @@ void rpcordma_client::tear_down(Connection *c)
 		rpcordma_endpoint_disconnect(c->endpoint);
 		rpcordma_endpoint_drain(c->endpoint);
 	}
-
-	/* Who speaks version 2 and never replies may do better in version 1. */
-	if (broke && c->unproved)
-		avoidance.begin(rpcordma_now_ms());
 
 	/* The peer can reach nothing any more. */
 	{
@@ -100,6 +98,7 @@ void rpcordma_client::tear_down(Connection *c)
 		for (Call *call = all.front(); call; call = all.next(call)) {
 			const CallState state = call->get_state();
 
+			owed = owed || (!call->backward && state != CallState::idle);
 			end_call(call, doomed);
 			switch (state) {
 			case CallState::zombie:
@@ -125,6 +124,9 @@ void rpcordma_client::tear_down(Connection *c)
 		connection = nullptr;
 	}
 
+	/* Who speaks version 2 and never replies may do better in version 1. */
+	if (c->unproved && (broke || owed))
+		avoidance.begin(rpcordma_now_ms());
 	while (Region *region = doomed.pop_front()) {
 		c->regions_created[region->gaps].fetch_sub(1, std::memory_order_relaxed);
 		destroy_region(region);

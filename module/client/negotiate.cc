@@ -28,9 +28,9 @@ static constexpr u32 kAnswerLimitMs = 5000;
  */
 Status rpcordma_client::ask_version(Connection &c)
 {
-	c.session.ask();
-	/* No RPC is out, so that any xid is of none. */
+	/* No RPC is out, so that any xid is of none. It is there before anything can be taken for the answer. */
 	c.question = static_cast<u32>(rpcordma_now_ms());
+	c.session.ask();
 	const bool sent = send_aside(c, c.question, [&](MutableBytes room) {
 		return protocol::encode_properties(room, Xid(c.question), c.credits.requested(),
 						   c.receive_queue.buffer_size());

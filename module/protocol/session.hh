@@ -82,6 +82,12 @@ public:
 		return true;
 	}
 
+	/** At a responder: the first message is done with, and with it the time for properties. */
+	void end_properties()
+	{
+		expects_properties_ = false;
+	}
+
 	[[nodiscard]] u32 version() const
 	{
 		return version_;

@@ -57,34 +57,42 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 					   server.receive_maker.buffer_size());
 }
 
-/*
- * With the lock nothing is posted behind the drain, and the event that establishes the connection does not meet its end.
- * From the post on the call is the device's alone; if there is none, it stays with the connection to its end.
- */
-static void answer_locked(Server &server, ServerCall *call) REQUIRES(server.lock)
+/* Post the answer to the question that @call is. False: there is none, and the connection closes. */
+[[nodiscard]] static bool post_answer_locked(Server &server, ServerCall *call) REQUIRES(server.lock)
 {
 	const u32 xid = call->xid();
 	Outgoing out;
 
 	if (server.closing.load(std::memory_order_relaxed))
-		return;
+		return false;
 	if (!ensure_send(server, call, RPCORDMA_ALLOC_ATOMIC)) {
 		close_after(server, trace::Failure::refusal_failed, xid, Error::no_memory);
-		return;
+		return false;
 	}
 	const auto length = encode_answer(server, call->message(), call->sends[0].room());
 	if (!length.ok()) {
 		close_after(server, trace::Failure::refusal_failed, xid, length.error());
-		return;
+		return false;
 	}
 	out.lengths[0] = length.value();
 	/* Without waiting. A client that asks so often that there is no room keeps to no rule. */
 	if (!server.room.take(out.requests())) {
 		close_after(server, trace::Failure::send_queue_full, xid, Error::no_buffers);
-		return;
+		return false;
 	}
 	call->owners.store(0, std::memory_order_relaxed);
-	(void)post_with_room(server, call, out, xid);
+	return post_with_room(server, call, out, xid).ok();
+}
+
+/*
+ * With the lock nothing is posted behind the drain, and the event that establishes the connection does not meet its end.
+ * From the post on the call is the device's alone.
+ */
+static void answer_locked(Server &server, ServerCall *call) REQUIRES(server.lock)
+{
+	/* One Send was posted, or nothing. */
+	if (!post_answer_locked(server, call))
+		put_receives_locked(server, server.calls.put(call));
 }
 
 void answer_control(Server &server, ServerCall *call)

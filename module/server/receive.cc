@@ -56,6 +56,8 @@ struct Arrived {
 	}
 	if (verdict.action != Action::control)
 		trace::failure(server.peer, trace::undecodable(verdict.why), xid, verdict.why);
+	/* Understood or not: threads may send from here on, and thresholds stay as they are. */
+	server.session.end_properties();
 	return arrived;
 }
 

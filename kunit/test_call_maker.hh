@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Messages of version 1 as a peer makes them, with chunks that point to its memory (PortPeer). */
+/* Messages as a peer makes them, with chunks that point to its memory (PortPeer). */
 #pragma once
 
 #include "kunit/test_rdma_port.hh"
 #include "kunit/test_xdr_reference.hh"
 #include "xdr/v1.hh"
+#include "xdr/v2.hh"
 
 namespace rpcordma {
 
@@ -34,27 +35,28 @@ enum MessageType : u32 { kCallMessage, kReplyMessage, kNeither };
 	return i >= 24 && i < 40 ? 0 : pattern(i);
 }
 
-/** A forward call, or whatever else a client may send. */
-struct CallMaker {
+/** A forward call, or whatever else a client may send, whose header @Encoder makes. */
+template <typename Encoder> struct MessageMaker {
 	static constexpr u32 kRoom = 8192;
 	u8 *bytes; /* a kernel's stack is small */
 	u32 length = 0;
 	u32 header = 0;
 	u32 xid;
-	v1::Encoder encoder;
+	Encoder encoder;
 
-	explicit CallMaker(u32 number, u32 credits = 64, xdr::Kind proc = xdr::Kind::msg)
+	template <typename... More>
+	MessageMaker(u32 number, u32 credits, xdr::Kind proc, More... more)
 		: bytes(static_cast<u8 *>(rpcordma_test_alloc(kRoom))),
 		  xid(number),
-		  encoder({bytes, kRoom}, Xid(number), Credits(credits), proc)
+		  encoder({bytes, kRoom}, Xid(number), Credits(credits), proc, more...)
 	{
 	}
-	~CallMaker()
+	~MessageMaker()
 	{
 		rpcordma_test_free(bytes, kRoom);
 	}
-	CallMaker(const CallMaker &) = delete;
-	CallMaker &operator=(const CallMaker &) = delete;
+	MessageMaker(const MessageMaker &) = delete;
+	MessageMaker &operator=(const MessageMaker &) = delete;
 
 	[[nodiscard]] static xdr::Segment segment(u32 size, u32 offset = 0)
 	{
@@ -114,5 +116,79 @@ struct CallMaker {
 		return {bytes, length};
 	}
 };
+
+/** Of version 1. */
+struct CallMaker : MessageMaker<v1::Encoder> {
+	explicit CallMaker(u32 number, u32 credits = 64, xdr::Kind proc = xdr::Kind::msg)
+		: MessageMaker(number, credits, proc)
+	{
+	}
+};
+
+/** Of version 2: which way it goes, and what its reply is to invalidate. */
+struct Call2Maker : MessageMaker<v2::Encoder> {
+	explicit Call2Maker(u32 number, u32 credits = 64, xdr::Kind proc = xdr::Kind::msg,
+			    xdr::Direction direction = xdr::Direction::call, u32 invalidate = 0)
+		: MessageMaker(number, credits, proc, direction, Rkey(invalidate))
+	{
+	}
+};
+
+/** As that, a reply. */
+struct Reply2Maker : Call2Maker {
+	explicit Reply2Maker(u32 number, u32 credits = 32, xdr::Kind proc = xdr::Kind::msg)
+		: Call2Maker(number, credits, proc, xdr::Direction::reply)
+	{
+	}
+};
+
+/** A message of version 2 as the tests see it; it must be one. */
+[[nodiscard]] inline xdr::Message decoded2(Bytes bytes)
+{
+	xdr::Message message;
+
+	EXPECT_EQ(v2::decode(bytes, message), Error::none);
+	return message;
+}
+
+/** Words as they go over the wire: in a message that a case writes out, and in one that it compares. */
+struct RawMessage {
+	static constexpr u32 kMost = 64;
+	u8 bytes[4 * kMost];
+	u32 length = 0;
+
+	RawMessage(Span<const u32> words)
+	{
+		EXPECT_LE(words.size(), usize(kMost));
+		for (const u32 word : words) {
+			xdr::store_be32(bytes + length, word);
+			length += 4;
+		}
+	}
+	[[nodiscard]] Bytes message() const
+	{
+		return {bytes, length};
+	}
+};
+
+/** @message is these words. */
+inline void expect_words(Bytes message, Span<const u32> words)
+{
+	const RawMessage raw(words);
+
+	EXPECT_BYTES(message, raw.message());
+}
+
+/**
+ * Have @what done, once, by somebody else: while a completion looks at a message, or while a thread waits. It lives
+ * until then.
+ */
+template <typename What> void have_done_meanwhile(What &what)
+{
+	static What *the_what;
+
+	the_what = &what;
+	the_port->sync.meanwhile = [] { (*the_what)(); };
+}
 
 } // namespace rpcordma

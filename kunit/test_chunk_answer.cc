@@ -554,6 +554,32 @@ RPCORDMA_TEST(chunk_answer, invalidation_sums)
 	}
 }
 
+/* Each segment of each list is looked at, and nothing else of it than its R_key. */
+RPCORDMA_TEST(chunk_answer, offered_keys)
+{
+	ListMaker made;
+	const xdr::Segment first[] = {segment(100, 2), segment(0, 3)}, second[] = {segment(4, 4)};
+	const xdr::Segment reply[] = {segment(100, 5), segment(100, 6)};
+
+	made.read(0, segment(100, 1));
+	made.read(40, segment(100, 8));
+	made.end_reads();
+	made.write_chunk(first);
+	made.write_chunk(second);
+	made.end_writes();
+	made.reply_chunk(reply);
+	const xdr::ChunkLists lists = made.decode();
+	for (u32 key = 0; key <= 9; key++) {
+		TEST_NOTE("key", key);
+		EXPECT_EQ(offers(lists, Rkey(key)), key != 0 && key != 7 && key != 9);
+	}
+	/* A length, an offset, a position and a count are none. */
+	EXPECT_FALSE(offers(lists, Rkey(100)));
+	EXPECT_FALSE(offers(lists, Rkey(40)));
+	EXPECT_FALSE(offers(lists, Rkey(0x10000)));
+	EXPECT_FALSE(offers(xdr::ChunkLists(), Rkey(0)));
+}
+
 RPCORDMA_SUITE(chunk_answer, all_inline, placed, nothing_between, write_chunk_size, pairs,
 	       not_in_the_reply, many, reply_chunk, header_too_long, any_reply, invalidation,
-	       invalidation_pad, invalidation_sums);
+	       invalidation_pad, invalidation_sums, offered_keys);

@@ -210,14 +210,18 @@ rpcordma_bool rpcordma_event_wait_for(rpcordma_event *event, rpcordma_u32 limit_
 	while (!event->raised) {
 		if (the_port->verbs.work(1))
 			continue;
-		if (void (*const what)() = the_port->sync.meanwhile) {
-			the_port->sync.meanwhile = nullptr;
+		void (*const what)() = the_port->sync.meanwhile;
+		const bool late = !what || the_port->sync.late;
+		if (late)
+			the_port->sync.now += limit_ms;
+		the_port->sync.meanwhile = nullptr;
+		if (what)
 			what();
-			continue;
-		}
-		the_port->sync.now += limit_ms;
-		return false;
+		if (late)
+			return false;
 	}
+	/* One wait uses it up. */
+	event->raised = false;
 	return true;
 }
 

@@ -378,6 +378,7 @@ int rpcordma_endpoint_create_qp(rpcordma_endpoint *endpoint, const rpcordma_queu
 int rpcordma_endpoint_connect(rpcordma_endpoint *, const rpcordma_connect_parameters *parameters,
 			      rpcordma_u32)
 {
+	the_port->verbs.connects++;
 	the_port->verbs.parameters = *parameters;
 	__builtin_memcpy(the_port->verbs.private_data, parameters->private_data,
 			 parameters->private_data_length);

@@ -74,7 +74,7 @@ struct Accepted : PortFixture {
 	/** A connection request; @client: what its private data say. */
 	int accept(u32 initiator_depth = 16, const private_data::Properties *client = nullptr)
 	{
-		u8 said[private_data::length];
+		u8 said[private_data::marked_length];
 		u32 said_length = 0;
 
 		if (client)
@@ -329,6 +329,7 @@ struct Accepted : PortFixture {
 struct ConnectionFrom {
 	bool remote_invalidation = false; /* the client's R bit */
 	bool established = true;	  /* the event has come */
+	bool marked = false;		  /* it speaks version 2, it says */
 };
 
 /** A connection with a client and a thread. */
@@ -339,6 +340,7 @@ struct Served : Accepted {
 
 		client.send_size = client.receive_size = 4096;
 		client.remote_invalidation = from.remote_invalidation;
+		client.mark = from.marked;
 		EXPECT_EQ(accept(16, &client), 0);
 		rpcordma_core_server_refill();
 		if (from.established)
@@ -349,7 +351,7 @@ struct Served : Accepted {
 		rpcordma_core_server_event(server, RPCORDMA_EVENT_ESTABLISHED);
 	}
 	/** False: there is no Receive. */
-	[[nodiscard]] bool send(const CallMaker &call)
+	template <typename Encoder> [[nodiscard]] bool send(const MessageMaker<Encoder> &call)
 	{
 		const ExactCopy copy(call.message());
 

@@ -240,15 +240,15 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 
 Status rpcordma_client::connect()
 {
-	bool marked = protocol::may_mark(rpcordma_tunables.version2,
-					 announce_size(rpcordma_tunables.max_inline_write),
-					 announce_size(rpcordma_tunables.max_inline_read));
+	protocol::Attempt attempt(protocol::may_mark(
+		rpcordma_tunables.version2, announce_size(rpcordma_tunables.max_inline_write),
+		announce_size(rpcordma_tunables.max_inline_read)));
 
 	if (connection)
 		tear_down(connection);
 	Connection *c;
 	for (;;) {
-		c = create_connection(*this, marked);
+		c = create_connection(*this, attempt.marked());
 		if (!c) {
 			/* Or sunrpc would try again at once, and again. */
 			back_off.store(true, std::memory_order_relaxed);
@@ -258,7 +258,7 @@ Status rpcordma_client::connect()
 		const Status status = establish(*this, *c);
 		if (status.ok())
 			break;
-		const bool again = c->answer.load() == protocol::Answer::lost;
+		const bool again = attempt.again(c->answer.load());
 		if (!again) {
 			back_off.store(true, std::memory_order_relaxed);
 			trace::loss(peer, Loss::connect_failed, to_errno(status.error()));
@@ -266,8 +266,6 @@ Status rpcordma_client::connect()
 		tear_down(c);
 		if (!again)
 			return status;
-		/* Once more, in version 1. */
-		marked = false;
 	}
 	rpcordma_xprt_set_max_payload(xprt, chunk::max_payload(c->limits));
 	stats.version = c->session.version();

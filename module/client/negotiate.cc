@@ -49,18 +49,14 @@ Status rpcordma_client::ask_version(Connection &c)
 		while (c.answer.load(std::memory_order_acquire) == Answer::none)
 			answered.wait();
 	}
-	switch (c.answer.load(std::memory_order_relaxed)) {
-	case Answer::version_2:
-	case Answer::defaults:
-		return {};
-	case Answer::version_1:
+	const Answer answer = c.answer.load(std::memory_order_relaxed);
+
+	if (protocol::did_not_go_along(answer))
 		avoidance.begin(rpcordma_now_ms());
+	if (answer != Answer::lost)
 		return {};
-	default:
-		avoidance.begin(rpcordma_now_ms());
-		trace::connection(peer, "no answer in version 2", 0);
-		return Error::not_connected;
-	}
+	trace::connection(peer, "no answer in version 2", 0);
+	return Error::not_connected;
 }
 
 /* What came back to the question; the first message decides. Receive completion. */
@@ -70,23 +66,11 @@ void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 		return;
 	const auto answered_with = protocol::judge_answer(receive.bytes(), Xid(c.question));
 
-	switch (answered_with.answer) {
-	case Answer::version_2:
-		c.session.speak(v2::version);
-		(void)c.session.take(answered_with.properties);
-		c.unproved = true;
+	protocol::take_up(c.session, answered_with);
+	c.unproved = answered_with.answer == Answer::version_2 ||
+		     answered_with.answer == Answer::defaults;
+	if (answered_with.answer == Answer::version_2)
 		accept_grant(*this, c, answered_with.grant);
-		break;
-	case Answer::defaults:
-		c.session.speak(v2::version);
-		c.unproved = true;
-		break;
-	case Answer::version_1:
-		c.session.speak(v1::version);
-		break;
-	default:
-		break;
-	}
 	c.answer.store(answered_with.answer, std::memory_order_release);
 	answered.raise();
 }

@@ -8,8 +8,7 @@
  */
 #pragma once
 
-#include "module/protocol/codec.hh"
-#include "xdr/private_data.hh"
+#include "module/protocol/session.hh"
 
 namespace rpcordma::protocol {
 
@@ -97,6 +96,56 @@ struct Answered {
 	}
 	return answered;
 }
+
+/** The session of the requester that asked takes up what the question has come to. */
+inline void take_up(Session &session, const Answered &answered)
+{
+	switch (answered.answer) {
+	case Answer::version_2:
+		session.speak(v2::version);
+		(void)session.take(answered.properties);
+		break;
+	case Answer::defaults:
+		session.speak(v2::version);
+		break;
+	case Answer::version_1:
+		session.speak(v1::version);
+		break;
+	default:
+		break;
+	}
+}
+
+/** Whether a server that gave @answer is not asked again for a while (Avoidance). */
+[[nodiscard]] constexpr bool did_not_go_along(Answer answer)
+{
+	return answer == Answer::version_1 || answer == Answer::lost;
+}
+
+/** The connections of one connect(): two at most, of which the second has no mark and asks nothing. */
+class Attempt {
+public:
+	/** @marked  may_mark() */
+	explicit constexpr Attempt(bool marked) : marked_(marked)
+	{
+	}
+	/** Whether the next connection's private data have the mark. */
+	[[nodiscard]] constexpr bool marked() const
+	{
+		return marked_;
+	}
+	/** No connection has come of it, and its question to @answer. Returns whether to make another one. */
+	[[nodiscard]] constexpr bool again(Answer answer)
+	{
+		if (answer != Answer::lost)
+			return false;
+		marked_ = false;
+		return true;
+	}
+
+private:
+	bool marked_;
+};
 
 /** For how long a server that did not go along is not asked again. */
 class Avoidance {

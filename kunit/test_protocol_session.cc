@@ -176,6 +176,170 @@ RPCORDMA_TEST(protocol_session, thresholds)
 		}
 }
 
-RPCORDMA_SUITE(protocol_session, born_ready, verdicts, refusals, thresholds);
+/* While it is open, the first message of a version that is spoken decides; what came before it changes nothing. */
+RPCORDMA_TEST(protocol_session, open)
+{
+	static const u32 of_3[] = {7, 3, 1, 0, 0, 0, 0, 7, 0}, of_1[] = {7, 1, 1, 0, 0, 0, 0, 7, 0},
+			 of_2[] = {7, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0};
+	const properties::Properties said;
+
+	for (const u32 version : {1u, 2u}) {
+		const Bytes own = version == 1 ? Bytes(wire(of_1)) : Bytes(wire(of_2));
+		const Bytes foreign = version == 1 ? Bytes(wire(of_2)) : Bytes(wire(of_1));
+		Session session;
+		xdr::Message message;
+
+		TEST_NOTE("version", version);
+		session.begin({}, Error::no_protocol);
+		EXPECT_EQ(session.rules().extra_receives, 0);
+		session.open();
+		EXPECT_EQ(session.rules().extra_receives, 2);
+		EXPECT_EQ(session.receive(own.first(15), message).action, Action::drop);
+		auto verdict = session.receive(wire(of_3), message);
+		EXPECT_EQ(verdict.action, Action::refuse);
+		EXPECT_EQ(verdict.refusal, xdr::ErrorCode::version);
+		EXPECT_EQ(session.refusal(verdict.refusal).low, 1);
+		EXPECT_EQ(session.refusal(verdict.refusal).high, 2);
+		EXPECT_EQ(session.receive(own, message).action, Action::deliver);
+		EXPECT_EQ(session.version(), version);
+		EXPECT_EQ(session.rules().extra_receives, version == 2 ? 2 : 0);
+		EXPECT_FALSE(session.take(said));
+		for (const Bytes &other : {foreign, Bytes(wire(of_3))}) {
+			verdict = session.receive(other, message);
+			EXPECT_EQ(verdict.action, Action::refuse);
+			EXPECT_EQ(verdict.refusal, xdr::ErrorCode::version);
+			EXPECT_EQ(session.refusal(verdict.refusal).low, version);
+			EXPECT_EQ(session.refusal(verdict.refusal).high, version);
+			EXPECT_EQ(session.version(), version);
+		}
+	}
+}
+
+/* RBSIZ says what a peer takes, and private data no longer do; what it sends is at least what every peer takes. */
+RPCORDMA_TEST(protocol_session, properties)
+{
+	static const u32 connprop[] = {7, 2, 1, 6, 0, 0},
+			 call[] = {7, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0};
+
+	for (const u32 theirs : {1024u, 4096u, 65536u})
+		for (const u32 size : {4096u, 5000u, 65536u}) {
+			const private_data::Properties ours = {16384, 16384, true, true},
+						       peer = {theirs, theirs, true, true};
+			properties::Properties said;
+			xdr::Message message;
+			Session session;
+
+			TEST_NOTE("theirs", theirs);
+			TEST_NOTE("size", size);
+			said.receive_size = size;
+			session.begin(ours, peer);
+			session.open();
+			EXPECT_EQ(session.thresholds().send, min(16384u, theirs));
+			EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
+			EXPECT_EQ(session.version(), 2);
+			EXPECT_EQ(session.thresholds().send, 4096);
+			EXPECT_EQ(session.thresholds().receive, min(16384u, max(theirs, 4096u)));
+			EXPECT_EQ(session.thresholds().bare_header, 36);
+			EXPECT_TRUE(session.take(said));
+			EXPECT_EQ(session.thresholds().send, min(16384u, size));
+			/* Once. */
+			said.receive_size = 4096;
+			EXPECT_FALSE(session.take(said));
+			EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
+			EXPECT_FALSE(session.take(said));
+			EXPECT_EQ(session.thresholds().send, min(16384u, size));
+		}
+	/* Behind another message they are too late. */
+	Session session;
+	xdr::Message message;
+	session.begin({}, Error::no_protocol);
+	session.open();
+	EXPECT_EQ(session.receive(wire(call), message).action, Action::deliver);
+	EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
+	EXPECT_FALSE(session.take({}));
+}
+
+/* In version 2: what is wrong with a call gets its own error, what is wrong with a reply none. */
+RPCORDMA_TEST(protocol_session, verdicts_2)
+{
+	const struct {
+		u32 words[11];
+		u32 length; /* bytes */
+		Action action;
+		xdr::ErrorCode refusal = xdr::ErrorCode::chunk; /* of Action::refuse */
+	} cases[] = {
+		{.words = {7, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0}, .length = 44, .action = Action::deliver},
+		{.words = {7, 2, 1, 0, 1, 0, 0, 0, 0, 7, 1}, .length = 44, .action = Action::deliver},
+		{.words = {7, 2, 1, 0}, .length = 15, .action = Action::drop},
+		/* errors, and what is none */
+		{.words = {7, 2, 1, 4, 6}, .length = 20, .action = Action::deliver},
+		{.words = {7, 2, 1, 4, 7}, .length = 20, .action = Action::drop},
+		{.words = {7, 2, 1, 4, 1, 1, 1}, .length = 27, .action = Action::drop},
+		/* MSG: cut short, no direction, no list, another xid, another direction */
+		{.words = {7, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0}, .length = 35, .action = Action::refuse},
+		{.words = {7, 2, 1, 0, 2, 0, 0, 0, 0, 7, 0}, .length = 44, .action = Action::refuse},
+		{.words = {7, 2, 1, 0, 0, 0, 2, 0, 0, 7, 0}, .length = 44, .action = Action::refuse},
+		{.words = {7, 2, 1, 0, 0, 0, 0, 0, 0, 8, 0}, .length = 44, .action = Action::refuse},
+		{.words = {7, 2, 1, 0, 0, 0, 0, 0, 0, 7, 1}, .length = 44, .action = Action::refuse},
+		{.words = {7, 2, 1, 1, 0, 0, 0, 0, 0}, .length = 36, .action = Action::refuse},
+		{.words = {7, 2, 1, 0, 1, 0, 0, 0, 0, 7, 0}, .length = 35, .action = Action::drop},
+		{.words = {7, 2, 1, 0, 1, 0, 2, 0, 0, 7, 1}, .length = 44, .action = Action::drop},
+		{.words = {7, 2, 1, 0, 1, 0, 0, 0, 0, 7, 0}, .length = 44, .action = Action::drop},
+		{.words = {7, 2, 1, 1, 1, 0, 0, 0, 0}, .length = 36, .action = Action::drop},
+		/* procs that there are not; options */
+		{.words = {7, 2, 1, 2},
+		 .length = 16,
+		 .action = Action::refuse,
+		 .refusal = xdr::ErrorCode::procedure},
+		{.words = {7, 2, 1, 10},
+		 .length = 16,
+		 .action = Action::refuse,
+		 .refusal = xdr::ErrorCode::procedure},
+		{.words = {7, 2, 1, 5, 0, 5, 0},
+		 .length = 28,
+		 .action = Action::refuse,
+		 .refusal = xdr::ErrorCode::option},
+		{.words = {7, 2, 1, 5, 0, 2, 0},
+		 .length = 28,
+		 .action = Action::refuse,
+		 .refusal = xdr::ErrorCode::option},
+		{.words = {7, 2, 1, 5, 0, 3, 0}, .length = 28, .action = Action::refuse},
+		{.words = {7, 2, 1, 5, 1, 1, 0}, .length = 28, .action = Action::drop},
+		{.words = {7, 2, 1, 5, 0, 3, 12, 1, 1, 0}, .length = 40, .action = Action::control},
+		/* properties */
+		{.words = {7, 2, 1, 6, 0, 0}, .length = 24, .action = Action::control},
+		{.words = {7, 2, 1, 7, 0}, .length = 20, .action = Action::control},
+		{.words = {7, 2, 1, 8, 0, 0, 0}, .length = 28, .action = Action::control},
+		{.words = {7, 2, 1, 9, 0}, .length = 20, .action = Action::control},
+		{.words = {7, 2, 1, 6, 1, 0}, .length = 24, .action = Action::refuse},
+		{.words = {7, 2, 1, 7}, .length = 16, .action = Action::refuse},
+		{.words = {7, 2, 1, 8, 0, 0}, .length = 24, .action = Action::drop},
+		/* other versions; an error of one says nothing that is known */
+		{.words = {7, 1, 1, 0, 0, 0, 0, 7, 0},
+		 .length = 36,
+		 .action = Action::refuse,
+		 .refusal = xdr::ErrorCode::version},
+		{.words = {7, 1, 1, 4, 2}, .length = 20, .action = Action::drop},
+	};
+	Session session;
+
+	session.begin({}, Error::no_protocol);
+	session.speak(2);
+	for (u32 turn = 0; turn < 2; turn++)
+		for (const auto &c : cases) {
+			xdr::Message message;
+			TEST_NOTE("case", u32(&c - cases));
+			const ExactCopy bytes(Bytes(wire(c.words)).first(c.length));
+			const auto verdict = session.receive(bytes.bytes(), message);
+
+			EXPECT_EQ(verdict.action, c.action);
+			if (c.action == Action::refuse)
+				EXPECT_EQ(verdict.refusal, c.refusal);
+			EXPECT_EQ(session.version(), 2);
+		}
+}
+
+RPCORDMA_SUITE(protocol_session, born_ready, verdicts, refusals, thresholds, open, properties,
+	       verdicts_2);
 
 } // namespace rpcordma

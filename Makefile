@@ -127,6 +127,16 @@ sim: ## client and server against a simulated fabric, one random history for eac
 	@scripts/setup host
 	@$(MAKE) -s -f selftests/sim/sim.mk $(if $(SEEDS),SEEDS=$(SEEDS)) $(if $(FIRST),FIRST=$(FIRST))
 
+.PHONY: states
+states: ## all states of the machines that choose the version and count what goes beyond the credits
+	@scripts/setup host
+	@$(MAKE) -s -f selftests/states/states.mk
+
+.PHONY: states-self-test
+states-self-test: ## planted bugs in these machines, each to be found
+	@scripts/setup host
+	@selftests/states/self-test
+
 .PHONY: sim-mutants
 sim-mutants: ## planted bugs, each to be found by the simulation within 10000 seeds
 	@scripts/setup host

@@ -97,5 +97,8 @@ struct rpcordma_endpoint {
 	bool established = false, lost = false, removed = false;
 	sim::u32 fatal_events = 0; /* on their way */
 	sim::WaitQueue no_fatal_event;
-	std::vector<sim::u8> private_data;
+	std::vector<sim::u8> private_data; /* the peer's */
+	/* An active one: */
+	std::vector<sim::u8> said;		/* its own */
+	sim::VersionMemory *versions = nullptr; /* the client's, if it has a core */
 };

@@ -27,10 +27,6 @@ bool ib_mr::set_runs(const std::vector<sim::Scatter::Run> &from)
 	return used <= pages;
 }
 
-#ifdef RPCORDMA_TEST_VERSION
-#include "module/protocol/codec.hh"
-#endif
-
 namespace sim {
 
 /* Of enum ib_wc_status, besides the port's. */
@@ -46,73 +42,37 @@ u32 word(const u8 *message, u32 index)
 	return u32(at[0]) << 24 | u32(at[1]) << 16 | u32(at[2]) << 8 | at[3];
 }
 
+using Message = rpcordma::xdr::Message;
+using MessageKind = rpcordma::xdr::Kind;
+
+bool has_chunks(const Message &message)
+{
+	return message.kind == MessageKind::nomsg || message.has_chunks();
+}
+
 /* Whether a message without chunks says that it is a call. */
-#ifdef RPCORDMA_TEST_VERSION
-
-/* A message of the version of kunit/seams/, or of version 1. */
-rpcordma::xdr::Message decode(const u8 *message, u32 length)
+bool is_call(const Message &message)
 {
-	rpcordma::xdr::Message decoded;
-
-	const rpcordma::Error error =
-		word(message, 1) == rpcordma::protocol::TestVersion::rules().version ?
-			rpcordma::protocol::TestVersion::decode({message, length}, decoded) :
-			rpcordma::v1::decode({message, length}, decoded);
-	return error == rpcordma::Error::none ? decoded : rpcordma::xdr::Message();
+	return message.kind == MessageKind::msg && !message.has_chunks() &&
+	       message.direction == rpcordma::xdr::Direction::call;
 }
 
-bool has_chunks(const u8 *message, u32 length)
+/* It is not a message's first transmission. */
+bool is_continuation(const Message &message)
 {
-	const auto decoded = decode(message, length);
-
-	return decoded.kind == rpcordma::xdr::Kind::nomsg || decoded.has_chunks();
+	return message.transmission != 0;
 }
 
-bool is_call(const u8 *message, u32 length)
+bool is_last(const Message &message)
 {
-	const auto decoded = decode(message, length);
-
-	return decoded.kind == rpcordma::xdr::Kind::msg && !decoded.has_chunks() &&
-	       decoded.direction == rpcordma::xdr::Direction::call;
+	return message.transmission + 1 == message.transmissions;
 }
 
-/* One of a message's later transmissions. */
-bool is_continuation(const u8 *message, u32 length)
+/* It is about the connection, in version 2. */
+bool is_control(const Message &message)
 {
-	return decode(message, length).transmission != 0;
+	return message.kind > MessageKind::error;
 }
-
-bool is_last(const u8 *message, u32 length)
-{
-	const auto decoded = decode(message, length);
-
-	return decoded.transmission + 1 == decoded.transmissions;
-}
-
-#else
-
-bool is_last(const u8 *, u32)
-{
-	return true;
-}
-
-bool has_chunks(const u8 *message, u32)
-{
-	return word(message, 3) == 1 || word(message, 4) || word(message, 5) || word(message, 6);
-}
-
-bool is_continuation(const u8 *, u32)
-{
-	return false;
-}
-
-bool is_call(const u8 *message, u32 length)
-{
-	return length >= 36 && word(message, 3) == 0 && !word(message, 4) && !word(message, 5) &&
-	       !word(message, 6) && word(message, 8) == 0;
-}
-
-#endif
 
 } // namespace
 
@@ -248,7 +208,7 @@ void Cq::poll_()
 		if (!completion.what.status && qp->arrived_.count(completion.cqe)) {
 			const auto message = std::move(qp->arrived_[completion.cqe]);
 			qp->arrived_.erase(completion.cqe);
-			qp->overhear_completion_(completion, message.data());
+			qp->overhear_completion_(completion, message);
 		}
 		dispatch(context_, completion.cqe, &completion.what);
 		port_call();
@@ -390,6 +350,8 @@ void Qp::set_error()
 		return;
 	TRACE("%s: error state", name.c_str());
 	state = State::error;
+	if (!server && conversation)
+		conversation->versions->lost();
 	changed_.wake_all();
 	kick_();
 }
@@ -695,6 +657,9 @@ void Qp::send_(const Entry &entry)
 		}
 		REQUIRE(to->server, "%s: a message finds no Receive: R1 is broken",
 			to->name.c_str());
+		/* Receives beyond the credits are for that. */
+		REQUIRE(!is_control(decode_message(entry->message.data(), entry->length)),
+			"%s: a question finds no Receive", to->name.c_str());
 		/* A server's calls are in use until their replies' completions, which Reads may hold up. */
 		REQUIRE(faults.memory_failed || to->send_used,
 			"%s: a message finds no Receive, though memory was never short and no "
@@ -764,8 +729,11 @@ void Qp::take_message_(const std::vector<u8> &message, u32 invalidated)
 	dma_access(receive.sge.addr, length, const_cast<u8 *>(message.data()), Access::write);
 	if (server && length >= 4) {
 		const u32 xid = word(message.data(), 0);
-		if (conversation->owed.count(xid))
+		conversation->called = conversation->called || conversation->strange;
+		if (conversation->owed.count(xid)) {
 			conversation->to_be_replied.insert(xid);
+			conversation->called = true;
+		}
 	}
 	arrived_[receive.cqe] = message;
 	receive_cq->push(*this, completion);
@@ -864,31 +832,45 @@ void Qp::read_(const Entry &entry)
 
 /* --- what is heard --- */
 
+/* One answer for each message of a stranger's, whatever it was. */
+void Qp::answer_stranger_(u32 xid)
+{
+	const auto asked = conversation->unanswered.find(xid);
+
+	REQUIRE(asked != conversation->unanswered.end(),
+		"%s: xid %#x is answered, which nobody asks about (any more)", name.c_str(), xid);
+	conversation->unanswered.erase(asked);
+}
+
 void Qp::overhear_post_(const SendEntry &entry)
 {
 	REQUIRE(entry.length >= 20, "%s: a message of %u bytes", name.c_str(), entry.length);
-	const u8 *message = entry.message.data();
-	const u32 xid = word(message, 0);
-
-	REQUIRE(word(message, 2), "%s: a credit value of zero", name.c_str());
-	if (state == State::error || is_continuation(message, entry.length))
-		return;
+	const u8 *bytes = entry.message.data();
+	const u32 xid = word(bytes, 0);
 	const bool strange = conversation->strange;
-	/* One answer for each message, whatever it was. */
-	const auto answers_stranger = [&] {
-		const auto asked = conversation->unanswered.find(xid);
-		REQUIRE(asked != conversation->unanswered.end(),
-			"%s: xid %#x is answered, which nobody asks about (any more)", name.c_str(),
-			xid);
-		conversation->unanswered.erase(asked);
-	};
+
+	REQUIRE(word(bytes, 2), "%s: a credit value of zero", name.c_str());
+	const Message message = decode_message(bytes, entry.length);
+	REQUIRE(message.direction != rpcordma::xdr::Direction::unknown,
+		"%s: a message that does not decode", name.c_str());
+	const bool question = conversation->versions->is_question(message);
+	/* Also one that goes nowhere has been asked. */
+	if (question && !server) {
+		conversation->versions->posted(server, message, strange);
+		if (conversation->memory)
+			conversation->memory->asks();
+		return;
+	}
+	if (state == State::error || is_continuation(message))
+		return;
+	conversation->versions->posted(server, message, strange);
 	if (!server) {
 		/* A backward reply has no chunks, and is a reply. */
-		const bool chunks = has_chunks(message, entry.length);
-		if (word(message, 3) == 4 || (!chunks && !is_call(message, entry.length))) {
+		const bool answer = message.kind == MessageKind::error || is_control(message);
+		if (answer || (!has_chunks(message) && !is_call(message))) {
 			if (strange)
-				return answers_stranger();
-			REQUIRE(conversation->backward_owed.erase(xid),
+				return answer_stranger_(xid);
+			REQUIRE(!answer && conversation->backward_owed.erase(xid),
 				"%s: a backward reply to nobody", name.c_str());
 			return;
 		}
@@ -900,28 +882,46 @@ void Qp::overhear_post_(const SendEntry &entry)
 		conversation->owed.insert(xid);
 		return;
 	}
-	if (is_call(message, entry.length)) {
+	if (is_call(message)) {
 		REQUIRE(conversation->backward_owed.insert(xid).second,
 			"%s: backward xid %#x twice", name.c_str(), xid);
 		return;
 	}
 	if (strange)
-		return answers_stranger();
+		return answer_stranger_(xid);
+	if (question) {
+		const VersionTalk &versions = *conversation->versions;
+
+		REQUIRE(versions.asked && !versions.answered && versions.question == xid,
+			"%s: an answer to a question that nobody asked", name.c_str());
+		return;
+	}
+	REQUIRE(!is_control(message), "%s: a message of kind %u to an honest client", name.c_str(),
+		u32(message.kind));
 	REQUIRE(conversation->to_be_replied.erase(xid),
 		"%s: a reply to xid %#x, which is nobody's (any more)", name.c_str(), xid);
 }
 
 /* Before the client's core hears of it. */
-void Qp::overhear_completion_(const Completion &completion, const u8 *message)
+void Qp::overhear_completion_(const Completion &completion, const std::vector<u8> &bytes)
 {
 	const u32 length = completion.what.byte_len;
-	if (server || length < 12 || is_call(message, length))
+	if (server || length < 12)
 		return;
-	if (is_last(message, length))
-		conversation->owed.erase(word(message, 0));
-	if (is_continuation(message, length))
+	const Message message = decode_message(bytes.data(), length);
+	const bool question = conversation->versions->asked && !conversation->versions->answered;
+	if (!is_continuation(message))
+		conversation->versions->heard(message, conversation->strange);
+	if (is_call(message))
 		return;
-	const u32 grant = word(message, 2);
+	if (is_last(message) && !question)
+		conversation->owed.erase(word(bytes.data(), 0));
+	if (is_continuation(message))
+		return;
+	/* Of version 2 an error grants nothing. */
+	if (message.version == rpcordma::v2::version && message.kind == MessageKind::error)
+		return;
+	const u32 grant = word(bytes.data(), 2);
 	if (conversation->strange) {
 		/* Whether it is believed or not. */
 		conversation->granted = std::max(conversation->granted, grant);

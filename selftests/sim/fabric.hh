@@ -22,6 +22,7 @@
 
 #include "compat/port/port.h"
 #include "selftests/sim/memory.hh"
+#include "selftests/sim/versions.hh"
 
 namespace sim {
 struct Device;
@@ -85,6 +86,9 @@ struct Conversation {
 	std::set<u32> backward_owed;
 	bool strange = false;	       /* one end is a stranger's, or was */
 	std::multiset<u32> unanswered; /* xids of a stranger's messages, until one is answered */
+	bool called = false;	       /* a call has reached the server */
+	std::shared_ptr<VersionTalk> versions = std::make_shared<VersionTalk>();
+	VersionMemory *memory = nullptr; /* the client's, if it has a core */
 };
 
 struct Completion {
@@ -199,12 +203,13 @@ private:
 	bool local_access_(const rpcordma_sge &sge, u32 offset, u32 length, u8 *buffer,
 			   Access access);
 	void gather_(const SendEntry &entry, u32 offset, u32 length, u8 *to);
+	void answer_stranger_(u32 xid);
 	bool remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
 	bool accessible_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
 	void lose_by_fault_();
 	void take_message_(const std::vector<u8> &message, u32 invalidated);
 	void overhear_post_(const SendEntry &entry);
-	void overhear_completion_(const Completion &completion, const u8 *message);
+	void overhear_completion_(const Completion &completion, const std::vector<u8> &bytes);
 
 	u32 send_room_, receive_room_, most_sges_;
 	std::deque<Entry> sends_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "selftests/sim/sunrpc.hh"
 #include "selftests/sim/svc.hh"
 
 using namespace sim;
@@ -176,6 +177,8 @@ static void tell_core(rpcordma_endpoint &ep, rpcordma_endpoint_event event)
 	TRACE("event %d", event);
 	if (ep.stranger)
 		return;
+	if (!ep.server && ep.qp && ep.qp->conversation)
+		ep.qp->conversation->versions->lost();
 	if (ep.server)
 		rpcordma_core_server_event(ep.context, event);
 	else
@@ -269,6 +272,8 @@ rpcordma_endpoint *rpcordma_endpoint_create(rpc_xprt *xprt, void *context, int *
 	}
 	auto *ep = new rpcordma_endpoint;
 	ep->peer = rpcordma_xprt_peer(xprt);
+	ep->versions = &xprt->versions;
+	xprt->versions.attempt();
 	ep->context = context;
 	ep->id = std::make_shared<CmId>(fabric->client);
 	ep->id->endpoint = ep;
@@ -404,6 +409,9 @@ int rpcordma_endpoint_connect(rpcordma_endpoint *ep, const rpcordma_connect_para
 	std::vector<u8> private_data(bytes, bytes + parameters->private_data_length);
 	const u32 depth = parameters->responder_resources;
 
+	if (ep->versions)
+		ep->versions->requested(private_data);
+	ep->said = private_data;
 	ep->id->state = CmId::State::connecting;
 	/* Lost on the way, now and then. */
 	if (!faults.strikes(faults.resolving))
@@ -435,6 +443,12 @@ int rpcordma_endpoint_accept(rpcordma_endpoint *ep, const rpcordma_connect_param
 		theirs.peer = ours.weak_from_this();
 		ours.conversation = theirs.conversation = std::make_shared<Conversation>();
 		ours.conversation->strange = ours.stranger || theirs.stranger;
+		ours.conversation->versions->begin(client->endpoint->said, private_data,
+						   ours.stranger);
+		if (VersionMemory *memory = client->endpoint->versions) {
+			ours.conversation->memory = memory;
+			memory->agreed(ours.conversation->versions);
+		}
 		establish(client, private_data);
 	}
 	ep->id->unlock();
@@ -452,6 +466,8 @@ void rpcordma_endpoint_disconnect(rpcordma_endpoint *ep)
 {
 	may_sleep("disconnect");
 	port_call();
+	if (!ep->server && ep->qp && ep->qp->conversation)
+		ep->qp->conversation->versions->ended = true;
 	if (ep->qp)
 		ep->qp->set_error();
 	const bool connected = ep->id->state == CmId::State::connected;

@@ -98,6 +98,43 @@ void draw_tunables(bool crowded, u32 &max_message)
 	max_message = chance.any_of(messages) + kPageSize;
 }
 
+/* --- versions --- */
+
+/* With the version that tests alone have there is no other. */
+#ifdef RPCORDMA_TEST_VERSION
+static constexpr bool kVersion2 = false;
+#else
+static constexpr bool kVersion2 = true;
+#endif
+
+/* What one end is set to, or another server is that comes in its place. */
+void draw_version2(u32 &parameter)
+{
+	static const u32 choices[] = {0, 1, 1, 2};
+
+	if (!kVersion2)
+		return;
+	parameter = chance.any_of(choices);
+	VersionMemory::changes++;
+	TRACE("version2 is %u at the client, %u at the server", rpcordma_tunables.version2,
+	      rpcordma_server_tunables.version2);
+}
+
+/* In half of the runs there is version 2 at either end; then sizes mostly do not forbid it. */
+void draw_versions()
+{
+	rpcordma_tunables.version2 = rpcordma_server_tunables.version2 = 0;
+	if (chance.one_in(2))
+		return;
+	draw_version2(rpcordma_tunables.version2);
+	draw_version2(rpcordma_server_tunables.version2);
+	if (!kVersion2 || chance.one_in(8))
+		return;
+	for (u32 *size : {&rpcordma_tunables.max_inline_read, &rpcordma_tunables.max_inline_write,
+			  &rpcordma_server_tunables.max_req_size})
+		*size = std::max(*size, kPageSize);
+}
+
 /* --- the client's calls --- */
 
 u32 draw_length(u32 most)
@@ -158,6 +195,12 @@ u32 busy;
 /* What is out at the server while nobody calls. */
 std::string server_unrest();
 
+/* Version 2 may come up. */
+bool versions_matter()
+{
+	return rpcordma_tunables.version2 && rpcordma_server_tunables.version2;
+}
+
 /** A client: a transport and the users of its mount. */
 class Client {
 public:
@@ -191,6 +234,8 @@ public:
 		}
 		while (users_)
 			(void)wait(user_left_, "a client's users");
+		if (!hopeless_ && !leaving_ && versions_matter() && chance.one_in(6))
+			linger_();
 		if (callbacks)
 			callbacks->stop();
 		busy--;
@@ -269,6 +314,15 @@ private:
 		user_left_.wake_all();
 	}
 
+	/* So long that a server that did not speak version 2 is asked again, over the next connection. */
+	void linger_()
+	{
+		sleep_for(kAvoidance + 20 * kSecond, "a server to be asked again");
+		disconnect();
+		users_++;
+		use_();
+	}
+
 	void one_call_(bool kill)
 	{
 		const bool soft = chance.one_in(4);
@@ -332,6 +386,9 @@ public:
 	Play()
 	{
 		draw_tunables(crowded_, max_message_);
+		draw_versions();
+		changing_ = rpcordma_tunables.version2 + rpcordma_server_tunables.version2 &&
+			    chance.one_in(2);
 		for (u32 i = chance.between(1, 2); i; i--) {
 			fabric->client.devices.push_back(make_device("client device", crowded_));
 			fabric->server.devices.push_back(make_device("server device", crowded_));
@@ -349,6 +406,7 @@ public:
 		open_service_();
 		if (!chance.one_in(5))
 			draw_faults();
+		VersionMemory::calm = !faults.active && !hopeless_ && !changing_;
 		/* Who is called back serves that: a server calls none else. */
 		const u32 callbacks = chance.one_in(2) ? chance.between(1, 10) : 0;
 		for (u32 clients = chance.one_in(3) ? 2 : 1, i = 0; i < clients; i++)
@@ -356,6 +414,8 @@ public:
 		for (u32 i = 0; i < callbacks; i++)
 			add_callback_(i);
 
+		if (changing_)
+			change_versions_();
 		if (faults.active && chance.one_in(2))
 			for (u32 blows = chance.between(1, 4); blows; blows--) {
 				sleep_for(chance.below(20000), "the next blow");
@@ -416,6 +476,25 @@ private:
 		});
 	}
 
+	/* The administrator, at both hosts: connections made from then on follow. */
+	void change_versions_()
+	{
+		others_++;
+		spawn("administrator", Context::process, [this] {
+			for (u32 times = chance.between(1, 4); times; times--) {
+				sleep_for(chance.below(chance.one_in(2) ? 2000 : 20000),
+					  "the administrator");
+				draw_version2(chance.one_in(2) ? rpcordma_tunables.version2 :
+								 rpcordma_server_tunables.version2);
+				/* It is seen with the next connection. */
+				if (chance.one_in(2))
+					clients_[chance.below(u32(clients_.size()))]->disconnect();
+			}
+			others_--;
+			somebody_left_.wake_all();
+		});
+	}
+
 	void blow_()
 	{
 		switch (chance.below(8)) {
@@ -433,6 +512,9 @@ private:
 			TRACE("the service is restarted");
 			close_service_();
 			sleep_for(chance.below(1000) * kMillisecond, "the service to come back");
+			/* As another one, of an older or a newer kind. */
+			if (changing_)
+				draw_version2(rpcordma_server_tunables.version2);
 			open_service_();
 			break;
 		case 4: {
@@ -460,6 +542,7 @@ private:
 
 	const bool crowded_ = chance.one_in(32);
 	const bool hopeless_ = chance.one_in(40);
+	bool changing_ = false;
 	Memory memory_;
 	Fabric fabric_;
 	ServerModule module_;
@@ -480,9 +563,13 @@ void scenario()
 	dropped_calls.clear();
 	busy = 0;
 	serving = nullptr;
+	VersionMemory::reset();
 	/* What the module remembers for longer than it is loaded. */
 	rpcordma::server_failures = rpcordma::Failures();
-	Play().run();
+	if (kVersion2 && chance.one_in(8))
+		strange_versions();
+	else
+		Play().run();
 }
 
 } // namespace sim

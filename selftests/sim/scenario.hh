@@ -6,5 +6,7 @@ namespace sim {
 
 /** The body of run_world(). */
 void scenario();
+/** One part of it: peers that keep to none of version 2's rules. */
+void strange_versions();
 
 } // namespace sim

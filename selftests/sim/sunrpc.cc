@@ -136,9 +136,12 @@ rpc_xprt::rpc_xprt(const char *name)
 	  connect("connect worker",
 		  [this] {
 			  reestablish = std::max(reestablish, kReestablish);
+			  versions.connecting();
 			  const int rc = rpcordma_core_client_connect(core);
 
 			  TRACE("%s: connect: %d", peer.name, rc);
+			  versions.connected(rc ? 0 :
+						  u32(rpcordma_core_client_stats(core)->version));
 			  connecting = false;
 			  if (!rc) {
 				  connect_cookie++;

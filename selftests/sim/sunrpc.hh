@@ -74,6 +74,7 @@ struct rpc_xprt {
 	std::map<sim::u32, rpc_rqst *> receive_queue;
 	sim::WaitQueue unlocked, unpinned;
 	sim::u32 connects = 0;
+	sim::VersionMemory versions;
 
 	/* The backchannel. */
 	bool backward_service = false;

@@ -65,6 +65,13 @@ void svc_xprt::close()
 	enqueue();
 }
 
+bool svc_xprt::was_called() const
+{
+	const rpcordma_endpoint *ep = id ? id->endpoint : nullptr;
+
+	return ep && ep->qp && ep->qp->conversation && ep->qp->conversation->called;
+}
+
 void svc_xprt::remove()
 {
 	REQUIRE(busy, "a transport is deleted that others may use");
@@ -379,7 +386,7 @@ svc_xprt *Service::any_connection()
 	std::vector<svc_xprt *> there;
 
 	for (svc_xprt *xprt : all_)
-		if (!xprt->listener && !xprt->dead)
+		if (!xprt->listener && !xprt->dead && xprt->was_called())
 			there.push_back(xprt);
 	if (there.empty())
 		return nullptr;

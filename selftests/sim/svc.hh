@@ -42,6 +42,8 @@ struct svc_xprt : rpcordma_peer {
 	void close();
 	/** svc_delete_xprt(); XPT_BUSY is the caller's. */
 	void remove();
+	/** A call has come over it: then it may be called back over. Nobody is who does not call, in NFS. */
+	bool was_called() const;
 
 	sim::Service &service;
 	sim::u32 references = 1;

@@ -1,0 +1,653 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Version 2 with peers that keep to none of its rules: servers that answer the question in any way, and clients that
+ * say anything. The other end has a core; what it must do about each message is known here, and checked. In the end an
+ * honest peer comes, and nothing of the others is left.
+ */
+#include "selftests/sim/scenario.hh"
+
+#include <algorithm>
+#include <cstring>
+
+#include "selftests/sim/consumer.hh"
+#include "selftests/sim/stranger.hh"
+
+namespace sim {
+namespace {
+
+namespace properties = rpcordma::properties;
+namespace v2 = rpcordma::v2;
+namespace xdr = rpcordma::xdr;
+using rpcordma::MutableBytes;
+using rpcordma::Credits;
+using rpcordma::Xid;
+
+using Octets = std::vector<u8>;
+
+constexpr u32 kMostMessage = 16384 + kPageSize;
+
+template <typename... Words> Octets words(Words... values)
+{
+	const u32 all[] = {u32(values)...};
+	Octets bytes(sizeof(all));
+
+	for (u32 i = 0; i < sizeof...(values); i++)
+		xdr::store_be32(&bytes[4 * i], all[i]);
+	return bytes;
+}
+
+u32 word_of(const Octets &bytes, u32 index)
+{
+	return bytes.size() < 4 * index + 4 ? 0 : xdr::load_be32(&bytes[4 * index]);
+}
+
+Octets operator+(Octets bytes, const Octets &more)
+{
+	bytes.insert(bytes.end(), more.begin(), more.end());
+	return bytes;
+}
+
+/** What an encoder writes. */
+template <typename Encode> Octets made(Encode encode)
+{
+	Octets bytes(256);
+	const auto length = encode(MutableBytes(bytes.data(), bytes.size()));
+
+	REQUIRE(length.ok(), "a stranger's message has no room");
+	bytes.resize(length.value());
+	return bytes;
+}
+
+Octets private_data(bool mark)
+{
+	return made([=](MutableBytes room) -> rpcordma::Result<u32> {
+		return rpcordma::private_data::encode(room, {kPageSize, kPageSize, false, mark});
+	});
+}
+
+Octets connprop(u32 xid, u32 credits, u32 takes = kPageSize)
+{
+	return made([=](MutableBytes room) {
+		return rpcordma::protocol::encode_properties(room, Xid(xid), Credits(credits),
+							     takes);
+	});
+}
+
+/** What precedes the Payload stream of a message without chunks. */
+Octets bare(u32 version, u32 xid, u32 credits, xdr::Direction direction, u32 invalidate = 0)
+{
+	if (version == 1)
+		return words(xid, 1, credits, 0, 0, 0, 0);
+	return words(xid, version, credits, 0, u32(direction), invalidate, 0, 0, 0);
+}
+
+/** A call that fits a message without chunks. */
+Call small_call(u32 id)
+{
+	Call call;
+
+	call.id = id;
+	call.kind = chance.one_in(4) ? Kind::null : Kind::small;
+	call.credential = chance.below(10);
+	call.verifier = chance.below(6);
+	if (call.kind == Kind::small) {
+		call.call_data = chance.below(300);
+		call.reply_data = chance.below(300);
+	}
+	return call;
+}
+
+/* --- servers --- */
+
+/** A server that answers the question as it likes, and speaks as if it had gone along with what it said. */
+class StrangeServer : public Stranger {
+public:
+	StrangeServer() : Stranger("strange server")
+	{
+	}
+
+	void heard(const Octets &message, u32 invalidated) override
+	{
+		const xdr::Message header = decode_message(message.data(), u32(message.size()));
+
+		REQUIRE(!invalidated, "a requester invalidates its server's memory");
+		REQUIRE(header.version, "a message of ours does not decode");
+		if (header.kind == xdr::Kind::connprop) {
+			asked_ = true;
+			return soon_([this, xid = header.xid.get()] { answer_question_(xid); });
+		}
+		/* It refuses what is said beside the replies, or answers. */
+		if (header.kind != xdr::Kind::msg)
+			return;
+		REQUIRE(!asked_ || spoken_, "a call to a server that did not go along");
+		REQUIRE(header.version == (asked_ ? spoken_ : 1), "a call in version %u",
+			header.version);
+		const Octets payload(header.payload.begin(), header.payload.end());
+		calls_++;
+		soon_([this, payload, version = header.version, xid = header.xid.get()] {
+			for (u32 n = chance.one_in(3) ? chance.between(1, 2) : 0; n; n--)
+				say_aside_(version);
+			(void)say(bare(version, xid, kGrant, xdr::Direction::reply) +
+				  reply_bytes(check_call(payload), xid));
+			if (!--calls_ && version == 2) {
+				sleep_for(50 * kMillisecond, "Receives to be posted again");
+				check_receives_();
+			}
+		});
+	}
+	bool reached(u64, u32, u32, u8 *, Access) override
+	{
+		fail("a requester reaches for its server's memory");
+	}
+
+private:
+	void soon_(std::function<void()> what)
+	{
+		spawn_after(fabric_delay(), "strange server", Context::process, std::move(what));
+	}
+
+	Octets error_(u32 xid, u32 code, u32 low = 0, u32 high = 0) const
+	{
+		const Octets bytes = words(xid, 2, 4, 4, code);
+
+		return code == 1 || code == 3 ? bytes + words(low, high) : bytes;
+	}
+
+	void answer_question_(u32 xid)
+	{
+		static const u32 ranges[][2] = {{1, 1}, {1, 2}, {0, ~0u}, {0, 1},
+						{2, 2}, {3, 9}, {0, 0},	  {9, 1}};
+		const Octets usual = connprop(xid, chance.below(9));
+
+		spoken_ = 0;
+		switch (chance.below(12)) {
+		case 0: /* nothing */
+			break;
+		case 1:
+			leave();
+			break;
+		case 2: {
+			const auto &range = ranges[chance.below(8)];
+
+			spoken_ = range[0] <= 1 && range[1] >= 1 ? 1 : 0;
+			(void)say(error_(xid, 1, range[0], range[1]));
+			break;
+		}
+		case 3: /* INVAL_PROC */
+			spoken_ = 2;
+			(void)say(error_(xid, 4));
+			break;
+		case 4: { /* any other error, or one about something else */
+			static const u32 codes[] = {0, 2, 3, 5, 6, 7, ~0u};
+
+			if (chance.one_in(2))
+				(void)say(error_(xid, chance.any_of(codes)));
+			else
+				(void)say(error_(xid + 1, chance.one_in(2) ? 4 : 1, 1, 2));
+			break;
+		}
+		case 5: /* version 1, in various ways */
+			if (chance.one_in(2)) {
+				/* Whatever version it echoes. */
+				spoken_ = 1;
+				(void)say(words(xid, 1, 4, 4, 1, 1, 1));
+			} else
+				(void)say(bare(1, xid, 4, xdr::Direction::reply) +
+					  words(xid, 1, 0, 0, 0, 0));
+			break;
+		case 6: { /* not all of it */
+			Octets cut = usual;
+
+			cut.resize(chance.below(u32(cut.size())));
+			(void)say(cut);
+			break;
+		}
+		case 7: { /* any bytes */
+			Octets bytes(chance.below(200));
+
+			for (u8 &byte : bytes)
+				byte = u8(chance.next());
+			(void)say(bytes);
+			break;
+		}
+		case 8: /* a call, or a control message that is no answer */
+			if (chance.one_in(2))
+				(void)say(words(xid, 2, 4, 9, 0));
+			else
+				(void)say(words(xid, 2, 4, 8, 0, 0, 0));
+			break;
+		case 9: { /* strange properties: their data, and ids that there are not */
+			static const u32 sizes[] = {0, 1, 4095, ~0u, 1 << 20};
+
+			spoken_ = 2;
+			(void)say(words(xid, 2, 1 + chance.below(8), 6, 4, 1, 4,
+					chance.any_of(sizes), 99, 8, 1, 2, 5, 4, 0, 1, 0, 0));
+			break;
+		}
+		case 10: /* a known one that does not decode */
+			(void)say(words(xid, 2, 4, 6, 1, 1, 8, 4096, 4096, 0));
+			break;
+		default: /* another xid will do; and then again, with something else */
+			spoken_ = 2;
+			(void)say(connprop(xid + chance.below(2), chance.below(9)));
+			for (u32 more = chance.below(3); more; more--)
+				(void)say(chance.one_in(2) ? usual : error_(xid, 1, 1, 1));
+			break;
+		}
+	}
+
+	/* Nothing is out: for each credit there is a Receive, and for two messages more. */
+	void check_receives_() const
+	{
+		const auto qp = other();
+
+		if (!calls_ && qp && qp->state == Qp::State::connected)
+			REQUIRE(qp->receives_posted() >= kGrant + 2, "%u Receives for %u credits",
+				qp->receives_posted(), kGrant);
+	}
+
+	/* What nobody asked for. There are Receives for two of that. */
+	void say_aside_(u32 version)
+	{
+		const u32 xid = 0x51de0000 + chance.below(1000);
+
+		switch (chance.below(9)) {
+		case 0:
+			(void)say(connprop(xid, 3));
+			break;
+		case 1: /* REQPROP */
+			(void)say(words(xid, 2, 4, 7, 1, 1, 4, 8192));
+			break;
+		case 2: /* UPDPROP */
+			(void)say(words(xid, 2, 4, 9, 1, 1, 4, 8192));
+			break;
+		case 3: /* RESPROP */
+			(void)say(words(xid, 2, 4, 8, 0, 0, 0));
+			break;
+		case 4: /* OPTIONAL */
+			(void)say(words(xid, 2, 4, 5, chance.below(3), 1 + chance.below(90), 0));
+			break;
+		case 5: /* no such proc */
+			(void)say(words(xid, 2, 4, 10 + chance.below(9), 0, 0, 0));
+			break;
+		case 6: /* of the other version */
+			(void)say(bare(3 - version, xid, 4, xdr::Direction::reply) +
+				  words(xid, 1, 0, 0, 0, 0));
+			break;
+		case 7: /* of none */
+			(void)say(bare(3 + chance.below(9), xid, 4, xdr::Direction::reply));
+			break;
+		case 8: { /* a backward call that nobody serves */
+			Call call;
+
+			(void)say(bare(version, xid, 4, xdr::Direction::call,
+				       chance.one_in(2) ? 0 : 77) +
+				  call_bytes(call, xid));
+			break;
+		}
+		}
+	}
+
+	static constexpr u32 kGrant = 4;
+
+	bool asked_ = false;
+	u32 calls_ = 0;	 /* that wait for a reply */
+	u32 spoken_ = 0; /* after the question; 0: nobody is to speak */
+};
+
+/* --- clients --- */
+
+/** A client that says anything, and knows what has to be answered. */
+class StrangeClient : public Stranger {
+public:
+	/** @may_2: the server speaks version 2 if the first message does. */
+	StrangeClient(bool may_2, bool floods)
+		: Stranger("strange client"),
+		  may_2_(may_2),
+		  floods_(floods)
+	{
+	}
+
+	/** Say what comes to mind, once connected. */
+	void talk()
+	{
+		for (u32 i = chance.between(1, 24); i && other(); i--) {
+			const u32 xid = ++last_xid_;
+			const Octets message = any_message_(xid);
+
+			if (!say(message)) {
+				expected_.erase(xid);
+				break;
+			}
+			if (floods_)
+				continue;
+			sleep_for(50 * kMillisecond, "the next thing to say");
+			check_receives_();
+		}
+		sleep_for(kSecond, "answers");
+		/* Who leaves Receives unposted, or breaks it, does not answer. */
+		if (!floods_ && other())
+			REQUIRE(expected_.empty(), "xid %#x is not answered, as it has to be",
+				expected_.begin()->first);
+	}
+
+	void heard(const Octets &message, u32 invalidated) override
+	{
+		const u32 xid = word_of(message, 0);
+		const auto it = expected_.find(xid);
+
+		REQUIRE(!invalidated, "the client's memory is invalidated, uninvited");
+		REQUIRE(it != expected_.end(), "xid %#x is answered, and must not be", xid);
+		const Answer should = it->second;
+		expected_.erase(it);
+		granted_ = word_of(message, 2);
+		if (should.reply.empty()) {
+			REQUIRE(message.size() >= should.words.size() * 4, "xid %#x: %zu bytes",
+				xid, message.size());
+			for (u32 i = 0; i < should.words.size(); i++)
+				REQUIRE(i == 0 || i == 2 || word_of(message, i) == should.words[i],
+					"xid %#x: word %u of the answer is %u instead of %u", xid,
+					i, word_of(message, i), should.words[i]);
+			return;
+		}
+		const Octets whole =
+			bare(should.version, xid, word_of(message, 2), xdr::Direction::reply) +
+			should.reply;
+		REQUIRE(message == whole, "xid %#x: this is not the service's reply", xid);
+	}
+	bool reached(u64, u32, u32, u8 *, Access) override
+	{
+		fail("a server reaches for memory that it was not offered");
+	}
+
+private:
+	struct Answer {
+		std::vector<u32> words; /* the first ones; xid and credits may be any */
+		u32 version = 0;
+		Octets reply; /* of the service */
+	};
+
+	/* Nothing is out: for each credit there is a Receive, and for two messages more. */
+	void check_receives_() const
+	{
+		const auto qp = other();
+
+		if (expected_.empty() && spoken_ == 2 && qp && qp->state == Qp::State::connected)
+			REQUIRE(qp->receives_posted() >= granted_ + 2, "%u Receives for %u credits",
+				qp->receives_posted(), granted_);
+	}
+
+	void expect_(u32 xid, std::vector<u32> answer)
+	{
+		expected_[xid].words = std::move(answer);
+	}
+	void expect_error_(u32 xid, u32 code)
+	{
+		expect_(xid, {xid, 2, 0, 4, code});
+	}
+	/* That of any but the version that is spoken. */
+	void expect_version_(u32 xid, u32 vers)
+	{
+		expect_(xid, {xid, vers, 0, 4, 1, spoken_ ? spoken_ : 1,
+			      spoken_ ? spoken_ :
+			      may_2_  ? 2 :
+					1});
+	}
+
+	/* One message, and what is to come of it. */
+	Octets any_message_(u32 xid)
+	{
+		/* A server that may not speak version 2 speaks version 1 from the start. */
+		if (!may_2_)
+			spoken_ = 1;
+		/* Version 2 first, in most cases. */
+		const u32 vers = chance.one_in(8)	      ? chance.below(5) :
+				 spoken_ && !chance.one_in(4) ? spoken_ :
+								2;
+
+		if (vers != 1 && (vers != 2 || !may_2_ || spoken_ == 1)) {
+			expect_version_(xid, vers);
+			return bare(vers, xid, 4, xdr::Direction::call) +
+			       call_bytes(small_call(xid), xid);
+		}
+		if (vers == 1 && spoken_ == 2) {
+			expect_version_(xid, vers);
+			return bare(vers, xid, 4, xdr::Direction::call) +
+			       call_bytes(small_call(xid), xid);
+		}
+		const bool first = !spoken_;
+		spoken_ = vers;
+		if (first && vers == 2 && chance.one_in(2)) {
+			takes_ = chance.one_in(2) ? 2 * kPageSize : kPageSize;
+			expect_(xid, {xid, 2, 0, 6});
+			return connprop(xid, 8, takes_);
+		}
+		if (vers == 1 || chance.one_in(4))
+			return call_(vers, xid);
+		return version_2_(xid, first);
+	}
+
+	Octets call_(u32 vers, u32 xid)
+	{
+		Call call = small_call(xid);
+
+		/* A reply that is as long as messages are here, or a little longer. */
+		if (vers == 2 && call.kind == Kind::small && chance.one_in(3))
+			call.reply_data = kPageSize - 64 - call.reply_length() + call.reply_data +
+					  chance.below(64);
+		const u32 most = std::min(takes_, rpcordma_server_tunables.max_req_size);
+		if (vers == 2 && v2::min_header_length + call.reply_length() > most) {
+			expect_error_(xid, 3);
+		} else {
+			expected_[xid].version = vers;
+			expected_[xid].reply = reply_bytes(call, xid);
+		}
+		/* An R_key to invalidate that stands in no chunk of it. */
+		return bare(vers, xid, 4, xdr::Direction::call, chance.one_in(3) ? 0x1234 : 0) +
+		       call_bytes(call, xid);
+	}
+
+	Octets version_2_(u32 xid, bool first)
+	{
+		const u32 takes = chance.one_in(2) ? 2 * kPageSize : kPageSize;
+		Octets usual = connprop(xid, 1 + chance.below(20), takes);
+
+		switch (chance.below(12)) {
+		case 0:
+		case 1: /* as often as it likes; those of the first message hold */
+			takes_ = first ? takes : takes_;
+			expect_(xid, {xid, 2, 0, 6});
+			return usual;
+		case 2: /* the first words are there, or a known property does not decode */
+			if (chance.one_in(3)) {
+				expect_error_(xid, 2);
+				return words(xid, 2, 4, 6, 1, 1, 8, 4096, 4096, 0);
+			}
+			usual.resize(chance.between(16, u32(usual.size()) - 1));
+			expect_error_(xid, 2);
+			return usual;
+		case 3: /* REQPROP */
+			expect_(xid, {xid, 2, 0, 8});
+			return words(xid, 2, 4, 7, 1, 1, 4, 8192);
+		case 4: /* UPDPROP, of anything */
+			return words(xid, 2, 4, 9, 1, chance.below(9), 4, chance.below(9999));
+		case 5: /* RESPROP, ERROR */
+			return chance.one_in(2) ? words(xid, 2, 4, 8, 0, 0, 0) :
+						  words(xid, 2, 4, 4, 1 + chance.below(9), 1, 1);
+		case 6: /* no such proc */
+			expect_error_(xid, 4);
+			return words(xid, 2, 4,
+				     chance.one_in(2) ? 2 + chance.below(2) : 10 + chance.below(99));
+		case 7: /* no such option; nor is any of those that there are */
+			expect_error_(xid, 5);
+			return words(xid, 2, 4, 5, 0, 1000, 0);
+		case 8: /* the same as a reply, or one that there is */
+			return chance.one_in(2) ? words(xid, 2, 4, 5, 1, 1000, 0) :
+						  words(xid, 2, 4, 5, 1, 2, 12, 0, 0, 0);
+		case 9: /* many properties, none of which is known */
+		{
+			const u32 count = chance.between(2, 200);
+			Octets many = words(xid, 2, 4, 6, count);
+
+			for (u32 i = 0; i < count; i++)
+				many = many + words(100 + i, 4, i);
+			expect_(xid, {xid, 2, 0, 6});
+			return many + words(0);
+		}
+		case 10: /* a call in no direction; lists that are none */
+			expect_error_(xid, 2);
+			if (chance.one_in(2))
+				return words(xid, 2, 4, 0, 2, 0, 0, 0, 0, xid, 0);
+			return words(xid, 2, 4, 0, 0, 0, 7, 0, 0, xid, 0);
+		default: /* a reply to nobody */
+			return bare(2, xid, 4, xdr::Direction::reply) + words(xid, 1, 0, 0, 0, 0);
+		}
+	}
+
+	const bool may_2_, floods_;
+	u32 spoken_ = 0; /* 0: not settled */
+	u32 last_xid_ = 0x1000;
+	u32 granted_ = 1;
+	/* Of a message; what it says with its first one holds. */
+	u32 takes_ = kPageSize;
+	std::map<u32, Answer> expected_;
+};
+
+/* --- the plays --- */
+
+class StrangePlay {
+public:
+	StrangePlay()
+	{
+		rpcordma_tunables.slot_table_entries = 8;
+		rpcordma_tunables.max_inline_read = rpcordma_tunables.max_inline_write = kPageSize;
+		rpcordma_tunables.scratch_remap = false;
+		rpcordma_tunables.version2 = chance.between(1, 2);
+		rpcordma_server_tunables.max_requests = chance.between(4, 16);
+		rpcordma_server_tunables.max_req_size = chance.one_in(2) ? 2 * kPageSize : kPageSize;
+		rpcordma_server_tunables.max_outbound_read_requests = 4;
+		rpcordma_server_tunables.eager_read_bytes = 0;
+		rpcordma_server_tunables.rnr_retry_count = 7;
+		rpcordma_server_tunables.version2 = chance.below(3);
+		for (Host *host : {&fabric_.client, &fabric_.server}) {
+			host->devices.push_back(std::make_unique<Device>("device"));
+			rpcordma_device &limits = host->devices[0]->limits;
+			limits.fast_registration = true;
+			limits.max_fast_reg_pages = 256;
+			limits.max_send_sge = limits.max_sge_rd = 4;
+			limits.max_qp_wr = limits.max_cqe = chance.one_in(2) ? 300 : 4096;
+			limits.max_qp_rd_atom = limits.max_qp_init_rd_atom = 4;
+			limits.page_size = limits.mr_page_size = kPageSize;
+		}
+		fabric_.strangers = true;
+		faults.slowness = chance.one_in(2) ? 20 : 0;
+		faults.patience = chance.between(1, 20);
+		faults.active = true;
+	}
+
+	void run()
+	{
+		REQUIRE(module_.start(), "the server does not start");
+		Service service(files_, 2, kMostMessage);
+		service.listen();
+		if (chance.one_in(2))
+			meet_servers_();
+		else
+			meet_clients_();
+		/* Who is honest is served. */
+		if (!xprt_)
+			xprt_ = rpc_xprt::create("client");
+		call_(2);
+		xprt_->destroy();
+		for (auto &server : servers_)
+			server->leave();
+		service.stop();
+		module_.end();
+		sleep_for(10 * kSecond, "the fabric to come to rest");
+	}
+
+private:
+	/* The first connections are strangers'; the honest server has the others. */
+	void meet_servers_()
+	{
+		const Listener honest = fabric->listener;
+		u32 left = chance.between(1, 3);
+
+		fabric->listener = [this, honest, &left](const std::shared_ptr<CmId> &id, u32 depth,
+							 const Octets &said) {
+			const bool mark = rpcordma_tunables.version2 == 1 || chance.one_in(2);
+
+			if (!left)
+				return honest(id, depth, said);
+			left--;
+			servers_.push_back(std::make_unique<StrangeServer>());
+			return servers_.back()->accept(id, private_data(mark));
+		};
+		xprt_ = rpc_xprt::create("client");
+		for (u32 i = 0; i < 12 && (left || i < 3); i++) {
+			call_(1 + chance.below(2));
+			if (chance.one_in(3))
+				sleep_for(chance.one_in(4) ? kAvoidance + 20 * kSecond : kSecond,
+					  "the next call");
+			if (chance.one_in(2))
+				xprt_->close_idle();
+		}
+		fabric->listener = honest;
+		/* No stranger is left to be spoken to. */
+		for (auto &server : servers_)
+			server->leave();
+	}
+
+	void meet_clients_()
+	{
+		for (u32 i = chance.between(1, 3); i; i--) {
+			const bool mark = chance.one_in(2);
+			const u32 parameter = rpcordma_server_tunables.version2;
+			StrangeClient client(parameter == 2 || (parameter == 1 && mark),
+					     chance.one_in(3));
+
+			if (!client.connect(private_data(mark)))
+				client.talk();
+			client.leave();
+			sleep_for(kSecond, "the next client");
+			rpcordma_server_tunables.version2 = chance.below(3);
+		}
+	}
+
+	/* @count calls at once, each of which has to end well. */
+	void call_(u32 count)
+	{
+		for (u32 i = 0; i < count; i++) {
+			busy_++;
+			spawn("user", Context::process, [this] {
+				ClientCall call(small_call(++calls_));
+				Task task(*xprt_, call, false);
+				const int rc = task.run();
+
+				REQUIRE(!rc && call.decoded, "a call failed with %d", rc);
+				busy_--;
+				left_.wake_all();
+			});
+		}
+		while (busy_)
+			(void)wait(left_, "the users");
+	}
+
+	Memory memory_;
+	Fabric fabric_;
+	ServerModule module_;
+	FileService files_;
+	rpc_xprt *xprt_ = nullptr;
+	std::vector<std::unique_ptr<StrangeServer>> servers_;
+	u32 calls_ = 0, busy_ = 0;
+	WaitQueue left_;
+};
+
+} // namespace
+
+void strange_versions()
+{
+	StrangePlay().run();
+}
+
+} // namespace sim

@@ -538,7 +538,8 @@ private:
 };
 
 constexpr Limits kWorlds[] = {
-	{"questions, and what is told", 5, 1, 2, 1, 0, 0, 0, 0, true},
+	{"questions", 4, 2, 1, 1, 0, 0, 0, 0, true},
+	{"what is told", 5, 1, 2, 1, 0, 0, 0, 0, true},
 	{"credits of calls of two parts", 5, 1, 1, 0, 0, 1, 0, 1, true},
 	{"receives of replies of two parts", 5, 1, 0, 1, 0, 0, 1, 0, true},
 	{"calls of two parts", 3, 0, 0, 0, 1, 3, 0, 3, false},

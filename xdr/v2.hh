@@ -72,7 +72,7 @@ constexpr u32 most_connprop_length =
  *   EOPNOTSUPP       a proc that does not exist: answer INVAL_PROC.
  *   ENOPROTOOPT      an opttype that does not exist, or is none of a call: answer INVAL_OPTION.
  *   EPROTO           not decodable: answer BAD_XDR.
- * A requester answers none of them. refusal() has the answers; peek() gives the xid and vers for them to echo.
+ * refusal() has the answers; peek() gives the xid and vers for them to echo.
  */
 [[nodiscard]] Error decode(Bytes bytes, xdr::Message &message);
 

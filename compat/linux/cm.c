@@ -24,7 +24,9 @@
  * until the answer comes or the CM gives up. A work destroys it, never the handler: what it returns
  * would end in a handler that may be unloaded by then. The module's exit ends what lingers, and so
  * does the removal of the device. An identifier keeps its network namespace, which lives on as well.
- * (iWARP ends connections by TCP, which needs no help.)
+ * (iWARP ends connections by TCP, which needs no help.) Meanwhile the CM knows the peer's queue pair
+ * number: should a peer that was rebooted draw the same one for its next connection, that is refused
+ * as stale until the next DREQ is answered, a few seconds later.
  *
  * Device removal. The in-tree transport moved from the rdma_cm's DEVICE_REMOVAL event to an
  * ib_client of its own, for these reasons:
@@ -75,8 +77,12 @@ struct lingering {
 	bool over; /* before it was on the list */
 };
 
-static DEFINE_SPINLOCK(lingering_lock); /* guards the list, all links, over; a leaf */
+/* Peers that answer nothing, and come again and again, are not worth more memory than this many take. */
+#define MOST_LINGERING 4096
+
+static DEFINE_SPINLOCK(lingering_lock); /* guards the list, all links, over, count; a leaf */
 static LIST_HEAD(all_lingering);
+static unsigned int lingering_count;
 
 /* Returns 0, or -ENODEV if the device is going away. */
 static int begin_step(struct rpcordma_endpoint *ep)
@@ -435,6 +441,7 @@ static void end_worker(struct work_struct *work)
 
 	spin_lock(&lingering_lock);
 	list_del_init(&lingering->link);
+	lingering_count--;
 	spin_unlock(&lingering_lock);
 	rdma_destroy_id(lingering->id);
 	/* Queued once more since it began, and before it left the list? */
@@ -475,7 +482,8 @@ static bool linger(struct rpcordma_endpoint *ep)
 	bool lingers;
 
 	/* Without a device it has never been connected. */
-	if (!id->device || !rdma_cap_ib_cm(id->device, id->port_num))
+	if (!id->device || !rdma_cap_ib_cm(id->device, id->port_num) ||
+	    READ_ONCE(lingering_count) >= MOST_LINGERING)
 		return false;
 	lingering = rpcordma_alloc(sizeof(*lingering), RPCORDMA_ALLOC_NOIO);
 	if (!lingering)
@@ -501,6 +509,7 @@ static bool linger(struct rpcordma_endpoint *ep)
 	rdma_disconnect(id);
 	spin_lock(&lingering_lock);
 	list_add(&lingering->link, &all_lingering);
+	lingering_count++;
 	queue_delayed_work(rpcordma_workqueue, &lingering->end,
 			   lingering->over ? 0 : msecs_to_jiffies(LINGER_MS));
 	spin_unlock(&lingering_lock);

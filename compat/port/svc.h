@@ -48,7 +48,7 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_ERR_VERS,
 	RPCORDMA_SERVER_ERR_CHUNK,
 	RPCORDMA_SERVER_DROPPED, /* messages dropped in silence */
-	RPCORDMA_SERVER_VERSION2, /* connections whose first message was of version 2 */
+	RPCORDMA_SERVER_VERSION2, /* connections that began with a CONNPROP: version 2 */
 	RPCORDMA_SERVER_COUNTERS,
 };
 void rpcordma_server_count(enum rpcordma_server_counter which, rpcordma_u32 add);

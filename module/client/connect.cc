@@ -172,7 +172,10 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 
 	/* Receives before the connection: the peer may send as soon as it is there. */
 	const u32 local_send = announce_size(rpcordma_tunables.max_inline_write);
-	const u32 local_receive = announce_size(rpcordma_tunables.max_inline_read);
+	const u32 local_receive = c.receive_queue.buffer_size();
+	/* The administrator may have changed the limits meanwhile. */
+	c.marked = c.marked &&
+		   protocol::may_mark(rpcordma_tunables.version2, local_send, local_receive);
 	const protocol::Rules rules = c.session.rules();
 	const u32 first = RequesterCredits::kInitial * rules.transmissions +
 			  (client.backchannel ? 2 * kBackwardCredits : 0) + beyond_credits(c);

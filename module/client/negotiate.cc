@@ -23,7 +23,8 @@ static constexpr u32 kAnswerLimitMs = 5000;
 }
 
 /*
- * Ask for version 2, and wait for what comes back. The connection is there, and has sent nothing. Send lock.
+ * Ask for version 2, and wait for what comes back. The connection is there, and has sent nothing. Send lock. Without
+ * means to ask it is of version 1.
  * Errors: ENODEV; ENOTCONN, and c.answer says whether version 1 is to be tried on another connection.
  */
 Status rpcordma_client::ask_version(Connection &c)
@@ -41,8 +42,14 @@ Status rpcordma_client::ask_version(Connection &c)
 	if (begin_judging(c)) {
 		const bool gone = c.device_gone.load(std::memory_order_relaxed);
 
-		if (!sent || gone)
-			return gone ? Error::no_device : Error::no_memory;
+		if (gone)
+			return Error::no_device;
+		if (!sent) {
+			/* Callbacks have taken all that goes past the sender, or it cannot be mapped. */
+			c.session.speak(v1::version);
+			trace::failure(peer, Failure::backward_refusal_lost, c.question, 0);
+			return {};
+		}
 		c.answer.store(Answer::lost, std::memory_order_relaxed);
 	} else {
 		/* It was in time, or nearly: the completion is at it. */

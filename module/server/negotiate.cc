@@ -57,6 +57,28 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 					   server.receive_maker.buffer_size());
 }
 
+/*
+ * A buffer for an answer, which is short: while the version is new the thresholds' is not there yet, and may be more than
+ * a completion gets. Who sends more makes a larger one. False: no memory.
+ */
+[[nodiscard]] static bool ensure_answer(Server &server, ServerCall *call)
+{
+	SendBuffer &send = call->sends[0];
+	const u32 size = min(server.session.thresholds().send, private_data::size_unit * 4);
+
+	if (!send.ensure_near(server.endpoint, size, RPCORDMA_ALLOC_ATOMIC)) {
+		trace::failure(server.peer, trace::Failure::send_buffer_failed, call->xid(),
+			       Error::no_memory);
+		return false;
+	}
+	if (!send.map(server.endpoint)) {
+		trace::failure(server.peer, trace::Failure::send_map_failed, call->xid(),
+			       Error::io);
+		return false;
+	}
+	return true;
+}
+
 /* Post the answer to the question that @call is. False: there is none, and the connection closes. */
 [[nodiscard]] static bool post_answer_locked(Server &server, ServerCall *call) REQUIRES(server.lock)
 {
@@ -65,7 +87,7 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 
 	if (server.closing.load(std::memory_order_relaxed))
 		return false;
-	if (!ensure_send(server, call, RPCORDMA_ALLOC_ATOMIC)) {
+	if (!ensure_answer(server, call)) {
 		close_after(server, trace::Failure::refusal_failed, xid, Error::no_memory);
 		return false;
 	}
@@ -102,8 +124,13 @@ void answer_control(Server &server, ServerCall *call)
 	if (server.established.load(std::memory_order_relaxed)) {
 		answer_locked(server, call);
 	} else {
-		call->next = server.early;
-		server.early = call;
+		/* They are answered in order. */
+		ServerCall **end = &server.early;
+
+		while (*end)
+			end = &(*end)->next;
+		call->next = nullptr;
+		*end = call;
 	}
 }
 

@@ -56,7 +56,7 @@ struct Arrived {
 	}
 	if (verdict.action != Action::control)
 		trace::failure(server.peer, trace::undecodable(verdict.why), xid, verdict.why);
-	/* Understood or not: threads may send from here on, and thresholds stay as they are. */
+	/* Understood or not: from here on there may be calls, and thresholds stay as they are for their replies. */
 	server.session.end_properties();
 	return arrived;
 }

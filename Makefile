@@ -164,7 +164,7 @@ wire-golden: ## is what two revisions put on the wire equal? BASE=newest tag, AF
 	@set -f; scripts/wire-golden $(if $(BASE),--base $(BASE)) $(if $(AFTER),--after $(AFTER)) $(if $(CELLS),--cells $(CELLS))
 
 .PHONY: golden
-golden: ## messages of version 2 in hexadecimal, read by rpcgen's code and by Wireshark with our dissector
+golden: ## messages of version 2 in hexadecimal, read by rpcgen's code, our codec, and Wireshark
 	@scripts/setup golden
 	@selftests/golden/check
 

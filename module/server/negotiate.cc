@@ -72,8 +72,7 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 		return false;
 	}
 	if (!send.map(server.endpoint)) {
-		trace::failure(server.peer, trace::Failure::send_map_failed, call->xid(),
-			       Error::io);
+		trace::failure(server.peer, trace::Failure::send_map_failed, call->xid(), Error::io);
 		return false;
 	}
 	return true;

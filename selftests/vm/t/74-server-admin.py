@@ -168,8 +168,8 @@ def events(traced):
 
 # What each end says of an undisturbed mount with I/O, the recall of a delegation, and the end.
 CLIENT_EVENTS = {
-    "connection": {"address resolved", "route resolved ", "established", "connected", "inline threshold, send",
-                   "inline threshold, receive", "close"},
+    "connection": {"address resolved", "route resolved ", "established", "version", "connected",
+                   "inline threshold, send", "inline threshold, receive", "close"},
     "marshal": {""},
     "post": {"send", "receive"},
     "receive_posted": {""},

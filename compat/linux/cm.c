@@ -255,6 +255,8 @@ bool rpcordma_endpoint_handle_event(struct rpcordma_endpoint *ep, const struct r
 		lost = handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_DISCONNECTED);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
+		/* Nothing goes out from an address that is gone: to linger would be of no use. */
+		ep->connected = false;
 		lost = handle_loss(ep, -ENOTCONN, RPCORDMA_EVENT_ADDRESS_CHANGE);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:

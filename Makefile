@@ -163,6 +163,12 @@ vm-check: ## the tests between virtual machines; TESTS="server replay", SLOW=1 w
 	@$(build)
 	@VM_SLOW=$(filter-out 0,$(or $(SLOW),$(VM_SLOW))) scripts/vm-check $(TESTS)
 
+.PHONY: vm-slow
+vm-slow: ## those of the tests between virtual machines that make check leaves out, an hour; TESTS=
+	@scripts/setup build vm interop wire
+	@$(build)
+	@scripts/vm-check --slow $(TESTS)
+
 .PHONY: wire-golden
 wire-golden: ## is what two revisions put on the wire equal? BASE=newest tag, AFTER=working tree, CELLS="v3 in-tree*"
 	@scripts/setup build uml

@@ -39,7 +39,7 @@ def smoke_6_12(t):
     smoke(t, "6.12")
 
 
-@test("smoke-6.1")
+@test("smoke-6.1", slow="smoke-both-6.1 has this client")
 def smoke_6_1(t):
     """every NFS version on a stock 6.1 client"""
     smoke(t, "6.1")

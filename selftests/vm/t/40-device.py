@@ -52,7 +52,7 @@ def device_no_mem_mgt(t):
     pair.unload()
 
 
-@test("device-small")
+@test("device-small", slow="hca-smoke has poorer devices")
 def device_small(t):
     """a device with small limits: slower, but every byte is right"""
     pair = t.lab()
@@ -89,7 +89,7 @@ def device_errors(t):
     pair.unload()
 
 
-@test("device-removal")
+@test("device-removal", slow="hca-removal takes the client's device and the server's")
 def device_removal(t):
     """rdma link delete under a mount with I/O, then the device comes back"""
     pair = t.lab()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Connections that end and come back, calls that are killed, and other ways to mount."""
 
-import os
 import time
 
 from vmlib import lab
@@ -14,11 +13,9 @@ def reconnects(pair):
     return pair.xprt_stats()["connect_count"] - 1
 
 
-@test("idle-disconnect")
+@test("idle-disconnect", slow="waits five minutes")
 def idle_disconnect(t):
     """an idle connection is closed after five minutes, and opened again by the next call"""
-    if not os.environ.get("VM_SLOW"):
-        t.skip("waits five minutes: set VM_SLOW=1 to run it")
     pair = t.lab()
     pair.up()
     # vers=3 has no lease to renew, so nothing keeps the connection busy.
@@ -33,7 +30,7 @@ def idle_disconnect(t):
     pair.unload()
 
 
-@test("nfsd-restart")
+@test("nfsd-restart", slow="server-stop has nfsd stop under work, v3 too")
 def nfsd_restart(t):
     """nfsd stops and starts during a copy, on vers=3"""
     pair = t.lab()
@@ -51,7 +48,7 @@ def nfsd_restart(t):
     pair.unload()
 
 
-@test("debugfs-disconnect")
+@test("debugfs-disconnect", slow="load and version2-drops drop connections so")
 def debugfs_disconnect(t):
     """the debugfs trigger drops the connection again and again under load"""
     t.only_rpcordma("Debian's kernels have no front end to the in-tree hook")
@@ -101,7 +98,7 @@ def killed_calls(t):
     pair.client.until(f"rmmod {t.xprt}", 60, f"rmmod {t.xprt}")
 
 
-@test("signals")
+@test("signals", slow="killed-calls and cancelled-reads give up our client's calls, server-signals does this")
 def signals(t):
     """readers and writers that are killed at random moments leave a mount that works"""
     killed_at_random(t)
@@ -133,7 +130,7 @@ def killed_at_random(t, **options):
     pair.unload()
 
 
-@test("nconnect")
+@test("nconnect", slow="load has eight connections, server-stop four")
 def nconnect(t):
     """nconnect=4: four connections, all of them used"""
     pair = t.lab()
@@ -170,7 +167,7 @@ def over_ipv6(t, pair):
     pair.unload()
 
 
-@test("ipv6")
+@test("ipv6", slow="server-ipv6 has our client as well")
 def ipv6(t):
     """proto=rdma6 on an IPv6 address"""
     over_ipv6(t, t.lab())
@@ -216,9 +213,9 @@ def backchannel(t):
     pair.unload()
 
 
-def swap_on(pair):
+def swap_on(pair, mib):
     pair.mount("4.2")
-    pair.client.run("dd if=/dev/zero of=/mnt/swap bs=1M count=250 2>/dev/null; chmod 600 /mnt/swap;"
+    pair.client.run(f"dd if=/dev/zero of=/mnt/swap bs=1M count={mib} 2>/dev/null; chmod 600 /mnt/swap;"
                     "mkswap /mnt/swap; swapon /mnt/swap; echo 80 > /proc/sys/vm/swappiness", 90,
                     "swapon")
 
@@ -234,7 +231,7 @@ def swap(t):
     """a swap file on NFS, and a group of processes that needs more memory than it may have"""
     pair = t.lab()
     pair.up()
-    swap_on(pair)
+    swap_on(pair, 120)
     pair.client.run("""
         mkdir -p /cg /big; mount -t cgroup2 cg /cg; echo +memory > /cg/cgroup.subtree_control
         mkdir /cg/small; echo 40M > /cg/small/memory.max; echo 30M > /cg/small/memory.high; mount -t tmpfs big /big
@@ -251,15 +248,13 @@ def swap(t):
     pair.unload()
 
 
-@test("swap-pressure")
+@test("swap-pressure", slow="takes minutes; over the in-tree transport it once did not end in 150 s, for a reason "
+                            "not known")
 def swap_pressure(t):
     """a swap file on NFS, and a machine that is out of memory"""
-    if not os.environ.get("VM_SLOW"):
-        t.skip("takes minutes; over the in-tree transport it once did not end in 150 s, for a reason "
-               "not known: VM_SLOW=1 runs it")
     pair = t.lab(client_memory=400)
     pair.up()
-    swap_on(pair)
+    swap_on(pair, 250)
     free = int(pair.client.run("awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo"))
     chunks = (free + 60) // 20
     pair.client.run(f"mkdir /big; mount -t tmpfs -o size=900m big /big; cd /big; "

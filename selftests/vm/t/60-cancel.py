@@ -80,7 +80,7 @@ def cancelled_reads(t):
     t.equal(reconnects, 1, "connections that late RDMA Writes cost")
 
 
-@test("cancelled-scratch")
+@test("cancelled-scratch", slow="odd-server has conversations with scratch_remap=Y, which is off by default")
 def cancelled_scratch(t):
     """the same with scratch_remap=Y: the late RDMA Writes go to scratch memory, the connection stays"""
     t.only_rpcordma("about its module parameter")

@@ -8,6 +8,7 @@ report calls as longer than their head, which are never put off; leak a listener
 backward call over a second connection.)
 """
 
+import os
 import re
 import time
 
@@ -86,7 +87,7 @@ def server_stop(t):
     pair.unload()
 
 
-@test("server-device")
+@test("server-device", slow="server-device-address does this, and hca-removal with a listener on all addresses")
 def server_device(t):
     """the server's RDMA device goes under I/O and comes back: its listeners do so, and its clients"""
     pair, before = bring_up(t)
@@ -265,7 +266,7 @@ def server_queue_full(t):
 
 @test("server-crowd")
 def server_crowd(t):
-    """500 clients at 250 addresses connect at once, lose their connections, and come again at once"""
+    """500 clients at 250 addresses connect at once, go, and come again at once"""
     pair, before = bring_up(t, server_memory=3072, client_memory=2048)
     serve(pair)
     pair.client.run("modprobe -a rdma_ucm ib_uverbs")
@@ -273,7 +274,7 @@ def server_crowd(t):
     pair.server.run("ip route add 10.0.4.0/24 dev eth0; echo 1000 > /proc/fs/nfsd/max_connections", 10)
     listening = disturb.objects(pair.server)
     told = []
-    for turn in ("first", "again", "and again"):
+    for turn in ("first", "again"):
         job = pair.client.spawn(f"exec verbspeer 10.0.0.1 crowd {CROWD} 120 {CROWD_FIRST}", f"{CROWD} clients, {turn}")
         out = job.wait(180, check=False)
         t.check(f"ok - crowd: {CROWD} connections, {CROWD} connected, {CROWD} of them served, 0 refused, 0 without" in
@@ -442,10 +443,11 @@ def recall(t, pair, version, lost):
 
 @test("server-recall")
 def server_recall(t):
-    """a delegation is recalled around the loss of its holder's connection: given back once, within the lease"""
+    """a delegation is recalled around the loss of its holder's connection: given back once, within the lease
+    (VM_SLOW=1: with NFSv4.1 too)"""
     pair = t.lab(server_xprt=lab.server_under_test(), client2=True)
     pair.up(lease=LEASE, verbsmeter=True, server_meter=True)
-    for version in ("4.1", "4.2"):
+    for version in ("4.1", "4.2") if os.environ.get("VM_SLOW") else ("4.2",):
         pair.mount(version)
         pair.mount2(version)
         took = {lost: recall(t, pair, version, lost) for lost in ("before", "with the answer")}

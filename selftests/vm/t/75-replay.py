@@ -105,13 +105,13 @@ def replay_v3(t):
     replay(t, "3", V3)
 
 
-@test("replay-v4.0")
+@test("replay-v4.0", slow="replay-v3 does this, and the transport does not know versions of NFS")
 def replay_v40(t):
     """NFSv4.0: the same, with OPEN"""
     replay(t, "4.0", V4)
 
 
-@test("replay-control")
+@test("replay-control", slow="shows that replay-v3 could see a call executed twice")
 def replay_control(t):
     """the same with the reply cache emptied in between: executed twice, the application gets an error"""
     pair = t.lab(server_xprt=lab.server_under_test())

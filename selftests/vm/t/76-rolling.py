@@ -6,8 +6,6 @@ A client is unmounted for it, and works no more while its module is exchanged. T
 wait: behind it they go on, and have what they had locked.
 """
 
-import os
-
 from vmlib import lab, state, workload
 from vmlib.testing import test
 
@@ -15,6 +13,7 @@ IN_TREE, OURS = "rpcrdma", "rpcordma"
 # Both clients must have found the server again, and said what they hold, before it is over.
 GRACE = 45
 RANGE = "0 100"
+SLOW = "takes a minute or three"
 
 
 class Site:
@@ -85,8 +84,6 @@ class Site:
 
 
 def rolling(t, version):
-    if not os.environ.get("VM_SLOW"):
-        t.skip("takes a minute or three: VM_SLOW=1 runs it")
     t.only_rpcordma("it has both transports at each end")
     site = Site(t, version)
     for xprt in (OURS, IN_TREE):
@@ -97,13 +94,13 @@ def rolling(t, version):
         site.end(name)
 
 
-@test("rolling-v3")
+@test("rolling-v3", slow=SLOW)
 def rolling_v3(t):
     """clients and server change their transport one after the other, to ours and back, under verified NFSv3 work"""
     rolling(t, "3")
 
 
-@test("rolling-v4.2")
+@test("rolling-v4.2", slow=SLOW)
 def rolling_v42(t):
     """the same with NFSv4.2, whose locks outlive the change of the server"""
     rolling(t, "4.2")

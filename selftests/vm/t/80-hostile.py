@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A server and peers that are odd, broken or hostile: selftests/verbs, run in the client."""
 
-import os
 import re
 import time
 
@@ -183,9 +182,7 @@ def hostile_storm(t):
     storm(t, 48, "ghnc", 2, 1536)
 
 
-@test("hostile-storm-1000")
+@test("hostile-storm-1000", slow="takes minutes")
 def hostile_storm_1000(t):
     """the same with 1,000 connections"""
-    if not os.environ.get("VM_SLOW"):
-        t.skip("takes minutes: VM_SLOW=1 runs it")
     storm(t, 1000, "ghnc", 10, 5120)

@@ -12,7 +12,7 @@ from vmlib.testing import test
 CELLS = (("connectx", True), ("cxgb4", False))
 
 
-@test("hca-nvme")
+@test("hca-nvme", slow="about the virtual device, which hca-rules is as well")
 def hca_nvme(t):
     """nvme-rdma with nvmet-rdma over virtual devices: data compared, a lost connection (VM_SLOW=1: every preset)"""
     one = hca.OneKernel(t.name, t.xprt)

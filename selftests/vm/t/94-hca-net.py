@@ -145,7 +145,7 @@ def servers(t):
     ns.vm.until(f"[ $(cat /sys/module/{t.xprt}/refcnt) = {none} ] && rmmod {t.xprt} && rmmod vhca", 60, "unload")
 
 
-@test("hca-addresses")
+@test("hca-addresses", slow="netns has IPv4 and IPv6; a VLAN and xprtsec= are its own")
 def addresses(t):
     """IPv4 alone, IPv6 alone, a VLAN; xprtsec= is refused"""
     ns = start(t)

@@ -203,8 +203,38 @@ def row_runs(said):
     return runs
 
 
-def run():
+# What is asked for: names, --slow, VM_SLOW; what is to run then, and what to be skipped.
+CHOICES = (
+    ((), False, False, ["quick", "quick-too"], ["quick-slow"]),
+    (("quick",), False, False, ["quick", "quick-too"], ["quick-slow"]),
+    (("quick-slow",), False, False, ["quick-slow"], []),
+    (("quick-s",), False, False, [], ["quick-slow"]),
+    ((), False, True, ["quick", "quick-slow", "quick-too"], []),
+    ((), True, False, ["quick-slow"], []),
+    (("quick-too",), True, False, [], []),
+)
+
+
+def choices():
+    """Returns how many of CHOICES passed."""
     passed = 0
+    with mock.patch.object(testing, "_registry", {}):
+        for name, slow in (("quick", None), ("quick-slow", "takes long"), ("quick-too", None)):
+            testing.test(name, slow=slow)(lambda _t: None)
+        tests = dict(testing._registry)
+    for names, only, too, runs, skipped in CHOICES:
+        verdicts = {name: testing.run(name, function)[:2]
+                    for name, function in testing.choose(tests, names, only, too).items()}
+        good = verdicts == {**dict.fromkeys(runs, ("pass", "")),
+                            **dict.fromkeys(skipped, ("skip", "takes long: VM_SLOW=1 or its name runs it"))}
+        passed += good
+        print(f"{'ok' if good else 'not ok'} - {' '.join(names) or 'all'}{', --slow' * only}{', VM_SLOW=1' * too}: "
+              f"{len(runs)} run, {len(skipped)} skipped" + ("" if good else f", and it was {verdicts}"))
+    return passed
+
+
+def run():
+    passed = choices()
     for what, said, wanted in CASES:
         runs = 0
 
@@ -227,6 +257,6 @@ def run():
               ("" if good else f": {scanner.known.count} passed over, complaints {scanner.complaints}"))
         passed += good
     passed += known()
-    count = len(CASES) + len(ones) + len(OVERLAPS) + len(KNOWN_CASES)
+    count = len(CHOICES) + len(CASES) + len(ones) + len(OVERLAPS) + len(KNOWN_CASES)
     print(f"{passed} passed, {count - passed} failed, 0 skipped")
     return 0 if passed == count else 1

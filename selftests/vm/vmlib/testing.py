@@ -27,14 +27,35 @@ class Wrong(Exception):
     """Something was not as it must be."""
 
 
-def test(name):
-    """Decorator: registers a function of one argument, a Test, under @name."""
+def test(name, slow=None):
+    """Decorator: registers a function of one argument, a Test, under @name. @slow: why it is no part of `make check`,
+    and with VM_SLOW=1 alone, or by its whole name, is run."""
     def register(function):
         if name in _registry:
             raise ValueError(f"two tests are named {name}")
         _registry[name] = function
+        function.slow = slow
         return function
     return register
+
+
+def left_out(why):
+    """What stands in place of a test that is slow, for the reason @why."""
+    def function(t):
+        t.skip(f"{why}: VM_SLOW=1 or its name runs it")
+    return function
+
+
+def choose(tests, names, only_slow, slow_too):
+    """{name: function} of those of @tests that begin as one of @names, or all; with @only_slow those alone that are
+    slow. One that is slow is left out aloud where neither its whole name nor @slow_too asks for it."""
+    chosen = {}
+    for name, function in tests.items():
+        if names and not name.startswith(tuple(names)) or only_slow and not function.slow:
+            continue
+        wanted = not function.slow or only_slow or slow_too or name in names
+        chosen[name] = function if wanted else left_out(function.slow)
+    return chosen
 
 
 def load():

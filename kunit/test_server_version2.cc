@@ -445,6 +445,13 @@ constexpr Bad kBad[] = {
 	{{9, 2, 3, 7, 1}, 20, kBadXdr},
 	{{9, 2, 3, 9, 1}, 20, kBadXdr},
 	{{9, 2, 3, 6, 0}, 20, kBadXdr},
+	/* Properties that are known, and not of their type: alone, and behind others that are. */
+	{{9, 2, 3, 6, 1, 1, 8, 1, 2, 0}, 40, kBadXdr},
+	{{9, 2, 3, 7, 1, 1, 2, 0}, 32, kBadXdr},
+	{{9, 2, 3, 7, 2, 77, 4, 1, 2, 4, 3}, 44, kBadXdr},
+	{{9, 2, 3, 9, 1, 1, 8, 1, 2}, 36, kBadXdr},
+	{{9, 2, 3, 9, 2, 1, 4, 8192, 4, 4, 9}, 44, kBadXdr},
+	{{9, 2, 3, 9, 2, 1, 4, 8192, 4, 8, 9, 1}, 48, kBadXdr},
 	/* No RPC message, half of one, another's, a reply; nothing at all. */
 	{{9, 2, 3, 0, 0, 0, 0, 0, 0}, 36, kBadXdr},
 	{{9, 2, 3, 0, 0, 0, 0, 0, 0, 9}, 40, kBadXdr},
@@ -466,6 +473,7 @@ constexpr Bad kBad[] = {
 	{{9, 1, 3, 4, 2}, 20, 0},
 	{{9, 2, 3, 8, 0, 0, 0}, 28, 0},
 	{{9, 2, 3, 8, 0, 0, 1}, 28, 0},
+	{{9, 2, 3, 8, 0, 0, 1, 1, 2, 0}, 40, 0},
 	/* A property of the client's that changes: it has none that we heed. */
 	{{9, 2, 3, 9, 1, 1, 4, 20480}, 32, 0},
 	/* Too short for anything. */
@@ -483,7 +491,7 @@ RPCORDMA_TEST(server_version2, bad_messages)
 			TEST_NOTE("message", i);
 			TEST_NOTE("first", first);
 			const Bad &m = kBad[i];
-			Served2 c;
+			Served2 c({1, true, 8192});
 
 			if (!first)
 				c.expect_served(1, true);

@@ -90,10 +90,14 @@ void rpcordma_client::take_control(Connection &c, const Receive &receive)
 {
 	const xdr::Message &message = receive.message;
 	const u32 xid = message.xid.get();
+	properties::Properties said;
 
 	trace::reply(peer, "control", xid, message.credits.get(), static_cast<u32>(message.kind), 0);
 	if (message.kind == xdr::Kind::optional && message.direction == xdr::Direction::call) {
 		refuse(c, receive, xdr::ErrorCode::option);
+	} else if ((message.kind == xdr::Kind::reqprop || message.kind == xdr::Kind::updprop) &&
+		   properties::decode_updprop(message.body(), said) != Error::none) {
+		refuse(c, receive, xdr::ErrorCode::chunk);
 	} else if (message.kind == xdr::Kind::reqprop) {
 		/* None can be asked for. */
 		if (!send_aside(c, xid, [&](MutableBytes room) {

@@ -303,7 +303,9 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 		return;
 	}
 	trace::failure(client.peer, trace::undecodable(verdict.why), 0, verdict.why);
-	if (verdict.action == Action::refuse && c.session.rules().tells_direction)
+	/* A server's CONNPROP answers ours: a reply, and not to be answered. */
+	if (verdict.action == Action::refuse && c.session.rules().tells_direction &&
+	    receive.message.kind != xdr::Kind::connprop)
 		client.refuse(c, receive, verdict.refusal);
 	else
 		tally(client.stats.bad_reply_count, 1);

@@ -26,6 +26,8 @@ namespace rpcordma {
 
 Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorCode &refusal)
 {
+	properties::Properties said;
+
 	trace::reply(server.peer, "control", message.xid.get(), message.credits.get(),
 		     u32(message.kind), 0);
 	switch (message.kind) {
@@ -35,14 +37,20 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 		refusal = xdr::ErrorCode::chunk;
 		return Judgement::refused;
 	case xdr::Kind::reqprop:
-		return Judgement::control;
+	case xdr::Kind::updprop:
+		if (properties::decode_updprop(message.body(), said) != Error::none) {
+			refusal = xdr::ErrorCode::chunk;
+			return Judgement::refused;
+		}
+		/* No client of ours has a property that it changes. */
+		return message.kind == xdr::Kind::reqprop ? Judgement::control : Judgement::dropped;
 	case xdr::Kind::optional:
 		/* There is no extension here. */
 		refusal = xdr::ErrorCode::option;
 		return message.direction == xdr::Direction::call ? Judgement::refused :
 								   Judgement::dropped;
 	default:
-		/* Nothing was asked for; and an update is of a property that no client of ours has. */
+		/* Nothing was asked for. */
 		return Judgement::dropped;
 	}
 }

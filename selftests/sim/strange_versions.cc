@@ -256,10 +256,10 @@ private:
 			(void)say(connprop(xid, 3));
 			break;
 		case 1: /* REQPROP */
-			(void)say(words(xid, 2, 4, 7, 1, 1, 4, 8192));
+			(void)say(words(xid, 2, 4, 7, 1, chance.below(9), 4, 8192));
 			break;
-		case 2: /* UPDPROP */
-			(void)say(words(xid, 2, 4, 9, 1, 1, 4, 8192));
+		case 2: /* UPDPROP, of a word */
+			(void)say(words(xid, 2, 4, 9, 1, chance.below(9), 4, 8192));
 			break;
 		case 3: /* RESPROP */
 			(void)say(words(xid, 2, 4, 8, 0, 0, 0));
@@ -466,13 +466,24 @@ private:
 			usual.resize(chance.between(16, u32(usual.size()) - 1));
 			expect_error_(xid, 2);
 			return usual;
-		case 3: /* REQPROP */
-			expect_(xid, {xid, 2, 0, 8});
-			return words(xid, 2, 4, 7, 1, 1, 4, 8192);
-		case 4: /* UPDPROP, of anything */
-			return words(xid, 2, 4, 9, 1, chance.below(9), 4, chance.below(9999));
-		case 5: /* RESPROP, ERROR */
-			return chance.one_in(2) ? words(xid, 2, 4, 8, 0, 0, 0) :
+		case 3:
+		case 4: { /* REQPROP, UPDPROP, of anything: a word */
+			const bool update = chance.one_in(2);
+			const u32 id = chance.below(9);
+			const u32 value = chance.one_in(2) ? chance.below(9999) : chance.below(4);
+
+			/* That is no structure, and not any number is a kind of backward call. */
+			if (id == u32(properties::Id::structure) ||
+			    (id == u32(properties::Id::backward) &&
+			     value > u32(properties::Backward::general)))
+				expect_error_(xid, 2);
+			else if (!update)
+				expect_(xid, {xid, 2, 0, 8});
+			return words(xid, 2, 4, update ? 9 : 7, 1, id, 4, value);
+		}
+		case 5: /* RESPROP, that decodes or not; ERROR */
+			return chance.one_in(2) ? words(xid, 2, 4, 8, 0, 0, 1, chance.below(9), 0) :
+			       chance.one_in(2) ? words(xid, 2, 4, 8, 0, 0, 1, 1, 8, 0, 0) :
 						  words(xid, 2, 4, 4, 1 + chance.below(9), 1, 1);
 		case 6: /* no such proc */
 			expect_error_(xid, 4);

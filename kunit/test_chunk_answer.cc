@@ -19,13 +19,20 @@ constexpr u32 kHeader = 28, kChunk = 8, kSegment = 16;
 
 /** plan_answer() for a client that takes @most bytes of version 1 inline. */
 Result<Answer> plan(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
-		    u32 most)
+		    u32 most, Shortfall &shortfall)
 {
 	Thresholds thresholds;
 
 	thresholds.send = most;
 	thresholds.bare_header = kHeader;
-	return plan_answer(lists, results, length, thresholds);
+	return plan_answer(lists, results, length, thresholds, shortfall);
+}
+Result<Answer> plan(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
+		    u32 most)
+{
+	Shortfall shortfall;
+
+	return plan(lists, results, length, most, shortfall);
 }
 
 xdr::Segment segment(u32 length, u32 handle = 7)
@@ -274,6 +281,78 @@ RPCORDMA_TEST(chunk_answer, reply_chunk)
 	const xdr::ChunkLists lists = made.decode();
 	EXPECT_OK(plan(lists, {}, kInline - kHeader - 4, kInline));
 	EXPECT_ERROR(plan(lists, {}, kInline - kHeader - 3, kInline), Error::no_space);
+}
+
+/* Of what is too short the first is told, by its last segment, and what that would have to be: with so much, it fits. */
+RPCORDMA_TEST(chunk_answer, shortfall)
+{
+	static constexpr ReplyRange results[] = {{40, 100}, {140, 60}, {200, 20}};
+	static constexpr u32 length = 4000;
+	/* Segments of three Write chunks, of which the second is empty, and of a Reply chunk. */
+	static constexpr struct {
+		u32 writes[5], reply[2];
+		u32 segment, needed;
+	} cases[] = {
+		{{50, 50, 10, 5, 5}, {3000, 1000}, 0, 0},  {{50, 49, 1, 1, 1}, {1, 1}, 2, 50},
+		{{0, 0, 1, 1, 1}, {1, 1}, 2, 100},	   {{99, 0, 1, 1, 1}, {1, 1}, 2, 1},
+		{{50, 50, 10, 5, 4}, {1, 1}, 5, 5},	   {{90, 90, 0, 0, 0}, {0, 0}, 5, 20},
+		{{50, 50, 10, 5, 5}, {3000, 879}, 7, 880}, {{50, 50, 10, 5, 5}, {0, 0}, 7, 3880},
+		{{50, 50, 10, 5, 5}, {3879, 0}, 7, 1},
+	};
+
+	for (const auto &k : cases) {
+		TEST_NOTE("case", u32(&k - cases));
+		u32 writes[5], reply[2], told = 0;
+
+		__builtin_memcpy(writes, k.writes, sizeof(writes));
+		__builtin_memcpy(reply, k.reply, sizeof(reply));
+		for (const bool mended : {false, true}) {
+			ListMaker made;
+			const xdr::Segment first[] = {segment(writes[0]), segment(writes[1])};
+			const xdr::Segment third[] = {segment(writes[2]), segment(writes[3]),
+						      segment(writes[4])};
+			const xdr::Segment last[] = {segment(reply[0]), segment(reply[1])};
+			Shortfall missing;
+
+			made.end_reads();
+			made.write_chunk(first);
+			made.write_chunk({});
+			made.write_chunk(third);
+			made.end_writes();
+			made.reply_chunk(last);
+			const auto answer = plan(made.decode(), results, length, kInline, missing);
+			if (mended) {
+				/* Or something behind it is too short. */
+				EXPECT_TRUE(answer.ok() || missing.segment > told);
+				break;
+			}
+			EXPECT_EQ(answer.ok(), k.segment == 0);
+			EXPECT_EQ(missing.segment, k.segment);
+			EXPECT_EQ(missing.needed, k.needed);
+			told = missing.segment;
+			if (!told)
+				break;
+			(told <= 5 ? writes[told - 1] : reply[told - 6]) = missing.needed;
+		}
+	}
+	/* Where no segment could be longer: no Reply chunk, one without segments, a header that does not fit. */
+	for (const bool empty : {false, true}) {
+		ListMaker made;
+		Shortfall missing;
+
+		if (empty)
+			made.reply_chunk({});
+		EXPECT_ERROR(plan(made.decode(), {}, length, kInline, missing), Error::no_space);
+		EXPECT_EQ(missing.segment, 0);
+		EXPECT_EQ(missing.needed, 0);
+	}
+	ListMaker made;
+	const xdr::Segment one[] = {segment(1)};
+	Shortfall missing;
+	made.reply_chunk(one);
+	EXPECT_ERROR(plan(made.decode(), {}, length, kHeader + 4, missing), Error::no_space);
+	EXPECT_EQ(missing.segment, 0);
+	EXPECT_EQ(missing.needed, 0);
 }
 
 /* A header that must come back does not fit by itself. */
@@ -581,5 +660,5 @@ RPCORDMA_TEST(chunk_answer, offered_keys)
 }
 
 RPCORDMA_SUITE(chunk_answer, all_inline, placed, nothing_between, write_chunk_size, pairs,
-	       not_in_the_reply, many, reply_chunk, header_too_long, any_reply, invalidation,
-	       invalidation_pad, invalidation_sums, offered_keys);
+	       not_in_the_reply, many, reply_chunk, shortfall, header_too_long, any_reply,
+	       invalidation, invalidation_pad, invalidation_sums, offered_keys);

@@ -570,19 +570,39 @@ RPCORDMA_TEST(server_version2, beyond_us)
 		send_it();
 		c.expect_refused(1, 2, system);
 	}
-	{
+	/* No room for a reply, which is told of the last segment of the chunk that is too short. */
+	for (const u32 room : {0u, 100u, 4999u}) {
+		TEST_NOTE("room", room);
 		Served2 c({.remote_invalidation = true});
 		Call2Maker call(1, 64, xdr::Kind::msg, xdr::Direction::call, PortPeer::kKey);
 		call.write(100, kWrite);
+		if (room)
+			call.reply(room, kReply);
 		call.finish(40);
 		ASSERT_TRUE(c.send(call));
 		ASSERT_EQ(c.receive(), 40);
 		EXPECT_EQ(c.reply(5000), 0);
 		c.work();
-		const u32 words[] = {1, 2, c.grant(), 4, kReplyResource, 0, 0};
+		const u32 words[] = {
+			1, 2, c.grant(), 4, kReplyResource, room ? 2u : 0u, room ? 5000u : 0u};
 		expect_words(c.peer.last(), words);
 		EXPECT_EQ(c.peer.invalidated, 0);
 		c.expect_served(2, true);
+	}
+	{
+		Served2 c;
+		Call2Maker call(1);
+		call.write(99, kWrite);
+		call.finish(40);
+		ASSERT_TRUE(c.send(call));
+		ASSERT_EQ(c.receive(), 40);
+		c.rqst->ddp_allowed = true;
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 100);
+		ASSERT_EQ(c.send_reply_pages(20, 100, 8), 0);
+		c.release();
+		c.work();
+		const u32 words[] = {1, 2, c.grant(), 4, kReplyResource, 1, 100};
+		expect_words(c.peer.last(), words);
 	}
 }
 

@@ -8,8 +8,30 @@ namespace rpcordma::chunk {
 /* A segment of fewer bytes is XDR padding that a client registered for good (RFC 8166 3.4.6.2). */
 static constexpr u32 kLeastInvalidated = 4;
 
+/* @chunk has too little for @length bytes; its last segment is the @last-th of all. */
+[[nodiscard]] static Shortfall shortfall_of(const xdr::WriteChunk &chunk, u32 last, u32 length)
+{
+	if (!chunk.count())
+		return {};
+	return {last, chunk[chunk.count() - 1].length + u32(length - chunk.length())};
+}
+
+/* The same, of Write chunk @index. Apart, as it happens to nobody who keeps to what a client knows. */
+[[nodiscard, gnu::noinline]] static Shortfall shortfall_of(const xdr::WriteList &writes, u32 index,
+							   u32 length)
+{
+	auto chunk = writes.begin();
+	u32 last = (*chunk).count();
+
+	while (index--) {
+		++chunk;
+		last += (*chunk).count();
+	}
+	return shortfall_of(*chunk, last, length);
+}
+
 Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
-			   const Thresholds &thresholds)
+			   const Thresholds &thresholds, Shortfall &shortfall)
 {
 	Answer answer;
 	u32 at = 0; /* of the reply; what precedes is placed or on the list of rest */
@@ -34,8 +56,10 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 		if (result.offset < at || result.offset > length ||
 		    result.length > length - result.offset)
 			continue;
-		if (result.length > chunk.length())
+		if (result.length > chunk.length()) {
+			shortfall = shortfall_of(lists.writes, u32(i - 1), result.length);
 			return Error::no_space;
+		}
 		answer.placed[answer.placed_count - 1] = result;
 		answer.write_length += result.length;
 		keep(result.offset);
@@ -55,8 +79,11 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 		answer.inline_length = kept;
 		return answer;
 	}
-	if (!lists.reply.present() || lists.reply.length() < kept)
+	if (!lists.reply.present() || lists.reply.length() < kept) {
+		shortfall = shortfall_of(lists.reply, lists.writes.segments() + lists.reply.count(),
+					 kept);
 		return Error::no_space;
+	}
 	answer.kind = xdr::Kind::nomsg;
 	answer.reply_length = kept;
 	return answer;

@@ -40,18 +40,28 @@ struct Answer {
 };
 
 /**
+ * Which segment of the call's chunks is too short for the reply: the last of a chunk that is. Write chunks come first, then
+ * the Reply chunk.
+ */
+struct Shortfall {
+	u32 segment = 0; /* from 1, of all; 0: none could be longer so that the reply fits */
+	u32 needed = 0;	 /* bytes that it has to have for it */
+};
+
+/**
  * Decide how a reply of @length bytes is sent, whose results (in the reply's order) may be placed in the
  * Write chunks of @lists, the first in the first: an empty Write chunk has its result stay inline, as
  * one without a Write chunk does (RFC 8267 6.4.1). A result that is not in the reply is passed over.
  *
  * @thresholds  the connection's: what the client takes inline, and what a header costs
+ * @shortfall   set where it fits nowhere; of several chunks that are too short it has the first
  *
  * Errors: ENOSPC, a result is larger than its Write chunk, or the reply fits neither inline nor in a
- * Reply chunk: the client gets ERR_CHUNK (RFC 8166 4.5.3).
+ * Reply chunk: the client gets ERR_CHUNK (RFC 8166 4.5.3), or REPLY_RESOURCE.
  */
 [[nodiscard]] Result<Answer> plan_answer(const xdr::ChunkLists &lists,
 					 Span<const ReplyRange> results, u32 length,
-					 const Thresholds &thresholds);
+					 const Thresholds &thresholds, Shortfall &shortfall);
 
 /**
  * Put the Write list and the Reply chunk of @answer, which was planned for @lists, into a header: the

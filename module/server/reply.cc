@@ -88,14 +88,15 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	rpcordma_trace_encode(server.peer, &what);
 }
 
-/* Build the reply to a call with chunks: its Sends, and its Writes if it has some. */
+/* Build the reply to a call with chunks: its Sends, and its Writes if it has some. Where it fits nowhere: @shortfall. */
 [[nodiscard]] static Status build_chunked(Server &server, ServerCall *call, svc_rqst *rqst,
-					  const rpcordma_xdr_buf *reply, Outgoing &out)
+					  const rpcordma_xdr_buf *reply, Outgoing &out,
+					  chunk::Shortfall &shortfall)
 {
 	const xdr::Message &message = call->message();
 	/* Not copied: it is large. */
 	const auto planned = chunk::plan_answer(message, placeable_results(call, rqst, reply),
-						reply->len, server.session.thresholds());
+						reply->len, server.session.thresholds(), shortfall);
 	if (!planned.ok())
 		return planned.error();
 	const chunk::Answer &answer = planned.value();
@@ -120,7 +121,7 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 }
 
 [[nodiscard]] static Status build_reply(Server &server, ServerCall *call, svc_rqst *rqst,
-					Outgoing &out)
+					Outgoing &out, chunk::Shortfall &shortfall)
 {
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
 	const xdr::Message &message = call->message();
@@ -139,12 +140,13 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 			trace_encode(server, *call, out, reply->len, nullptr);
 		return {};
 	}
-	return build_chunked(server, call, rqst, reply, out);
+	return build_chunked(server, call, rqst, reply, out, shortfall);
 }
 
 Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 {
 	const u32 xid = call->message().xid.get();
+	chunk::Shortfall shortfall;
 	Outgoing out;
 
 	if (server.closing.load(std::memory_order_acquire))
@@ -154,7 +156,7 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 		request_close(server, trace::Loss::rpc_failed, to_errno(Error::no_memory));
 		return Error::not_connected;
 	}
-	if (const Status built = build_reply(server, call, rqst, out); built.ok()) {
+	if (const Status built = build_reply(server, call, rqst, out, shortfall); built.ok()) {
 		out.invalidate = invalidated_key(server, call->message());
 	} else {
 		/* What is posted is the device's until the drain. */
@@ -168,7 +170,8 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 		trace::failure(server.peer, Failure::reply_no_room, xid,
 			       int(rpcordma_svc_reply(rqst)->len));
 		TRY_STATUS(build_refusal(
-			server, call, server.session.refusal(xdr::ErrorCode::reply_resource), out));
+			server, call,
+			xdr::ErrorBody::reply_resource(shortfall.segment, shortfall.needed), out));
 	}
 	/* The reply gives the client a credit back, and what it sends with that must find a Receive. */
 	if (server.grant.in_debt())

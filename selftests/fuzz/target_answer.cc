@@ -15,21 +15,33 @@ using namespace chunk;
 
 constexpr u32 kResultsMost = 20;
 
-/* Whether these results can be placed; the bytes that stay if so. */
-bool possible(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length, u64 &kept)
+/* The last segment of a chunk of @length bytes, which is the @number-th of all, would have to have so many for @wanted. */
+Shortfall too_short(const xdr::WriteChunk &chunk, u32 number, u64 length, u64 wanted)
 {
-	u32 i = 0, end = 0;
+	if (!chunk.count())
+		return {};
+	return {number, u32(chunk[chunk.count() - 1].length + wanted - length)};
+}
+
+/* Whether these results can be placed; the bytes that stay if so, and what is missing if not. */
+bool possible(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length, u64 &kept,
+	      Shortfall &missing)
+{
+	u32 i = 0, end = 0, segments = 0;
 
 	kept = length;
 	for (xdr::WriteChunk chunk : lists.writes) {
 		if (i == results.size() || i == Answer::kResults)
 			break;
 		const ReplyRange &r = results[i++];
+		segments += chunk.count();
 		if (!chunk.count() || !r.length || r.offset < end ||
 		    u64(r.offset) + r.length > length)
 			continue;
-		if (r.length > chunk.length())
+		if (r.length > chunk.length()) {
+			missing = too_short(chunk, segments, chunk.length(), r.length);
 			return false;
+		}
 		end = min(r.offset + r.length + xdr_pad(r.length), length);
 		kept -= end - r.offset;
 	}
@@ -79,13 +91,22 @@ FUZZ_TARGET()
 	const Span<const ReplyRange> all(results, count);
 	Thresholds thresholds;
 	thresholds.send = max_inline;
-	const auto answer = plan_answer(lists, all, length, thresholds);
+	Shortfall shortfall, missing;
+	const auto answer = plan_answer(lists, all, length, thresholds, shortfall);
 	const u64 header = xdr::encoded_length(v1::min_header_length, 0, lists.writes.count(),
 					       lists.writes.segments(), lists.reply.present(),
 					       lists.reply.count());
 	u64 kept = 0;
-	if (!possible(lists, all, length, kept) || header > max_inline ||
-	    (header + kept > max_inline && (!lists.reply.present() || lists.reply.length() < kept))) {
+	bool fits_somewhere = possible(lists, all, length, kept, missing) && header <= max_inline;
+	if (fits_somewhere && header + kept > max_inline &&
+	    (!lists.reply.present() || lists.reply.length() < kept)) {
+		fits_somewhere = false;
+		missing = too_short(lists.reply, lists.writes.segments() + lists.reply.count(),
+				    lists.reply.length(), kept);
+	}
+	EXPECT_EQ(shortfall.segment, missing.segment);
+	EXPECT_EQ(shortfall.needed, missing.needed);
+	if (!fits_somewhere) {
 		EXPECT_ERROR(answer, Error::no_space);
 		return;
 	}

@@ -116,8 +116,9 @@ void exchange(const CallShape &call, const Plan &plan, u32 offset, u32 size, u32
 	const ReplyRange result = {offset, size};
 	Thresholds thresholds;
 	thresholds.send = threshold;
+	Shortfall shortfall;
 	const auto answer = plan_answer(message, Span<const ReplyRange>(&result, size ? 1 : 0),
-					length, thresholds);
+					length, thresholds, shortfall);
 	ASSERT_OK(answer);
 	const Answer &a = answer.value();
 

@@ -162,9 +162,10 @@ void *ours_prepare_answer(const answer_shape *, const uint8_t *call, size_t leng
 uint32_t ours_plan_answer(const answer_shape *shape, void *prepared)
 {
 	const chunk::ReplyRange result{shape->result_offset, shape->result_length};
+	chunk::Shortfall shortfall;
 	auto answer = chunk::plan_answer(*static_cast<const xdr::Message *>(prepared),
 					 {&result, shape->result_length ? 1u : 0u}, shape->length,
-					 kThresholds);
+					 kThresholds, shortfall);
 
 	return answer ? answer.value().header_length : 0;
 }

@@ -76,11 +76,34 @@ struct Served2 : Served {
 		EXPECT_EQ(said.call_limit, 1);
 		EXPECT_EQ(said.reply_limit, 1);
 	}
+	/* What counts an error with @code, in the version that is spoken. */
+	[[nodiscard]] rpcordma_server_counter counter_of(u32 code) const
+	{
+		static constexpr rpcordma_server_counter two[] = {
+			RPCORDMA_SERVER_V2_ERR_VERS,	       RPCORDMA_SERVER_V2_ERR_BAD_XDR,
+			RPCORDMA_SERVER_V2_ERR_REPLY_RESOURCE, RPCORDMA_SERVER_V2_ERR_INVAL_PROC,
+			RPCORDMA_SERVER_V2_ERR_INVAL_OPTION,   RPCORDMA_SERVER_V2_ERR_SYSTEM,
+		};
+
+		return version() == 2 ? two[code - 1] :
+		       code == 1      ? RPCORDMA_SERVER_ERR_VERS :
+					RPCORDMA_SERVER_ERR_CHUNK;
+	}
+	/* Errors of all kinds, in either version. */
+	[[nodiscard]] static u32 errors()
+	{
+		u32 sum = counter(RPCORDMA_SERVER_ERR_VERS) + counter(RPCORDMA_SERVER_ERR_CHUNK);
+
+		for (int i = RPCORDMA_SERVER_V2_ERR_VERS; i <= RPCORDMA_SERVER_V2_ERR_SYSTEM; i++)
+			sum += counter(rpcordma_server_counter(i));
+		return sum;
+	}
 	/* A thread refuses what came, with an error of these words behind the grant. */
 	void expect_refused(u32 xid, u32 vers, Span<const u32> error)
 	{
 		u32 words[8] = {xid, vers, grant(), 4};
-		const u32 before = peer.messages;
+		const u32 before = peer.messages, all = errors();
+		const u32 counted = counter(counter_of(error[0]));
 
 		for (u32 i = 0; i < error.size(); i++)
 			words[4 + i] = error[i];
@@ -90,6 +113,8 @@ struct Served2 : Served {
 		expect_words(peer.last(), Span<const u32>(words, 4 + error.size()));
 		EXPECT_EQ(peer.invalidated, 0);
 		EXPECT_EQ(in_service(), 0);
+		EXPECT_EQ(counter(counter_of(error[0])), counted + 1);
+		EXPECT_EQ(errors(), all + 1);
 	}
 	/* What came is dropped. */
 	void expect_dropped()
@@ -244,14 +269,14 @@ RPCORDMA_TEST(server_version2, properties)
 		EXPECT_EQ(c.in_service(), 0);
 		EXPECT_EQ(c.version(), 2);
 		EXPECT_EQ(c.send_size(), k.send);
-		EXPECT_EQ(counter(RPCORDMA_SERVER_VERSION2), 1);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_CONNECTIONS), 1);
 		c.expect_served(1, true);
 		/* A second one, any time: answered, and not taken up any more. */
 		ASSERT_TRUE(c.say_properties(0xabd, 64, 5000));
 		c.work();
 		c.expect_properties(0xabd, c.grant(), k.size);
 		EXPECT_EQ(c.send_size(), k.send);
-		EXPECT_EQ(counter(RPCORDMA_SERVER_VERSION2), 1);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_CONNECTIONS), 1);
 		EXPECT_EQ(c.room_taken(), 0);
 	}
 }
@@ -502,7 +527,7 @@ RPCORDMA_TEST(server_version2, bad_messages)
 			else
 				c.expect_dropped();
 			EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), m.answer ? 0 : 1);
-			EXPECT_EQ(counter(RPCORDMA_SERVER_ERR_CHUNK), m.answer ? 1 : 0);
+			EXPECT_EQ(c.errors(), m.answer ? 1 : 0);
 			EXPECT_EQ(c.svc.backward_replies, 0);
 			EXPECT_EQ(c.send_size(), 4096);
 			/* It took the version of what came, where it was long enough to have one. */
@@ -586,6 +611,8 @@ RPCORDMA_TEST(server_version2, beyond_us)
 		const u32 words[] = {
 			1, 2, c.grant(), 4, kReplyResource, room ? 2u : 0u, room ? 5000u : 0u};
 		expect_words(c.peer.last(), words);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_REPLY_RESOURCE), 1);
+		EXPECT_EQ(c.errors(), 1);
 		EXPECT_EQ(c.peer.invalidated, 0);
 		c.expect_served(2, true);
 	}

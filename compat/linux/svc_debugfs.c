@@ -63,7 +63,13 @@ static const char *const names[RPCORDMA_SERVER_COUNTERS] = {
 	[RPCORDMA_SERVER_ERR_VERS] = "err_vers",
 	[RPCORDMA_SERVER_ERR_CHUNK] = "err_chunk",
 	[RPCORDMA_SERVER_DROPPED] = "dropped",
-	[RPCORDMA_SERVER_VERSION2] = "version2",
+	[RPCORDMA_SERVER_V2_CONNECTIONS] = "v2_connections",
+	[RPCORDMA_SERVER_V2_ERR_VERS] = "v2_err_vers",
+	[RPCORDMA_SERVER_V2_ERR_BAD_XDR] = "v2_err_bad_xdr",
+	[RPCORDMA_SERVER_V2_ERR_REPLY_RESOURCE] = "v2_err_reply_resource",
+	[RPCORDMA_SERVER_V2_ERR_INVAL_PROC] = "v2_err_inval_proc",
+	[RPCORDMA_SERVER_V2_ERR_INVAL_OPTION] = "v2_err_inval_option",
+	[RPCORDMA_SERVER_V2_ERR_SYSTEM] = "v2_err_system",
 };
 
 static int counters_show(struct seq_file *seq, void *unused)

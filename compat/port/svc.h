@@ -45,10 +45,17 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_EAGER, /* calls whose Reads were posted by the receive completion */
 	RPCORDMA_SERVER_HELD, /* calls whose Reads were left to a thread */
 	RPCORDMA_SERVER_DEBT, /* Receives that could not be reposted at once */
-	RPCORDMA_SERVER_ERR_VERS,
+	RPCORDMA_SERVER_ERR_VERS, /* errors sent on connections of version 1, or of none yet */
 	RPCORDMA_SERVER_ERR_CHUNK,
 	RPCORDMA_SERVER_DROPPED, /* messages dropped in silence */
-	RPCORDMA_SERVER_VERSION2, /* connections that began with a CONNPROP: version 2 */
+	RPCORDMA_SERVER_V2_CONNECTIONS, /* that began with a CONNPROP: version 2 */
+	/* Errors sent on connections of version 2, in the order of their codes: */
+	RPCORDMA_SERVER_V2_ERR_VERS,
+	RPCORDMA_SERVER_V2_ERR_BAD_XDR,
+	RPCORDMA_SERVER_V2_ERR_REPLY_RESOURCE,
+	RPCORDMA_SERVER_V2_ERR_INVAL_PROC,
+	RPCORDMA_SERVER_V2_ERR_INVAL_OPTION,
+	RPCORDMA_SERVER_V2_ERR_SYSTEM,
 	RPCORDMA_SERVER_COUNTERS,
 };
 void rpcordma_server_count(enum rpcordma_server_counter which, rpcordma_u32 add);

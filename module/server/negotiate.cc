@@ -18,7 +18,7 @@ namespace rpcordma {
 	if (properties::decode_connprop(message.body(), said, nochange) != Error::none)
 		return false;
 	if (server.session.take(said)) {
-		rpcordma_server_count(RPCORDMA_SERVER_VERSION2, 1);
+		rpcordma_server_count(RPCORDMA_SERVER_V2_CONNECTIONS, 1);
 		trace::connection(server.peer, "version", int(server.session.version()));
 	}
 	return true;

@@ -9,6 +9,18 @@
 
 namespace rpcordma {
 
+static_assert(RPCORDMA_SERVER_V2_ERR_VERS + int(xdr::ErrorCode::system) ==
+	      RPCORDMA_SERVER_V2_ERR_SYSTEM);
+
+/* What counts an error with @code. */
+[[nodiscard]] static rpcordma_server_counter counter_of(const Server &server, xdr::ErrorCode code)
+{
+	if (server.session.version() != v2::version)
+		return code == xdr::ErrorCode::version ? RPCORDMA_SERVER_ERR_VERS :
+							 RPCORDMA_SERVER_ERR_CHUNK;
+	return rpcordma_server_counter(RPCORDMA_SERVER_V2_ERR_VERS + int(code));
+}
+
 Status build_refusal(Server &server, ServerCall *call, const xdr::ErrorBody &error, Outgoing &out)
 {
 	const xdr::FixedHeader request = TRY(xdr::peek(call->receive->bytes()));
@@ -17,7 +29,7 @@ Status build_refusal(Server &server, ServerCall *call, const xdr::ErrorBody &err
 	trace::failure(server.peer,
 		       version ? trace::Failure::err_vers_sent : trace::Failure::err_chunk_sent,
 		       request.xid.get(), int(error.code));
-	rpcordma_server_count(version ? RPCORDMA_SERVER_ERR_VERS : RPCORDMA_SERVER_ERR_CHUNK, 1);
+	rpcordma_server_count(counter_of(server, error.code), 1);
 	out = {};
 	out.lengths[0] = TRY(server.session.encode_refusal(call->sends[0].room(), request,
 							   server.grant.credits(), error));

@@ -30,14 +30,16 @@ def spoken(pair):
 def asked(pair):
     """Connections of version 2 that the server has counted."""
     text = pair.server.run(f"cat {OURS}/server/counters", 10, "read the server's counters")
-    return int(re.search(r"^version2 (\d+)$", text, re.M)[1])
+    return int(re.search(r"^v2_connections (\d+)$", text, re.M)[1])
 
 
 def clean(t, pair):
     """No error went over the wire."""
     text = pair.server.run(f"cat {OURS}/server/counters", 10)
-    for name in ("err_vers", "err_chunk", "dropped"):
-        t.equal(re.search(rf"^{name} (\d+)$", text, re.M)[1], "0", f"the server's {name}")
+    counted = re.findall(r"^((?:v2_)?err_\w+|dropped) (\d+)$", text, re.M)
+    t.equal(len(counted), 9, f"the server's counters of errors: {text}")
+    for name, value in counted:
+        t.equal(value, "0", f"the server's {name}")
     t.equal(pair.xprt_stats()["bad_reply"], 0, "bad replies at the client")
 
 

@@ -91,23 +91,41 @@ RPCORDMA_TEST(protocol_negotiation, answers)
 /* What we say of ourselves is what the peer understands. */
 RPCORDMA_TEST(protocol_negotiation, properties)
 {
-	for (u32 size : {4096u, 8192u, 65536u}) {
-		MutableBytes room = test_alloc(v2::most_connprop_length);
-		const auto length = protocol::encode_properties(room, Xid(5), Credits(3), size);
+	const protocol::ReceiveRoom rooms[] = {
+		{4096, 0, 4096}, {8192, 0, 4096}, {4096, 4, 4096}, {65536, 16, 4096}};
 
-		TEST_NOTE("size", size);
+	for (const protocol::ReceiveRoom &ours : rooms) {
+		MutableBytes room = test_alloc(v2::most_connprop_length);
+		const auto length = protocol::encode_properties(room, Xid(5), Credits(3), ours,
+								protocol::kSizes);
+
+		TEST_NOTE("size", ours.bytes());
 		ASSERT_OK(length);
 		const auto answered = judge_answer(room.first(length.value()), Xid(6));
 		EXPECT_EQ(answered.answer, Answer::version_2);
 		EXPECT_EQ(answered.grant.get(), 3);
-		EXPECT_EQ(answered.properties.receive_bytes(), size);
-		EXPECT_EQ(answered.properties.ddp_segments(), 0);
+		EXPECT_EQ(answered.properties.receive_bytes(), ours.head + ours.pages * 4096);
+		EXPECT_EQ(answered.properties.ddp_segments(), ours.pages);
+		EXPECT_EQ(answered.properties.structure.head(), ours.head);
+		EXPECT_EQ(answered.fixed, properties::all & ~protocol::kSizes);
 		EXPECT_EQ(answered.properties.extensions, 0);
 		EXPECT_EQ(answered.properties.call_limit, 1);
 		EXPECT_EQ(answered.properties.present, properties::all);
 		EXPECT_ERROR(protocol::encode_properties(room.first(length.value() - 1), Xid(5),
-							 Credits(3), size),
+							 Credits(3), ours, protocol::kSizes),
 			     Error::no_space);
+		/* And the news of it, which has these two alone. */
+		const auto news =
+			protocol::encode_sizes(room, Xid(5), Credits(3), ours);
+		xdr::Message message;
+		properties::Properties said;
+		ASSERT_OK(news);
+		ASSERT_EQ(v2::decode(room.first(news.value()), message), Error::none);
+		EXPECT_EQ(message.kind, xdr::Kind::updprop);
+		ASSERT_EQ(properties::decode_updprop(message.body(), said), Error::none);
+		EXPECT_EQ(said.present, protocol::kSizes);
+		EXPECT_EQ(said.receive_bytes(), ours.bytes());
+		EXPECT_EQ(said.ddp_segments(), ours.pages);
 	}
 }
 

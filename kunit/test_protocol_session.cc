@@ -215,7 +215,7 @@ RPCORDMA_TEST(protocol_session, open)
 	}
 }
 
-/* RBSIZ says what a peer takes, and private data no longer do; what it sends is at least what every peer takes. */
+/* RBSIZ says what a peer takes, and private data no longer do; it sends as much as we take. */
 RPCORDMA_TEST(protocol_session, properties)
 {
 	static const u32 connprop[] = {7, 2, 1, 6, 0, 0},
@@ -238,16 +238,22 @@ RPCORDMA_TEST(protocol_session, properties)
 			EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
 			EXPECT_EQ(session.version(), 2);
 			EXPECT_EQ(session.thresholds().send, 4096);
-			EXPECT_EQ(session.thresholds().receive, min(16384u, max(theirs, 4096u)));
+			EXPECT_EQ(session.thresholds().receive, 16384);
 			EXPECT_EQ(session.thresholds().bare_header, 36);
 			EXPECT_TRUE(session.take(said));
 			EXPECT_EQ(session.thresholds().send, min(16384u, size));
+			/* What this end has room for may be more than it told before. */
+			session.have_room(20480, 32768);
+			EXPECT_EQ(session.thresholds().send, min(32768u, size));
+			EXPECT_EQ(session.thresholds().receive, 20480);
+			EXPECT_EQ(session.threshold_to(20480), 20480);
+			EXPECT_EQ(session.threshold_to(65536), 32768);
 			/* Once. */
 			said.receive_size = 4096;
 			EXPECT_FALSE(session.take(said));
 			EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
 			EXPECT_FALSE(session.take(said));
-			EXPECT_EQ(session.thresholds().send, min(16384u, size));
+			EXPECT_EQ(session.thresholds().send, min(32768u, size));
 		}
 	/* Behind another message they are too late. */
 	Session session;

@@ -51,6 +51,7 @@ PortFixture::PortFixture()
 	verbs.device.fast_registration = true;
 	verbs.device.max_fast_reg_pages = 512;
 	verbs.device.max_send_sge = 32;
+	verbs.device.max_recv_sge = 32;
 	verbs.device.max_qp_wr = 4096;
 	verbs.device.max_cqe = 4096;
 	verbs.device.max_qp_rd_atom = verbs.device.max_qp_init_rd_atom = 16;

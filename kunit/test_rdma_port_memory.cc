@@ -19,6 +19,15 @@ Block *PortMemory::block_at(const void *memory)
 	for (Block &block : blocks)
 		if (block.memory == memory)
 			return &block;
+	page *p = memory ? page_at(memory) : nullptr;
+	return p ? &p->block : nullptr;
+}
+
+page *PortMemory::page_at(const void *memory)
+{
+	for (page *p : all_pages)
+		if (p && p->data == memory)
+			return p;
 	return nullptr;
 }
 
@@ -27,6 +36,10 @@ Block *PortMemory::block_of(const rpcordma_sge &sge)
 	for (Block &block : blocks)
 		if (block.bounce && reinterpret_cast<__UINTPTR_TYPE__>(block.bounce) == sge.addr)
 			return &block;
+	for (page *p : all_pages)
+		if (p && p->block.bounce &&
+		    reinterpret_cast<__UINTPTR_TYPE__>(p->block.bounce) == sge.addr)
+			return &p->block;
 	return nullptr;
 }
 
@@ -44,6 +57,8 @@ page *PortMemory::new_page()
 		__builtin_memset(p->data, 0xdd, kPageSize);
 		p->slot = i;
 		p->node = node;
+		p->references = 1;
+		p->block = {p->data, kPageSize, 0, RPCORDMA_DMA_TO_DEVICE, nullptr, true};
 		all_pages[i] = p;
 		pages++;
 		return p;
@@ -52,9 +67,12 @@ page *PortMemory::new_page()
 	return nullptr;
 }
 
-void PortMemory::free_page(page *p)
+void PortMemory::put_page(page *p)
 {
 	EXPECT_EQ(all_pages[p->slot], p);
+	if (--p->references)
+		return;
+	EXPECT_EQ(p->block.mapped, 0);
 	all_pages[p->slot] = nullptr;
 	rpcordma_test_free(p->data, kPageSize);
 	rpcordma_test_free(p, sizeof(*p));
@@ -66,8 +84,10 @@ void PortMemory::expect_none()
 	EXPECT_EQ(pages, 0);
 	EXPECT_EQ(allocations, 0);
 	for (page *p : all_pages)
-		if (p)
-			free_page(p);
+		if (p) {
+			p->references = 1;
+			put_page(p);
+		}
 	for (Block &block : blocks) {
 		if (block.bounce)
 			rpcordma_test_free(block.bounce, block.mapped);
@@ -143,6 +163,16 @@ rpcordma_u32 rpcordma_node(void)
 	return the_port->memory.node;
 }
 
+void *rpcordma_page_address(page *page)
+{
+	return page->data;
+}
+
+rpcordma_bool rpcordma_page_is_shared(const page *page)
+{
+	return page->references > 1;
+}
+
 rpcordma_u32 rpcordma_page_node(const page *page)
 {
 	return page->node;
@@ -168,7 +198,7 @@ void rpcordma_pages_release(page **pages, rpcordma_u32 count)
 		the_port->memory.most_released = max(the_port->memory.most_released, count);
 	for (u32 i = 0; i < count; i++)
 		if (pages[i])
-			the_port->memory.free_page(pages[i]);
+			the_port->memory.put_page(pages[i]);
 }
 
 void rpcordma_pages_write(page **pages, rpcordma_u32 offset, const void *from, rpcordma_u32 length)

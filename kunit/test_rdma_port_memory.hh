@@ -5,13 +5,6 @@
 #include "compat/port/port.h"
 #include "kunit/testing.hh"
 
-/* What is opaque behind the port. */
-struct page {
-	rpcordma::u8 *data;
-	rpcordma::u32 slot; /* of the table of all pages */
-	rpcordma::u32 node;
-};
-
 namespace rpcordma {
 
 /** So many of something go well, and the next one does not. */
@@ -29,6 +22,19 @@ struct Block {
 	u8 *bounce; /* null: not mapped */
 	bool near;  /* the device */
 };
+
+} // namespace rpcordma
+
+/* What is opaque behind the port. */
+struct page {
+	rpcordma::u8 *data;
+	rpcordma::u32 slot; /* of the table of all pages */
+	rpcordma::u32 node;
+	rpcordma::u32 references;
+	rpcordma::Block block; /* for who maps it alone */
+};
+
+namespace rpcordma {
 
 struct PortMemory {
 	static constexpr u32 kMostBlocks = 1024; /* allocations at once */
@@ -58,16 +64,20 @@ struct PortMemory {
 	u32 allocations_refused = 0;
 	u32 most_released = 0; /* pages, by a completion at once */
 
-	/** The block at @memory, or a free one when that is null; null when there is none. */
+	/** The block at @memory, a page's too, or a free one when that is null; null when there is none. */
 	[[nodiscard]] Block *block_at(const void *memory);
 	/** The block that is mapped as @sge says; null when there is none. */
 	[[nodiscard]] Block *block_of(const rpcordma_sge &sge);
 	[[nodiscard]] page *new_page();
-	void free_page(page *p);
+	/** Drop a reference. */
+	void put_page(page *p);
 	/** Whatever is left is a failure of the case; it is freed. */
 	void expect_none();
 
 	Block blocks[kMostBlocks] = {};
+	/** The page whose data lie at @memory; null: none. */
+	[[nodiscard]] page *page_at(const void *memory);
+
 	page *all_pages[kMostPages] = {};
 	u32 next_page = 0;
 };

@@ -30,12 +30,15 @@ void PortVerbs::post_one(const rpcordma_recv_wr &wr)
 		ASSERT_NE(receive_queue[i], &wr);
 	/* Accounting is the core's, so that this never happens. */
 	ASSERT_LT(posted, receive_room);
-	ASSERT_EQ(wr.num_sge, 1);
+	ASSERT_GE(wr.num_sge, 1);
+	ASSERT_LE(wr.num_sge, int(sizes.receive_sges));
 	ASSERT_NE(wr.cqe, nullptr);
-	const Block *block = the_port->memory.block_of(*wr.sg_list);
-	ASSERT_NE(block, nullptr);
-	EXPECT_EQ(block->mapped, wr.sg_list->length);
-	EXPECT_EQ(block->direction, RPCORDMA_DMA_FROM_DEVICE);
+	for (int i = 0; i < wr.num_sge; i++) {
+		const Block *block = the_port->memory.block_of(wr.sg_list[i]);
+		ASSERT_NE(block, nullptr);
+		EXPECT_EQ(block->mapped, wr.sg_list[i].length);
+		EXPECT_EQ(block->direction, RPCORDMA_DMA_FROM_DEVICE);
+	}
 	receive_queue[posted++] = &wr;
 }
 
@@ -58,9 +61,10 @@ Receive *PortVerbs::deliver(u32 length)
 	if (!wr)
 		return nullptr;
 	Receive *receive = OwnedCqe<Receive>::owner_of(wr->cqe);
-	/* The device writes as much as the SGE allows: the sanitizers see what is not ours. */
-	__builtin_memset(reinterpret_cast<void *>(static_cast<__UINTPTR_TYPE__>(wr->sg_list->addr)),
-			 0x5a, wr->sg_list->length);
+	/* The device writes as much as the SGEs allow: the sanitizers see what is not ours. */
+	for (int i = 0; i < wr->num_sge; i++)
+		__builtin_memset(the_port->dma.byte_of(wr->sg_list[i], 0), 0x5a,
+				 wr->sg_list[i].length);
 	receive->length = length;
 	return receive;
 }
@@ -182,9 +186,15 @@ bool PortVerbs::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
 	if (!wr)
 		return false;
 	EXPECT_EQ(to, server);
-	EXPECT_LE(bytes.size(), wr->sg_list->length);
-	__builtin_memcpy(reinterpret_cast<void *>(static_cast<__UINTPTR_TYPE__>(wr->sg_list->addr)),
-			 bytes.data(), bytes.size());
+	Bytes left = bytes;
+	for (int i = 0; i < wr->num_sge && !left.empty(); i++) {
+		const Bytes piece = left.first(wr->sg_list[i].length);
+
+		__builtin_memcpy(the_port->dma.byte_of(wr->sg_list[i], 0), piece.data(),
+				 piece.size());
+		left = left.from(piece.size());
+	}
+	EXPECT_TRUE(left.empty());
 	rpcordma_completion completion = {};
 	completion.byte_len = u32(bytes.size());
 	if (invalidate) {

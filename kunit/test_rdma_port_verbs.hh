@@ -57,7 +57,7 @@ struct PortVerbs {
 
 	/* --- the device; set before the connection is made --- */
 	rpcordma_device device = {};
-	rpcordma_queue_sizes sizes = {}; /* as asked for */
+	rpcordma_queue_sizes sizes = {0, 0, 1, 1}; /* as asked for */
 	u32 qp_sges = kNoLimit;		 /* with more of them there is no memory for a queue pair */
 	u32 qp_receives = kNoLimit;	 /* nor with more Receives */
 	u32 qp_tries = 0;

@@ -54,7 +54,7 @@ struct Accepted : PortFixture {
 		end();
 		for (page *&p : rqst->pages)
 			if (p)
-				memory.free_page(p);
+				memory.put_page(p);
 		rpcordma_core_server_exit();
 		/* Pages, transfers, users, what is lent and wanted, eager bytes and connections. */
 		EXPECT_BYTES(bytes_of(server_pool), pool_before.bytes());

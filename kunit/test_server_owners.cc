@@ -126,7 +126,7 @@ RPCORDMA_TEST(server_owners, reply_pages)
 	Transfer *sink = server_pool.take_sink(10, Transfer::kPages);
 	ASSERT_NE(sink, nullptr);
 	for (u32 i = 0; i < 10; i++) {
-		c.memory.free_page(sink->pages[i]);
+		c.memory.put_page(sink->pages[i]);
 		sink->pages[i] = nullptr;
 	}
 	server_pool.give(sink);

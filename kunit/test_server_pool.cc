@@ -309,7 +309,7 @@ RPCORDMA_TEST(server_pool, missing_pages)
 
 	ASSERT_NE(sink, nullptr);
 	for (u32 i = 0; i < 10; i += 3) {
-		c.memory.free_page(sink->pages[i]);
+		c.memory.put_page(sink->pages[i]);
 		sink->pages[i] = nullptr;
 	}
 	const u32 refills = c.svc.refills;
@@ -334,7 +334,7 @@ RPCORDMA_TEST(server_pool, missing_pages)
 	/* Memory is short, or the pool's last user gone: what lacks pages goes too. */
 	for (const bool last : {false, true}) {
 		for (u32 i = 0; i < kPages / 2; i++) {
-			c.memory.free_page(sink->pages[i]);
+			c.memory.put_page(sink->pages[i]);
 			sink->pages[i] = nullptr;
 		}
 		pool.give(sink);
@@ -557,7 +557,7 @@ RPCORDMA_TEST(server_pool, any)
 			/* A thread has another one for it, or none. */
 			if (random.one_in(2))
 				for (u32 n = 0; n < taken[i]->page_count; n++) {
-					c.memory.free_page(taken[i]->pages[n]);
+					c.memory.put_page(taken[i]->pages[n]);
 					taken[i]->pages[n] =
 						random.one_in(300) ? nullptr : c.memory.new_page();
 				}

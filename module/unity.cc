@@ -18,6 +18,7 @@
 #include "module/chunk/reply.cc"
 #include "module/chunk/segments.cc"
 
+#include "module/rdma/message_pages.cc"
 #include "module/rdma/receive_queue.cc"
 
 #include "module/client/aside.cc"
@@ -41,6 +42,7 @@
 #include "module/server/eager.cc"
 #include "module/server/entry.cc"
 #include "module/server/failures.cc"
+#include "module/server/growth.cc"
 #include "module/server/judge.cc"
 #include "module/server/negotiate.cc"
 #include "module/server/owners.cc"

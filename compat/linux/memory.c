@@ -104,11 +104,22 @@ rpcordma_u32 rpcordma_page_node(const struct page *page)
 	return page_to_nid(page);
 }
 
+void *rpcordma_page_address(struct page *page)
+{
+	/* None of them is in high memory. */
+	return page_address(page);
+}
+
+rpcordma_bool rpcordma_page_is_shared(const struct page *page)
+{
+	return page_count((struct page *)page) > 1;
+}
+
 rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcordma_u32 node,
 				  enum rpcordma_alloc_how how)
 {
-	/* Its memory may have been removed meanwhile. */
-	const int nid = node_online(node) ? node : NUMA_NO_NODE;
+	/* A device may have none, and its memory may have been removed meanwhile. */
+	const int nid = node < MAX_NUMNODES && node_online(node) ? node : NUMA_NO_NODE;
 	unsigned long filled = 0, before;
 
 	/* It fills in null entries, at times not all of them. */

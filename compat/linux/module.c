@@ -112,6 +112,27 @@ static int set_version2(const char *text, const struct kernel_param *parameter)
 	return 0;
 }
 
+static int set_version2_pages(const char *text, const struct kernel_param *parameter)
+{
+	u32 count;
+
+	if (kstrtou32(text, 0, &count) || count > 16)
+		return refuse(text, parameter, "not a number of pages from 0 to 16");
+	WRITE_ONCE(rpcordma_tunables.version2_pages, count);
+	WRITE_ONCE(rpcordma_server_tunables.version2_pages, count);
+	return 0;
+}
+
+static int set_version2_receive_bytes(const char *text, const struct kernel_param *parameter)
+{
+	unsigned long bytes;
+
+	if (kstrtoul(text, 0, &bytes))
+		return refuse(text, parameter, "not a number of bytes");
+	WRITE_ONCE(rpcordma_server_tunables.version2_receive_bytes, bytes);
+	return 0;
+}
+
 static const struct kernel_param_ops version2_ops = {
 	.set = set_version2,
 	.get = param_get_uint,
@@ -121,6 +142,27 @@ module_param_cb(version2, &version2_ops, &rpcordma_tunables.version2, 0644);
 __MODULE_PARM_TYPE(version2, "uint");
 MODULE_PARM_DESC(version2,
 		 "RPC-over-RDMA version 2 on connections made from now on, at either end; 0: off, 1: with peers whose connection request or answer says that they speak it, 2: with all that do not refuse it (default: 0)");
+
+static const struct kernel_param_ops version2_pages_ops = {
+	.set = set_version2_pages,
+	.get = param_get_uint,
+};
+
+static const struct kernel_param_ops version2_receive_bytes_ops = {
+	.set = set_version2_receive_bytes,
+	.get = param_get_ulong,
+};
+
+module_param_cb(version2_pages, &version2_pages_ops, &rpcordma_tunables.version2_pages, 0644);
+__MODULE_PARM_TYPE(version2_pages, "uint");
+MODULE_PARM_DESC(version2_pages,
+		 "pages of 4 KiB behind the first 4 KiB of a message of version 2, on connections made from now on, at either end, 0 to 16; fewer where the device has not so many SGEs (default: 4)");
+
+module_param_cb(version2_receive_bytes, &version2_receive_bytes_ops,
+		&rpcordma_server_tunables.version2_receive_bytes, 0644);
+__MODULE_PARM_TYPE(version2_receive_bytes, "ulong");
+MODULE_PARM_DESC(version2_receive_bytes,
+		 "most bytes of memory for the pages of the server's receive buffers, of all connections of version 2; a connection that would exceed it keeps small ones; 0: a 64th of the memory (default: 0)");
 
 static const struct kernel_param_ops eager_read_bytes_ops = {
 	.set = set_eager_read_bytes,

@@ -22,6 +22,7 @@ struct rpcordma_server_tunables rpcordma_server_tunables = {
 	.eager_read_bytes = 0,
 	.rnr_retry_count = 7,
 	.version2 = 0,
+	.version2_pages = 4,
 };
 
 struct counters {

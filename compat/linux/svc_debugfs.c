@@ -64,6 +64,7 @@ static const char *const names[RPCORDMA_SERVER_COUNTERS] = {
 	[RPCORDMA_SERVER_ERR_CHUNK] = "err_chunk",
 	[RPCORDMA_SERVER_DROPPED] = "dropped",
 	[RPCORDMA_SERVER_V2_CONNECTIONS] = "v2_connections",
+	[RPCORDMA_SERVER_GROWN] = "grown",
 	[RPCORDMA_SERVER_V2_ERR_VERS] = "v2_err_vers",
 	[RPCORDMA_SERVER_V2_ERR_BAD_XDR] = "v2_err_bad_xdr",
 	[RPCORDMA_SERVER_V2_ERR_REPLY_RESOURCE] = "v2_err_reply_resource",

@@ -54,7 +54,7 @@ void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,
 	 */
 	buf->head[0].iov_base = arg->head ? arg->head : page_address(rqst->rq_pages[0]);
 	buf->head[0].iov_len = arg->head_length;
-	buf->pages = rqst->rq_pages + (arg->head ? 0 : 1);
+	buf->pages = arg->pages ? arg->pages : rqst->rq_pages + (arg->head ? 0 : 1);
 	buf->page_base = 0;
 	buf->page_len = arg->page_length;
 	buf->tail[0].iov_base = arg->tail;

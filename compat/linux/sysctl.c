@@ -20,6 +20,7 @@ struct rpcordma_tunables rpcordma_tunables = {
 	.max_inline_write = 4096,
 	.scratch_remap = false,
 	.version2 = 0,
+	.version2_pages = 4,
 };
 
 #ifdef CONFIG_SYSCTL

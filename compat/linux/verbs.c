@@ -151,6 +151,7 @@ void rpcordma_endpoint_device(const struct rpcordma_endpoint *ep, struct rpcordm
 	device->sg_gaps = attrs->kernel_cap_flags & IBK_SG_GAPS_REG;
 	device->max_fast_reg_pages = attrs->max_fast_reg_page_list_len;
 	device->max_send_sge = max(attrs->max_send_sge, 0);
+	device->max_recv_sge = max(attrs->max_recv_sge, 0);
 	device->max_qp_wr = max(attrs->max_qp_wr, 0);
 	device->max_cqe = max(attrs->max_cqe, 0);
 	device->max_qp_rd_atom = max(attrs->max_qp_rd_atom, 0);
@@ -160,6 +161,7 @@ void rpcordma_endpoint_device(const struct rpcordma_endpoint *ep, struct rpcordm
 	device->read_needs_region = rdma_protocol_iwarp(ib, ep->id->port_num);
 	device->page_size = PAGE_SIZE;
 	device->mr_page_size = region_page_size(ib);
+	device->node = ibdev_to_node((struct ib_device *)ib);
 }
 
 /* The device's driver may call this in any context, interrupts included. */
@@ -196,7 +198,7 @@ int rpcordma_endpoint_create_qp(struct rpcordma_endpoint *ep,
 		.cap.max_send_wr = sizes->send_wrs + DRAIN_WRS,
 		.cap.max_recv_wr = sizes->receive_wrs + DRAIN_WRS,
 		.cap.max_send_sge = sizes->send_sges,
-		.cap.max_recv_sge = 1,
+		.cap.max_recv_sge = sizes->receive_sges,
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,
 	};

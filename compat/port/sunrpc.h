@@ -51,6 +51,7 @@ struct rpcordma_tunables {
 	rpcordma_u32 max_inline_write;
 	rpcordma_bool scratch_remap; /* module parameter */
 	rpcordma_u32 version2; /* module parameter: 0 off, 1 with marked peers, 2 with any */
+	rpcordma_u32 version2_pages; /* module parameter: pages of a message in version 2, behind its head */
 };
 extern struct rpcordma_tunables rpcordma_tunables;
 

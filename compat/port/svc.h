@@ -32,6 +32,9 @@ struct rpcordma_server_tunables {
 	rpcordma_u32 eager_read_bytes; /* module parameter; 0: by threads and memory */
 	rpcordma_u32 rnr_retry_count; /* module parameter; 7: without end */
 	rpcordma_u32 version2; /* module parameter, as in rpcordma_tunables */
+	rpcordma_u32 version2_pages; /* module parameter, likewise */
+	/* Module parameter: what large Receives of all connections may take; 0: a 64th of the memory */
+	unsigned long version2_receive_bytes;
 };
 extern struct rpcordma_server_tunables rpcordma_server_tunables;
 
@@ -49,6 +52,7 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_ERR_CHUNK,
 	RPCORDMA_SERVER_DROPPED, /* messages dropped in silence */
 	RPCORDMA_SERVER_V2_CONNECTIONS, /* that began with a CONNPROP: version 2 */
+	RPCORDMA_SERVER_GROWN, /* of these, connections whose Receives have become large */
 	/* Errors sent on connections of version 2, in the order of their codes: */
 	RPCORDMA_SERVER_V2_ERR_VERS,
 	RPCORDMA_SERVER_V2_ERR_BAD_XDR,
@@ -181,10 +185,12 @@ void rpcordma_svc_cancel_finish(struct svc_xprt *xprt);
 
 /* Port: a thread's call */
 
-/** A call in pieces, in this order; the pages are the thread's own, from its first on. */
+/** A call in pieces, in this order. */
 struct rpcordma_svc_arg {
 	void *head; /* null: the first page is the head, and @page_length counts from the second */
 	rpcordma_u32 head_length;
+	/* null: the thread's own pages, from its first on; else pages that stay as they are until release() */
+	struct page **pages;
 	rpcordma_u32 page_length;
 	void *tail;
 	rpcordma_u32 tail_length;
@@ -218,6 +224,10 @@ rpcordma_u64 rpcordma_memory_size(void);
 /** Allocate up to @count pages, of NUMA node @node while that has some; returns how many. */
 rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcordma_u32 node,
 				  enum rpcordma_alloc_how how);
+/** Where a page's bytes are. Any context. */
+void *rpcordma_page_address(struct page *page);
+/** Whether somebody has a reference to @page besides its owner. Any context. */
+rpcordma_bool rpcordma_page_is_shared(const struct page *page);
 /** The NUMA node of the CPU that this runs on, and of a page. Any context. */
 rpcordma_u32 rpcordma_node(void);
 rpcordma_u32 rpcordma_page_node(const struct page *page);

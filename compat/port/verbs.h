@@ -127,6 +127,7 @@ struct rpcordma_device {
 	rpcordma_bool sg_gaps;
 	rpcordma_u32 max_fast_reg_pages;
 	rpcordma_u32 max_send_sge;
+	rpcordma_u32 max_recv_sge;
 	rpcordma_u32 max_qp_wr;
 	rpcordma_u32 max_cqe;
 	rpcordma_u32 max_qp_rd_atom; /* RDMA Reads that it serves at once, per queue pair */
@@ -136,12 +137,14 @@ struct rpcordma_device {
 	rpcordma_bool read_needs_region; /* iWARP: the sink of an RDMA Read is registered memory */
 	rpcordma_u32 page_size; /* the kernel's */
 	rpcordma_u32 mr_page_size; /* the page size that regions will have */
+	rpcordma_u32 node; /* its NUMA node, for rpcordma_pages_alloc() */
 };
 
 struct rpcordma_queue_sizes {
 	rpcordma_u32 send_wrs;
 	rpcordma_u32 receive_wrs;
 	rpcordma_u32 send_sges;
+	rpcordma_u32 receive_sges;
 };
 
 struct rpcordma_connect_parameters {
@@ -247,7 +250,8 @@ enum rpcordma_dma { RPCORDMA_DMA_TO_DEVICE, RPCORDMA_DMA_FROM_DEVICE };
 void *rpcordma_alloc_near(const struct rpcordma_endpoint *endpoint, rpcordma_size size,
 			  enum rpcordma_alloc_how how);
 /**
- * Map memory from rpcordma_alloc() or rpcordma_alloc_near(); fills @sge. Errors: EIO. Any context that may not sleep too.
+ * Map memory from rpcordma_alloc() or rpcordma_alloc_near(), or a page of rpcordma_pages_alloc(); fills @sge.
+ * Errors: EIO. Any context that may not sleep too.
  */
 int rpcordma_dma_map(struct rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 length,
 		     enum rpcordma_dma direction, struct rpcordma_sge *sge);

@@ -5,7 +5,8 @@
 
 namespace rpcordma::chunk {
 
-Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_message)
+Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_message,
+			     bool whole)
 {
 	Arrival arrival;
 
@@ -24,7 +25,7 @@ Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 
 		arrival.message_length = inline_length;
 		return arrival;
 	}
-	if (!arrival.position_zero && !next_position(reads, first)) {
+	if (!whole && !arrival.position_zero && !next_position(reads, first)) {
 		const u32 padded = length + xdr_pad(length);
 
 		if (first > inline_length || padded > max_message - inline_length)

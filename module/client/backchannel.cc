@@ -56,7 +56,7 @@ static void accept_backward_call(Client &client, Connection &c, Receive *receive
 {
 	const u32 xid = receive->message.xid.get();
 	const Bytes payload = receive->message.payload;
-	const u32 length = static_cast<u32>(payload.size());
+	const u32 length = receive->payload_length();
 	Call *call = client.take_backward(xid);
 
 	if (!call) {
@@ -67,7 +67,8 @@ static void accept_backward_call(Client &client, Connection &c, Receive *receive
 		c.recycle(receive);
 		return;
 	}
-	if (length > call->call_buffer.size()) {
+	/* None is longer than a head. */
+	if (length > min(call->call_buffer.size(), payload.size())) {
 		/* The limit was raised since its buffer was made. */
 		rpcordma_log_value(client.peer, RPCORDMA_LOG_WARNING,
 				   "a backward call is too long; the connection is dropped; bytes",

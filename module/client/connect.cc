@@ -80,8 +80,21 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	return 2 * (2 * kMostRegions + c.session.rules().transmissions) + kBackwardCredits;
 }
 
+/* The pages of a message that has @sges SGEs at most, if it may be of version 2. */
+[[nodiscard]] static MessagePages::Layout pages_within(const Client &client, const Connection &c,
+						       u32 sges)
+{
+	/* Larger pages than version 2 speaks of would be too much memory. */
+	const bool may = c.marked && !client.avoidance.in_force(rpcordma_now_ms()) &&
+			 c.device.page_size <= properties::default_receive_size;
+	const u32 most = min(rpcordma_tunables.version2_pages, MessagePages::kMost);
+
+	return {may ? min(most, max(sges, 1u) - 1) : 0, c.device.page_size, c.device.node};
+}
+
 /* Queues for @calls at once, in a device's room for @room work requests each. */
-[[nodiscard]] static rpcordma_queue_sizes size_queues(const Connection &c, u32 room, u32 calls)
+[[nodiscard]] static rpcordma_queue_sizes size_queues(const Connection &c, u32 room, u32 calls,
+						      u32 receive_pages)
 {
 	const u32 transmissions = c.session.rules().transmissions;
 	/* A call's Sends; a REG_MR and a LOCAL_INV for each region that the largest payload takes on this device. */
@@ -91,7 +104,8 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	sizes.send_wrs = min(room, max(least_sends(c), calls * sends + kBackwardCredits));
 	/* Each call may have a reply of as many transmissions as there may be. */
 	sizes.receive_wrs = calls * transmissions + extra_receives(c);
-	sizes.send_sges = 1;
+	sizes.send_sges = 1 + c.send_pages.count;
+	sizes.receive_sges = 1 + receive_pages;
 	return sizes;
 }
 
@@ -114,9 +128,12 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 		return Error::not_supported;
 	}
 	const u32 wanted = min(client.slots, (room - extra_receives(c)) / transmissions);
+	const MessagePages::Layout receive_pages = pages_within(client, c, c.device.max_recv_sge);
 	Error error = Error::none;
+
+	c.send_pages = pages_within(client, c, c.device.max_send_sge);
 	for (u32 calls = wanted; calls; calls /= 2) {
-		const rpcordma_queue_sizes sizes = size_queues(c, room, calls);
+		const rpcordma_queue_sizes sizes = size_queues(c, room, calls, receive_pages.count);
 		const int rc = rpcordma_endpoint_create_qp(c.endpoint, &sizes);
 
 		if (!rc) {
@@ -136,6 +153,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 			c.receive_queue.init(c.endpoint, c.peer,
 					     announce_size(rpcordma_tunables.max_inline_read),
 					     sizes.receive_wrs);
+			c.receive_queue.have_pages(receive_pages);
 			return {};
 		}
 		trace::loss(client.peer, Loss::qp_failed, rc);
@@ -172,7 +190,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 
 	/* Receives before the connection: the peer may send as soon as it is there. */
 	const u32 local_send = announce_size(rpcordma_tunables.max_inline_write);
-	const u32 local_receive = c.receive_queue.buffer_size();
+	const u32 local_receive = c.receive_queue.maker().buffer_size();
 	/* The administrator may have changed the limits meanwhile. */
 	c.marked = c.marked &&
 		   protocol::may_mark(rpcordma_tunables.version2, local_send, local_receive);
@@ -207,9 +225,13 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	u32 received = 0;
 	const void *theirs = rpcordma_endpoint_private_data(c.endpoint, &received);
 	c.session.begin(ours, private_data::parse({static_cast<const u8 *>(theirs), received}));
+	c.session.have_room(c.receive_queue.maker().whole_size(),
+			    local_send + c.send_pages.bytes());
 	if (c.marked && protocol::may_speak_2(rpcordma_tunables.version2, c.session.peer()) &&
 	    !client.avoidance.in_force(rpcordma_now_ms()))
 		TRY_STATUS(client.ask_version(c));
+	if (c.session.version() == v1::version)
+		c.receive_queue.do_without_pages();
 	trace::connection(peer, "version", static_cast<int>(c.session.version()));
 	trace::connection(peer, "inline threshold, send",
 			  static_cast<int>(c.session.thresholds().send));

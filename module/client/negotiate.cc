@@ -34,7 +34,7 @@ Status rpcordma_client::ask_version(Connection &c)
 	c.session.ask();
 	const bool sent = send_aside(c, c.question, [&](MutableBytes room) {
 		return protocol::encode_properties(room, Xid(c.question), c.credits.requested(),
-						   c.receive_queue.buffer_size());
+						   c.receive_queue.maker().room(), 0);
 	});
 
 	if (sent && !c.broken.load(std::memory_order_seq_cst))
@@ -76,15 +76,33 @@ void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 	protocol::take_up(c.session, answered_with);
 	c.unproved = answered_with.answer == Answer::version_2 ||
 		     answered_with.answer == Answer::defaults;
+	c.fixed_properties = answered_with.fixed;
 	if (answered_with.answer == Answer::version_2)
 		accept_grant(*this, c, answered_with.grant);
 	c.answer.store(answered_with.answer, std::memory_order_release);
 	answered.raise();
 }
 
+/* The peer says that some of its properties have changed. What it takes at once is all that counts here. */
+static void take_update(Client &client, Connection &c, const xdr::Message &message)
+{
+	properties::Properties said;
+
+	if (properties::decode_updprop(message.body(), said) != Error::none) {
+		tally(client.stats.bad_reply_count, 1);
+		return;
+	}
+	if (!said.has(properties::Id::receive_size) ||
+	    c.fixed_properties & properties::bit(properties::Id::receive_size))
+		return;
+	const u32 threshold = c.session.threshold_to(said.receive_bytes());
+
+	c.send_threshold.store(threshold, std::memory_order_relaxed);
+	trace::connection(client.peer, "inline threshold, send", static_cast<int>(threshold));
+}
+
 /*
- * A message about the connection, in version 2. We ask for nothing, offer no extension, and take up what the peer
- * says of itself with its answer alone. Receive completion.
+ * A message about the connection, in version 2. We ask for nothing and offer no extension. Receive completion.
  */
 void rpcordma_client::take_control(Connection &c, const Receive &receive)
 {
@@ -104,7 +122,9 @@ void rpcordma_client::take_control(Connection &c, const Receive &receive)
 			    return v2::encode_resprop(room, message, c.credits.requested());
 		    }))
 			trace::failure(peer, Failure::backward_refusal_lost, xid, 0);
-	} else if (message.kind != xdr::Kind::updprop) {
+	} else if (message.kind == xdr::Kind::updprop) {
+		take_update(*this, c, message);
+	} else {
 		tally(stats.bad_reply_count, 1);
 		trace::failure(peer, Failure::reply_unmatched, xid, 0);
 	}

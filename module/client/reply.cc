@@ -33,23 +33,22 @@ public:
 	template <typename Take> void read(u32 length, Take take)
 	{
 		for (u32 done = 0; done < length && at_;) {
-			const Bytes left = at_->message.payload.from(used_);
-			const Bytes piece = left.first(length - done);
-
-			if (piece.empty()) {
+			if (used_ == at_->payload_length()) {
 				at_ = at_->next;
 				used_ = 0;
 				continue;
 			}
+			const Bytes piece = at_->payload_from(used_).first(length - done);
+
 			take(piece, done);
-			used_ += piece.size();
+			used_ += static_cast<u32>(piece.size());
 			done += static_cast<u32>(piece.size());
 		}
 	}
 
 private:
 	const Receive *at_;
-	usize used_ = 0; /* of at_'s payload */
+	u32 used_ = 0; /* of at_'s payload */
 };
 
 /* The lengths that the peer claims to have written to a chunk's segments. */
@@ -114,7 +113,7 @@ static void unplace(const Call &call, u32 length)
 	if (facts.reply_chunk)
 		facts.reply_lengths = TRY(replied.copy(message.reply));
 	for (const Receive *part = &receive; part; part = part->next)
-		facts.inline_length += static_cast<u32>(part->message.payload.size());
+		facts.inline_length += part->payload_length();
 	const chunk::Landing at = TRY(chunk::land_reply(facts, call->shape.receive, call->plan));
 	if (at.segments_missing)
 		note_missing_segments(client, *call);
@@ -151,7 +150,7 @@ static void unplace(const Call &call, u32 length)
 
 	/* Most replies: no chunk, and the head has room for all. What land_reply() would say of it. */
 	if (message.kind == xdr::Kind::msg && !message.has_chunks() && !receive.next &&
-	    payload.size() && payload.size() <= head) {
+	    payload.size() && payload.size() <= head && !receive.in_pages()) {
 		__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
 		rpcordma_rqst_set_reply(call->rqst, head, call->shape.receive.page_length, 0);
 		return u32(payload.size());

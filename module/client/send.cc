@@ -100,8 +100,30 @@ static void copy_kvec(u64 to, const rpcordma_kvec &from)
 	return chunk::reduce(shape, c.limits, thresholds, call->plan);
 }
 
+/*
+ * The thresholds that hold for @call, whose shape is known. Where the peer takes more than a send buffer's head, the
+ * call gets pages behind it when it is long enough for them; without memory it goes by chunks.
+ */
+[[nodiscard, gnu::always_inline]] static inline chunk::Thresholds thresholds_for(Connection &c,
+										  Call *call)
+{
+	chunk::Thresholds thresholds = c.session.thresholds();
+	SendBuffer &send = call->send();
+
+	if (const u32 told = c.send_threshold.load(std::memory_order_relaxed))
+		thresholds.send = told;
+	if (__builtin_expect(thresholds.send > send.capacity(), 0)) {
+		const u64 length = thresholds.bare_header + call->shape.send.length();
+
+		if (length > send.capacity() && length <= thresholds.send && c.send_pages.count)
+			(void)send.extend(c.endpoint, c.send_pages, RPCORDMA_ALLOC_ATOMIC);
+		thresholds.send = min(thresholds.send, send.whole_capacity());
+	}
+	return thresholds;
+}
+
 /* Decide how @call goes over the wire. */
-[[nodiscard, gnu::always_inline]] static inline Status reduce_call(const Connection &c, Call *call,
+[[nodiscard, gnu::always_inline]] static inline Status reduce_call(Connection &c, Call *call,
 								   const rpcordma_request &request,
 								   u32 most_transmissions)
 {
@@ -114,8 +136,7 @@ static void copy_kvec(u64 to, const rpcordma_kvec &from)
 	shape.send_ddp = request.send->flags & RPCORDMA_XDRBUF_WRITE;
 	shape.receive_ddp = request.receive->flags & RPCORDMA_XDRBUF_READ;
 	shape.ddp_allowed = request.ddp_allowed;
-	chunk::Thresholds thresholds = c.session.thresholds();
-	thresholds.send = min(thresholds.send, call->send().capacity());
+	chunk::Thresholds thresholds = thresholds_for(c, call);
 	thresholds.transmissions = min(thresholds.transmissions, most_transmissions);
 	TRY_STATUS(chunk::reduce(shape, c.limits, thresholds, call->plan));
 	if (call->plan.rkeys() > 1 && !c.limits.sg_gaps)
@@ -128,7 +149,7 @@ static void copy_kvec(u64 to, const rpcordma_kvec &from)
  * others take theirs all at once, or the call goes in one.
  */
 [[nodiscard, gnu::always_inline]] static inline Status
-plan_within_credits(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
+plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_request &request)
 {
 	TRY_STATUS(reduce_call(c, call, request, protocol::kTransmissions));
 	if constexpr (protocol::kTransmissions > 1) {
@@ -325,15 +346,25 @@ copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at,
 	return pulled;
 }
 
-/* Copy the inline bytes of @buf behind the header. Returns how many came from pages or the tail. */
-[[nodiscard]] static u32 copy_inline(const rpcordma_xdr_buf &buf, const Call &call, u8 *to)
+/*
+ * Copy the inline bytes of @buf into the call's send buffer, behind the header of @used bytes. Returns how many came from
+ * pages or the tail.
+ */
+[[nodiscard]] static u32 copy_inline(const rpcordma_xdr_buf &buf, const Call &call, u32 used)
 {
+	const SendBuffer &send = call.send();
 	u32 pulled = 0;
 
-	for (chunk::ByteRange range : call.plan.inline_ranges) {
-		pulled += copy_range(buf, call.shape.send, range.offset, range.length, to);
-		to += range.length;
-	}
+	for (chunk::ByteRange range : call.plan.inline_ranges)
+		while (range.length) {
+			const MutableBytes room = send.room_from(used);
+			const u32 n = static_cast<u32>(min<usize>(range.length, room.size()));
+
+			pulled += copy_range(buf, call.shape.send, range.offset, n, room.data());
+			range.offset += n;
+			range.length -= n;
+			used += n;
+		}
 	return pulled;
 }
 
@@ -374,8 +405,7 @@ marshal(Client &client, const Connection &c, Call *call, const rpcordma_request 
 	if (sends_of(plan) == 1) {
 		SendBuffer &send = call->send();
 
-		tally(client.stats.pullup_copy_count,
-		      copy_inline(*request.send, *call, send.room().data() + header));
+		tally(client.stats.pullup_copy_count, copy_inline(*request.send, *call, header));
 		send.hand_over(c.endpoint, header + plan.inline_length);
 	} else {
 		tally(client.stats.pullup_copy_count,

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "module/protocol/receive_room.hh"
 #include "module/protocol/session.hh"
 
 namespace rpcordma::protocol {
@@ -32,21 +33,43 @@ enum class Version2 : u32 {
 	return parameter == static_cast<u32>(Version2::any) || peer.mark;
 }
 
+/** The properties that may change, with what is received into: RBSIZ and RBSTRUCT. */
+constexpr u32 kSizes =
+	properties::bit(properties::Id::receive_size) | properties::bit(properties::Id::structure);
+
+/** The properties of an end that receives into @room, takes backward calls inline, and has no extension. */
+[[nodiscard]] constexpr properties::Properties properties_of(const ReceiveRoom &room)
+{
+	properties::Properties ours;
+
+	ours.receive_size = room.bytes();
+	ours.structure = {room.bytes(), room.pages, room.pages ? room.page_size : 0};
+	ours.present = properties::all;
+	return ours;
+}
+
 /**
- * Write the CONNPROP of an end that receives messages of @receive_size bytes each, in one piece of memory, takes backward
- * calls inline, and has no extension. None of this changes.
+ * Write the CONNPROP of such an end.
+ *
+ * @may_change  of the properties, a mask: 0 or kSizes
  *
  * Returns its length. Errors: ENOSPC.
  */
 [[nodiscard]] inline Result<u32> encode_properties(MutableBytes room, Xid xid, Credits credits,
-						   u32 receive_size)
+						   const ReceiveRoom &ours, u32 may_change)
 {
-	properties::Properties ours;
+	return v2::encode_connprop(room, xid, credits, properties_of(ours),
+				   properties::all & ~may_change);
+}
 
-	ours.receive_size = receive_size;
-	ours.structure = {receive_size, 0, 0};
-	ours.present = properties::all;
-	return v2::encode_connprop(room, xid, credits, ours, properties::all);
+/** Write the UPDPROP of such an end, whose sizes are new. Returns its length. Errors: ENOSPC. */
+[[nodiscard]] inline Result<u32> encode_sizes(MutableBytes room, Xid xid, Credits credits,
+					      const ReceiveRoom &ours)
+{
+	properties::Properties changed = properties_of(ours);
+
+	changed.present = kSizes;
+	return v2::encode_updprop(room, xid, credits, changed);
 }
 
 /** What a requester's question has come to. */
@@ -62,6 +85,7 @@ enum class Answer : u8 {
 struct Answered {
 	Answer answer = Answer::lost;
 	properties::Properties properties; /* Answer::version_2 */
+	u32 fixed = 0;			   /* of them, those that the server will not change: a mask */
 	Credits grant;
 };
 
@@ -80,10 +104,8 @@ struct Answered {
 		return answered;
 	if (message.kind == xdr::Kind::connprop) {
 		/* A server may choose the xid. */
-		u32 nochange;
-
-		if (properties::decode_connprop(message.body(), answered.properties, nochange) !=
-		    Error::none)
+		if (properties::decode_connprop(message.body(), answered.properties,
+						answered.fixed) != Error::none)
 			return answered;
 		answered.grant = message.credits;
 		answered.answer = Answer::version_2;

@@ -41,9 +41,22 @@ public:
 		   const Result<private_data::Properties> &peer)
 	{
 		ours_ = ours;
+		takes_ = ours.receive_size;
+		sends_ = ours.send_size;
 		said_ = peer.ok();
 		if (said_)
 			peer_ = peer.value();
+		set_thresholds_();
+	}
+
+	/**
+	 * Bytes that this end takes, and that it can send, at once in a version with properties: no less than it told the
+	 * peer when it connected. Behind begin().
+	 */
+	void have_room(u32 takes, u32 sends)
+	{
+		takes_ = takes;
+		sends_ = sends;
 		set_thresholds_();
 	}
 
@@ -80,6 +93,12 @@ public:
 		receive_size_ = properties.receive_bytes();
 		set_thresholds_();
 		return true;
+	}
+
+	/** The inline threshold to a peer that takes @receive_bytes now; in a version with properties. */
+	[[nodiscard]] u32 threshold_to(u32 receive_bytes) const
+	{
+		return private_data::inline_threshold(sends_, receive_bytes);
 	}
 
 	/** At a responder: the first message is done with, and with it the time for properties. */
@@ -223,14 +242,16 @@ private:
 	{
 		if (!said_)
 			peer_ = {rules_.default_threshold, rules_.default_threshold, false, false};
-		u32 takes = peer_.receive_size, sends = peer_.send_size;
-		/* Where properties say what a peer takes, it sends as much as every peer takes, at least. */
 		if (rules_.properties) {
-			takes = receive_size_;
-			sends = max(sends, rules_.default_threshold);
+			/* A peer sends as much as it is told that we take. */
+			thresholds_.send = threshold_to(receive_size_);
+			thresholds_.receive = takes_;
+		} else {
+			thresholds_.send = private_data::inline_threshold(ours_.send_size,
+									  peer_.receive_size);
+			thresholds_.receive = private_data::inline_threshold(peer_.send_size,
+									     ours_.receive_size);
 		}
-		thresholds_.send = private_data::inline_threshold(ours_.send_size, takes);
-		thresholds_.receive = private_data::inline_threshold(sends, ours_.receive_size);
 		thresholds_.bare_header = rules_.bare_header;
 		thresholds_.continuation_header = rules_.continuation_header;
 		thresholds_.transmissions = rules_.transmissions;
@@ -242,6 +263,9 @@ private:
 	bool expects_properties_ = false; /* the peer's count, if they come now */
 	/* Of the peer, in a version with properties. */
 	u32 receive_size_ = properties::default_receive_size;
+	/* Of this end, in such a version. */
+	u32 takes_ = properties::default_receive_size;
+	u32 sends_ = properties::default_receive_size;
 	Rules rules_ = rules_of(Spoken::preferred());
 	chunk::Thresholds thresholds_;
 	private_data::Properties ours_;

@@ -46,6 +46,8 @@ u32 ReceiveQueue::provide(u32 messages)
 
 bool ReceiveQueue::recycle_(Receive *receive)
 {
+	if (__builtin_expect(receive->pages && !maker_.with_pages(), 0))
+		maker_.drop_pages(receive);
 	receive->wr.next = waiting_ ? &waiting_->wr : nullptr;
 	waiting_ = receive;
 	if (++waiting_count_ < kBatch)

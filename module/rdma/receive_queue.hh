@@ -20,7 +20,7 @@ public:
 	/** Buffers that may wait to be reposted together. */
 	static constexpr u32 kBatch = 8;
 
-	/** @buffer_size: bytes that the peer may send at once. @capacity: what the queue pair holds. */
+	/** @buffer_size: bytes of a Receive's head. @capacity: what the queue pair holds. */
 	void init(rpcordma_endpoint *endpoint, const rpcordma_peer *peer, u32 buffer_size,
 		  u32 capacity);
 	/** Free all buffers. The queue pair is drained or was never there. Process context. */
@@ -36,10 +36,21 @@ public:
 	{
 		return provided_;
 	}
-	/** Bytes that the peer may send at once. */
-	[[nodiscard]] u32 buffer_size() const
+	/** Receives that are made from now on have pages as @layout says. Before any is made. */
+	void have_pages(const MessagePages::Layout &layout)
 	{
-		return maker_.buffer_size();
+		maker_.have_pages(layout);
+		maker_.use_pages(true);
+	}
+	/** They have none from now on, and those that come back lose theirs. Any context. */
+	void do_without_pages()
+	{
+		maker_.use_pages(false);
+	}
+	/** What Receives are made of now. */
+	[[nodiscard]] const ReceiveMaker &maker() const
+	{
+		return maker_;
 	}
 	/** @receive has completed with success: what came is the CPU's. Receive completion only. */
 	void arrived(Receive *receive, const rpcordma_completion &completion) const

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The buffer that one Send goes out of: transport header and inline bytes. It is made and DMA-mapped when first
- * needed, stays mapped as long as its connection lasts, and belongs to the device from the post of the
- * Send until it is known to be done.
+ * The buffer that one Send goes out of: transport header and inline bytes. It is a head, and pages behind it for a
+ * message that is longer. It is made and DMA-mapped when first needed, stays mapped as long as its connection lasts,
+ * and belongs to the device from the post of the Send until it is known to be done.
  */
 #pragma once
 
 #include "compat/port/port.h"
 #include "module/base/memory.hh"
 #include "module/base/span.hh"
+#include "module/rdma/message_pages.hh"
 
 namespace rpcordma {
 
@@ -17,7 +18,7 @@ public:
 	/** The Send itself: its owner sets opcode, flags and completion entry. */
 	rpcordma_send_wr wr = {};
 
-	/** Bytes it holds; zero before there is one. */
+	/** Bytes of the head; zero before there is one. */
 	[[nodiscard]] u32 capacity() const
 	{
 		return u32(buffer_.size());
@@ -52,9 +53,39 @@ public:
 						    RPCORDMA_DMA_TO_DEVICE, &sge_);
 		return mapped_;
 	}
-	/** Undo map(), if it was mapped: @endpoint's queue pair is drained. */
+	/** Bytes of head and pages. */
+	[[nodiscard]] u32 whole_capacity() const
+	{
+		return capacity() + (pages_ ? pages_->bytes() : 0);
+	}
+	/**
+	 * Have pages as @layout says, until it is unmapped. Nobody uses it. False: no memory. @how names the contexts.
+	 */
+	[[nodiscard]] bool extend(rpcordma_endpoint *endpoint, const MessagePages::Layout &layout,
+				  rpcordma_alloc_how how)
+	{
+		if (pages_)
+			return true;
+		auto pages = Owned<MessagePages>::create(how);
+		if (!pages || !pages->create(endpoint, layout, RPCORDMA_DMA_TO_DEVICE, how))
+			return false;
+		pages_ = static_cast<Owned<MessagePages> &&>(pages);
+		return true;
+	}
+	/** What is behind the first @used bytes, less than the whole, as far as it lies in one piece. */
+	[[nodiscard]] MutableBytes room_from(u32 used) const
+	{
+		if (__builtin_expect(used < capacity(), 1))
+			return {buffer_.data() + used, buffer_.size() - used};
+		return pages_->piece(used - capacity());
+	}
+	/** Undo map() and extend(), where they were done: @endpoint's queue pair is drained. */
 	void unmap(rpcordma_endpoint *endpoint)
 	{
+		if (pages_) {
+			pages_->destroy(endpoint);
+			pages_ = {};
+		}
 		if (mapped_)
 			rpcordma_dma_unmap(endpoint, &sge_, capacity(), RPCORDMA_DMA_TO_DEVICE);
 		mapped_ = false;
@@ -62,10 +93,16 @@ public:
 	/** Hand the first @length bytes to the device, and make them what the Send sends. Mapped. */
 	void hand_over(rpcordma_endpoint *endpoint, u32 length)
 	{
-		sge_.length = length;
-		wr.sg_list = &sge_;
-		wr.num_sge = 1;
-		rpcordma_dma_sync_for_device(endpoint, &sge_, length);
+		sge_.length = min(length, capacity());
+		rpcordma_dma_sync_for_device(endpoint, &sge_, sge_.length);
+		if (__builtin_expect(length > capacity(), 0)) {
+			pages_->sync_for_device(endpoint, length - capacity());
+			wr.num_sge = int(pages_->describe(sge_, length));
+			wr.sg_list = pages_->sges();
+		} else {
+			wr.sg_list = &sge_;
+			wr.num_sge = 1;
+		}
 	}
 
 private:
@@ -75,6 +112,7 @@ private:
 	}
 
 	Buffer buffer_;
+	Owned<MessagePages> pages_;
 	rpcordma_sge sge_ = {};
 	bool mapped_ = false;
 };

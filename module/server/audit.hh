@@ -16,6 +16,10 @@ struct ServerInside {
 	{
 		return receives.spare_;
 	}
+	[[nodiscard]] static const Receive *bare(const Receives &receives)
+	{
+		return receives.bare_;
+	}
 	[[nodiscard]] static u32 made(const Receives &receives)
 	{
 		return receives.made_;
@@ -92,6 +96,9 @@ struct ServerAudit {
 	for (const Receive *receive = ServerInside::spare(server.receives); receive;
 	     receive = receive->next)
 		a.spare++;
+	for (const Receive *receive = ServerInside::bare(server.receives); receive;
+	     receive = receive->next)
+		a.spare++;
 	a.in_service = server.calls.in_service();
 	a.waiters = ServerInside::waiters(server.room).load(std::memory_order_acquire);
 	a.room_taken = server.room.size() -
@@ -108,6 +115,8 @@ struct ServerAudit {
 	}
 	for (const ServerCall *call = ServerInside::spare(server.calls); call; call = call->next)
 		a.spare_calls++;
+	/* It waits for nothing but to be of use. */
+	a.spare_calls += server.growth.call != nullptr;
 	a.queued = !ServerInside::none_ready(server.queue) + !server.queue.none_held();
 	return a;
 }

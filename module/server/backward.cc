@@ -23,7 +23,7 @@ static constexpr Credits kRequested(kServerBackwardCalls);
 		/* The client cannot do what was asked; asking again would not help. */
 		return rpcordma_svc_backward_error(server.xprt, xid, to_errno(Error::io));
 	/* Nothing that was asked for is so long that it takes several Receives. */
-	if (message.has_chunks() || receive.next)
+	if (message.has_chunks() || receive.next || receive.in_pages())
 		return false;
 	return rpcordma_svc_backward_reply(server.xprt, xid, message.payload.data(),
 					   u32(message.payload.size()),
@@ -103,7 +103,7 @@ void take_backward_reply(Server &server, const Receive &receive)
 
 	if (!ensure_send(server, call, RPCORDMA_ALLOC_NOIO))
 		return Error::no_buffers;
-	TRY_STATUS(build_bare(server, call,
+	TRY_STATUS(build_bare(server, call, nullptr,
 			      {Xid(xid), kRequested, xdr::Direction::call, xdr::Kind::msg, 1, {}},
 			      message, out));
 	{
@@ -134,7 +134,7 @@ Status send_backward(Server &server, u32 xid, const rpcordma_xdr_buf *message)
 	    !server.established.load(std::memory_order_acquire))
 		return Error::not_connected;
 	/* RPC-over-RDMA without chunks, both ways (RFC 8167 5), in one Send. */
-	if (thresholds.bare_header + message->len > thresholds.send) {
+	if (thresholds.bare_header + message->len > send_size(server)) {
 		trace::failure(server.peer, trace::Failure::backward_call_long, xid,
 			       int(message->len));
 		return Error::message_size;

@@ -76,10 +76,10 @@ struct rpcordma_server_call {
 
 		return header.ok() ? header.value().xid.get() : 0;
 	}
-	/** Its payload is in several Receives. */
+	/** Its payload is in several pieces of memory that the service cannot have as they are. */
 	[[nodiscard]] bool in_pieces() const
 	{
-		return rpcordma::protocol::kTransmissions > 1 && receive->next;
+		return arrival.how == rpcordma::chunk::Arrival::How::linear && !arrival.segments;
 	}
 };
 

@@ -4,6 +4,7 @@
 #include "module/server/connection.hh"
 
 #include "module/protocol/negotiation.hh"
+#include "module/server/send.hh"
 #include "module/server/server.hh"
 #include "xdr/private_data.hh"
 
@@ -32,6 +33,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 
 	sizes.send_wrs = server.room.size();
 	sizes.receive_wrs = receives;
+	sizes.receive_sges = 1 + server.receive_maker.layout().count;
 	for (send_sges = max(1u, min(device.max_send_sge, kMostSges)); send_sges; send_sges /= 2) {
 		/* On iWARP the protocol has no more than one SGE in a Read. */
 		server.limits.read_sges =
@@ -46,6 +48,16 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 			break;
 	}
 	return from_errno(rc);
+}
+
+/* The pages that Receives get when the connection grows. */
+[[nodiscard]] static MessagePages::Layout receive_pages(const rpcordma_device &device)
+{
+	const u32 most = min(rpcordma_server_tunables.version2_pages, MessagePages::kMost);
+	/* Larger pages than version 2 speaks of would be too much memory. */
+	const bool may = device.page_size <= properties::default_receive_size;
+
+	return {may ? min(most, max(device.max_recv_sge, 1u) - 1) : 0, device.page_size, device.node};
 }
 
 /* Whether sinks are registered, always or at times, and in what pieces. */
@@ -155,6 +167,9 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 					    server.device.fast_registration;
 	server.receive_maker.init(endpoint, server.peer, RPCORDMA_CQE_SERVER_RECEIVE,
 				  ours.receive_size);
+	if (may && server.session.peer().mark)
+		server.receive_maker.have_pages(receive_pages(server.device));
+	server.session.have_room(ours.receive_size, kMostInline);
 
 	TRY_STATUS(size_regions(server));
 	const u32 most_calls = TRY(size_server_queues(server));
@@ -187,6 +202,7 @@ static void free_all(Server &server) NO_THREAD_SAFETY_ANALYSIS
 	while (ServerCall *call = server.calls.disown())
 		destroy_call(server, call);
 	server.receive_maker.destroy();
+	end_growth(server);
 	while (Region *region = server.regions.disown())
 		destroy_region(region);
 }

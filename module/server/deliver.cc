@@ -14,6 +14,20 @@ namespace rpcordma {
 /* XDR padding. */
 static constexpr u8 kZeros[4] = {};
 
+/* Copy @length bytes of the payload of @receive, from @from on, into @pages, to their byte @to. */
+static void write_payload(const Receive &receive, u32 from, u32 length, page **pages, u32 to)
+{
+	while (length) {
+		const Bytes piece = receive.payload_from(from).first(length);
+		const u32 n = u32(piece.size());
+
+		rpcordma_pages_write(pages, to, piece.data(), n);
+		from += n;
+		to += n;
+		length -= n;
+	}
+}
+
 /* Copy the inline pieces of @call into pages of the thread, in its transfer. False: no memory. */
 [[nodiscard]] static bool gather_pieces(Server &server, ServerCall *call, svc_rqst *rqst)
 {
@@ -27,10 +41,8 @@ static constexpr u8 kZeros[4] = {};
 	rpcordma_svc_lend_pages(rqst, transfer->pages, pages);
 	transfer->page_count = pages;
 	for (const Receive *receive = call->receive; receive; receive = receive->next) {
-		const Bytes piece = receive->message.payload;
-
-		rpcordma_pages_write(transfer->pages, at, piece.data(), u32(piece.size()));
-		at += u32(piece.size());
+		write_payload(*receive, 0, receive->payload_length(), transfer->pages, at);
+		at += receive->payload_length();
 	}
 	return true;
 }
@@ -47,10 +59,9 @@ static void complete_sink(const ServerCall &call)
 				     xdr_pad(arrival.sink_length));
 		return;
 	}
-	const u8 *const payload = call.message().payload.data();
 	auto read = [](const xdr::Segment &, u32) {};
 	auto copy = [&](u32 from, u32 to, u32 length) {
-		rpcordma_pages_write(pages, to, payload + from, length);
+		write_payload(*call.receive, from, length, pages, to);
 	};
 	auto pad = [&](u32 at, u32 length) { rpcordma_pages_write(pages, at, kZeros, length); };
 	(void)chunk::walk_arrival(call.message().reads, arrival.inline_length,
@@ -97,7 +108,11 @@ static void complete_sink(const ServerCall &call)
 	switch (arrival.how) {
 	case chunk::Arrival::How::inline_:
 		arg.head = payload;
-		arg.head_length = arrival.inline_length;
+		arg.page_length = call->receive->in_pages();
+		arg.head_length = arrival.inline_length - arg.page_length;
+		/* They stay the Receive's, which stays the call's until release(). */
+		if (arg.page_length)
+			arg.pages = call->receive->pages->pages();
 		break;
 	case chunk::Arrival::How::single:
 		arg.head = payload;

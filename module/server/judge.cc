@@ -13,19 +13,28 @@ namespace rpcordma {
 /* Segments of Read chunks, and of others: more than fit a header of 4 KiB. */
 static constexpr u32 kMostSegments = 256;
 
+/* Bytes of a call that sunrpc wants in one piece: more than an RPC header has. */
+static constexpr u32 kLeastHead = 1024;
+
 [[nodiscard]] static bool in_pieces(const Receive &receive)
 {
 	return protocol::kTransmissions > 1 && receive.next;
 }
 
+/* Whether the pages of @receive, which has some of the call, can be the service's as they are. */
+[[nodiscard]] static bool lendable(const Receive &receive)
+{
+	return receive.message.payload.size() >= kLeastHead;
+}
+
 /* Bytes of the payload that came inline, in all Receives. */
 [[nodiscard]] static u64 inline_length(const Receive &receive)
 {
-	u64 length = receive.message.payload.size();
+	u64 length = receive.payload_length();
 
 	if constexpr (protocol::kTransmissions > 1)
 		for (const Receive *more = receive.next; more; more = more->next)
-			length += more->message.payload.size();
+			length += more->payload_length();
 	return length;
 }
 
@@ -53,11 +62,13 @@ static constexpr u32 kMostSegments = 256;
 	/* Read chunks would have to be put in between the pieces; nobody who has chunks needs several. */
 	if (in_pieces(receive) && !message.reads.empty())
 		return refuse(Failure::call_pieces, int(message.reads.count()));
-	const auto planned = chunk::plan_arrival(message.reads, length, limits.max_message);
+	/* What is behind the head cannot be the thread's tail. */
+	const auto planned = chunk::plan_arrival(message.reads, length, limits.max_message,
+						 receive.in_pages() != 0);
 	if (!planned.ok())
 		return refuse(Failure::call_read_list, to_errno(planned.error()));
 	arrival = planned.value();
-	if (in_pieces(receive)) {
+	if (in_pieces(receive) || (receive.in_pages() && !arrival.segments && !lendable(receive))) {
 		/* A thread copies the pieces into its pages. */
 		arrival.how = chunk::Arrival::How::linear;
 		arrival.sink_length = arrival.message_length;
@@ -97,7 +108,8 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 	rpcordma_svc_get_limits(server.xprt, &limits);
 	const u64 length = inline_length(receive);
 	/* As nearly all are. */
-	if (!message.has_chunks() && !in_pieces(receive) && length <= limits.max_message) {
+	if (!message.has_chunks() && !in_pieces(receive) && length <= limits.max_message &&
+	    (!receive.in_pages() || lendable(receive))) {
 		arrival.inline_length = arrival.message_length = u32(length);
 		return Judgement::call;
 	}

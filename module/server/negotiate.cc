@@ -19,6 +19,11 @@ namespace rpcordma {
 		return false;
 	if (server.session.take(said)) {
 		rpcordma_server_count(RPCORDMA_SERVER_V2_CONNECTIONS, 1);
+		{
+			SpinGuard guard(server.lock);
+
+			server.growth.possible = server.receive_maker.layout().count != 0;
+		}
 		trace::connection(server.peer, "version", int(server.session.version()));
 	}
 	return true;
@@ -62,7 +67,9 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 	if (message.kind == xdr::Kind::reqprop)
 		return v2::encode_resprop(room, message, server.grant.credits());
 	return protocol::encode_properties(room, message.xid, server.grant.credits(),
-					   server.receive_maker.buffer_size());
+					   server.receive_maker.room(),
+					   server.receive_maker.layout().count ? protocol::kSizes :
+										 0);
 }
 
 /*
@@ -72,7 +79,7 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 [[nodiscard]] static bool ensure_answer(Server &server, ServerCall *call)
 {
 	SendBuffer &send = call->sends[0];
-	const u32 size = min(server.session.thresholds().send, private_data::size_unit * 4);
+	const u32 size = min(server.session.thresholds().send, kSendHead);
 
 	if (!send.ensure_near(server.endpoint, size, RPCORDMA_ALLOC_ATOMIC)) {
 		trace::failure(server.peer, trace::Failure::send_buffer_failed, call->xid(),

@@ -8,6 +8,17 @@
 
 namespace rpcordma {
 
+/*
+ * The service had the pages of @receive: those that somebody has still are exchanged, so that no message comes into them.
+ * Without memory @receive does without, until there is some.
+ */
+static void reclaim_pages(Server &server, Receive *receive)
+{
+	if (!server.receive_maker.renew_pages(receive, RPCORDMA_ALLOC_ATOMIC))
+		server.receive_maker.drop_pages(receive);
+	receive->length = 0;
+}
+
 void recycle(Server &server, ServerCall *call)
 {
 	/* S1 */
@@ -15,6 +26,8 @@ void recycle(Server &server, ServerCall *call)
 		rpcordma_warn("S1: a server's call is made spare while it still has a transfer");
 		give_back_resources(server, call);
 	}
+	if (call->receive && __builtin_expect(call->receive->in_pages(), 0))
+		reclaim_pages(server, call->receive);
 	call->refused = false;
 	call->results.count = 0;
 	SpinGuard guard(server.lock);

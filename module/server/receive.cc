@@ -133,6 +133,7 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		arrived.message = nullptr;
 	}
 	const bool is_call = arrived.message && arrived.judgement != Judgement::backward;
+	const bool small = !receive->pages;
 	ServerCall *call = nullptr;
 	bool low;
 	{
@@ -140,6 +141,7 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		Receives &receives = server.receives;
 
 		receives.completed();
+		server.growth.completed(small);
 		if (is_call) {
 			call = server.calls.take_for(arrived.message);
 			if (arrived.judgement != Judgement::refused)
@@ -148,6 +150,8 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 							rpcordma_now_ms());
 			server.grant.set(receives.credits().granted());
 		}
+		if (__builtin_expect(server.growth.to_be_told(), 0))
+			tell_growth_locked(server);
 		low = receives.posted() <= promised_locked(server) ||
 		      receives.credits().wanted() > receives.credits().granted();
 	}
@@ -177,7 +181,7 @@ void receive_failed(Server &server, Receive *receive, const rpcordma_completion 
 		SpinGuard guard(server.lock);
 
 		server.receives.completed();
-		server.receives.put_spare(receive);
+		put_done_locked(server, receive);
 	}
 	request_close(server, trace::Loss::receive_failed, completion.status);
 }

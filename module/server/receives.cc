@@ -7,13 +7,20 @@
 
 namespace rpcordma {
 
-/* Receives that there may be for each one that is promised: a bound on what a client can pin. */
-static constexpr u32 kCallsPerReceive = 3;
+/* Have @bare, which is nobody's, get its pages, and be spare. False: no memory, and it is as it was. */
+[[nodiscard]] static bool complete_receive(Server &server, Receive *bare, rpcordma_alloc_how how)
+{
+	const bool made = server.receive_maker.add_pages(bare, how);
+	SpinGuard guard(server.lock);
+
+	made ? server.receives.put_spare(bare) : server.receives.put_bare(bare);
+	return made;
+}
 
 bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
 {
 	for (;;) {
-		Receive *chain = nullptr;
+		Receive *chain = nullptr, *bare = nullptr;
 		u32 count = 0;
 
 		{
@@ -27,8 +34,9 @@ bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
 				Receive *receive = have.take_spare();
 
 				if (!receive) {
+					bare = have.take_bare();
 					/* As many may be in service as are posted, and as many being sent. */
-					make = have.begin_making(kCallsPerReceive * receives);
+					make = !bare && have.begin_making(kCallsPerReceive * receives);
 					break;
 				}
 				receive->wr.next = chain ? &chain->wr : nullptr;
@@ -37,8 +45,13 @@ bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
 			}
 			if (chain)
 				post_receives_locked(server, chain, count);
-			if (!make)
+			if (!make && !bare)
 				return have.posted() >= receives;
+		}
+		if (bare) {
+			if (!complete_receive(server, bare, how))
+				return false;
+			continue;
 		}
 		auto call = create_call(server, how);
 		Receive *made = call ? server.receive_maker.create(how) : nullptr;
@@ -49,7 +62,7 @@ bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
 			return false;
 		}
 		server.receive_maker.own(made);
-		server.receives.put_spare(made);
+		put_done_locked(server, made);
 		server.calls.own(call.let_go());
 	}
 }
@@ -83,6 +96,10 @@ void replenish(Server &server)
 	/* Without memory it stays as it is, and is tried again after as much use. */
 	credits.grant(backed ? wanted : granted);
 	server.grant.set(credits.granted());
+	const bool grow = server.growth.possible && credits.granted() >= kGrowthGrant;
+	guard.release();
+	if (grow)
+		begin_growth(server);
 }
 
 void pay_debt(Server &server)

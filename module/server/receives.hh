@@ -15,6 +15,8 @@
 
 namespace rpcordma {
 
+/** Receives that there may be for each one that is promised: a bound on what a client can pin. */
+static constexpr u32 kCallsPerReceive = 3;
 /** Receives posted beyond those that are promised. */
 static constexpr u32 kServerBatch = 4;
 
@@ -78,6 +80,27 @@ public:
 		receive->next = spare_;
 		spare_ = receive;
 	}
+	/** @receive lacks the pages that it has to have before it is posted again. */
+	void put_bare(Receive *receive)
+	{
+		receive->next = bare_;
+		bare_ = receive;
+	}
+	/** One of these; null: there is none. */
+	[[nodiscard]] Receive *take_bare()
+	{
+		Receive *receive = bare_;
+
+		if (receive)
+			bare_ = receive->next;
+		return receive;
+	}
+	/** All that are spare lack pages now. */
+	void set_spares_aside()
+	{
+		bare_ = spare_;
+		spare_ = nullptr;
+	}
 	/** One was consumed. */
 	void completed()
 	{
@@ -100,6 +123,7 @@ public:
 private:
 	friend struct ServerInside;
 	Receive *spare_ = nullptr; /* chained by `next` */
+	Receive *bare_ = nullptr;  /* likewise */
 	u32 posted_ = 0;
 	u32 made_ = 0; /* there are, or are being made */
 	u32 limit_ = 0;

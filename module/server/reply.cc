@@ -103,6 +103,11 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	const xdr::Envelope envelope = {message.xid, server.grant.credits(), xdr::Direction::reply,
 					answer.kind, answer.transmissions,   {}};
 
+	if (answer.transmissions == 1 && answer.kind == xdr::Kind::msg &&
+	    answer.header_length + answer.inline_length > call->sends[0].capacity() &&
+	    !make_sends(server, call, 1, answer.header_length + answer.inline_length,
+			RPCORDMA_ALLOC_SERVICE))
+		return Error::no_memory;
 	out.transmissions = answer.transmissions;
 	out.lengths[0] =
 		TRY(server.session.encode(call->sends[0].room(), envelope,
@@ -135,7 +140,7 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 						1,
 						{}};
 
-		TRY_STATUS(build_bare(server, call, envelope, reply, out));
+		TRY_STATUS(build_bare(server, call, rqst, envelope, reply, out));
 		if (trace::on(RPCORDMA_TRACE_ENCODE))
 			trace_encode(server, *call, out, reply->len, nullptr);
 		return {};

@@ -13,12 +13,14 @@ namespace rpcordma {
 /* A message may have more than one Send. */
 static constexpr bool kSeveral = protocol::kTransmissions > 1;
 
+/* Bytes of a header without chunks: more than any version has. */
+static constexpr u32 kLongestBareHeader = 64;
+
 /* --- building --- */
 
-bool make_sends(Server &server, ServerCall *call, u32 transmissions, rpcordma_alloc_how how)
+bool make_sends(Server &server, ServerCall *call, u32 transmissions, u32 size,
+		rpcordma_alloc_how how)
 {
-	const u32 size = server.session.thresholds().send;
-
 	for (u32 i = 0; i < transmissions; i++) {
 		SendBuffer &send = call->sends[i];
 
@@ -71,6 +73,56 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 		}
 }
 
+/* The first Send, with header and all of @buf in its SGEs. False: that cannot be, and nothing is taken. */
+[[nodiscard]] static bool gather_reply(Server &server, ServerCall *call, svc_rqst *rqst,
+				       const rpcordma_xdr_buf *buf, Outgoing &out)
+{
+	Transfer *transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
+
+	if (!transfer)
+		return false;
+	call->transfer = transfer;
+	transfer->writes = true;
+	/* One SGE is the header's. */
+	const int mapped = rpcordma_bulk_add_buf(transfer->bulk, buf, 0, buf->len) ?
+				   -1 :
+				   rpcordma_bulk_map(transfer->bulk, server.endpoint,
+						     RPCORDMA_DMA_TO_DEVICE, transfer->sges + 1,
+						     Transfer::kSges - 1);
+	if (mapped > 0 && u32(mapped) < server.limits.send_sges) {
+		/* From here on the thread's pages are the transfer's. */
+		transfer->page_count =
+			rpcordma_svc_take_reply_pages(rqst, transfer->pages, Transfer::kPages);
+		if (transfer->page_count) {
+			trace_mapping(server, *call, true);
+			out.gathered = 1 + u32(mapped);
+			return true;
+		}
+	}
+	put_transfer(server, call);
+	return false;
+}
+
+Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *buf,
+		   Outgoing &out)
+{
+	const chunk::ReplyRange all[] = {{0, buf->len}};
+	const u32 header = out.lengths[0];
+
+	if (rqst && gather_reply(server, call, rqst, buf, out))
+		return {};
+	/* The header has to be written again: it was in the smaller one. */
+	u8 kept[kLongestBareHeader];
+	if (header > sizeof(kept))
+		return Error::no_space;
+	__builtin_memcpy(kept, call->sends[0].room().data(), header);
+	if (!make_sends(server, call, 1, header + buf->len, RPCORDMA_ALLOC_SERVICE))
+		return Error::no_memory;
+	__builtin_memcpy(call->sends[0].room().data(), kept, header);
+	append_inline(server, call, buf, all, out);
+	return {};
+}
+
 /* --- posting --- */
 
 /* Make the Sends of @out ready to be posted. Returns the first. */
@@ -90,6 +142,14 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 			wr.send_flags = i < last ? 0 : RPCORDMA_SEND_SIGNALED;
 		}
 		call->sends[i].hand_over(server.endpoint, out.lengths[i]);
+	}
+	if (__builtin_expect(out.gathered, 0)) {
+		rpcordma_send_wr &wr = call->sends[0].wr;
+		Transfer &transfer = *call->transfer;
+
+		transfer.sges[0] = *wr.sg_list;
+		wr.sg_list = transfer.sges;
+		wr.num_sge = int(out.gathered);
 	}
 	if (out.invalidate) {
 		call->sends[last].wr.opcode = RPCORDMA_WR_SEND_WITH_INV;

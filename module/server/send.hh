@@ -14,6 +14,11 @@
 
 namespace rpcordma {
 
+/** Most bytes that a message has inline, whatever the client takes: as much as a version 2 client of ours may. */
+constexpr u32 kMostInline = properties::default_receive_size * (1 + MessagePages::kMost);
+/** Bytes of a send buffer for most messages of version 2. Longer ones lend their memory, or have a buffer made. */
+constexpr u32 kSendHead = properties::default_receive_size;
+
 /** A message that is to be posted. */
 struct Outgoing {
 	const rpcordma_send_wr *first_write =
@@ -23,6 +28,7 @@ struct Outgoing {
 	u32 invalidate = 0; /* the R_key that the last Send invalidates; 0: none */
 	u32 transmissions = 1;
 	u32 lengths[protocol::kTransmissions] = {}; /* bytes in each Send */
+	u32 gathered = 0; /* SGEs of the only Send, in the call's transfer, the buffer's first; 0: its buffer has all */
 
 	/** Work requests of all. */
 	[[nodiscard]] u32 requests() const
@@ -31,19 +37,31 @@ struct Outgoing {
 	}
 };
 
+/** Bytes of a send buffer, as most messages want it. */
+[[nodiscard]] inline u32 send_size(const Server &server)
+{
+	const u32 threshold = server.session.thresholds().send;
+
+	return server.session.rules().properties ? min(threshold, kSendHead) : threshold;
+}
 /**
- * Make the first @transmissions of @call's send buffers, which nobody uses. False: no memory. @how names the
- * contexts.
+ * Make the first @transmissions of @call's send buffers, which nobody uses, at least @size bytes each. False: no
+ * memory. @how names the contexts.
  */
-[[nodiscard]] bool make_sends(Server &server, ServerCall *call, u32 transmissions,
+[[nodiscard]] bool make_sends(Server &server, ServerCall *call, u32 transmissions, u32 size,
 			      rpcordma_alloc_how how);
+[[nodiscard]] inline bool make_sends(Server &server, ServerCall *call, u32 transmissions,
+				     rpcordma_alloc_how how)
+{
+	return make_sends(server, call, transmissions, send_size(server), how);
+}
 /** Have its first one. As that. */
 [[nodiscard]] inline bool ensure_send(Server &server, ServerCall *call, rpcordma_alloc_how how)
 {
 	const SendBuffer &send = call->sends[0];
 
 	/* The threshold may change once, with the version. */
-	if (send.mapped() && send.capacity() >= server.session.thresholds().send)
+	if (send.mapped() && send.capacity() >= send_size(server))
 		return true;
 	return make_sends(server, call, 1, how);
 }
@@ -56,6 +74,12 @@ struct Outgoing {
 /** As append_inline(), for messages of several Sends. */
 void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
 		   Span<const chunk::ReplyRange> ranges, Outgoing &out);
+/**
+ * Put @buf, whose pages are @rqst's, behind the header in @call's first Send, without a copy where the device has the
+ * SGEs: then the pages are the call's until that is done. Null @rqst: by copy. Errors: ENOMEM. A service thread.
+ */
+[[nodiscard]] Status append_long(Server &server, ServerCall *call, svc_rqst *rqst,
+				 const rpcordma_xdr_buf *buf, Outgoing &out);
 /** Copy the bytes of @buf that @ranges say into the Sends of @out, behind what is there. There is room. */
 inline void append_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
 			  Span<const chunk::ReplyRange> ranges, Outgoing &out)
@@ -70,10 +94,11 @@ inline void append_inline(const Server &server, ServerCall *call, const rpcordma
 }
 /**
  * Write a message without chunks, with the bytes of @buf behind the header; as many transmissions as they take.
- * Errors: ENOSPC, it is too long; ENOMEM. @call has a first send buffer. A service thread, or any process
- * context for one Send.
+ * @rqst: whose reply @buf is, or null. Errors: ENOSPC, it is too long; ENOMEM. @call has a first send buffer. A
+ * service thread, or any process context for what fits a send buffer.
  */
 [[nodiscard, gnu::always_inline]] inline Status build_bare(Server &server, ServerCall *call,
+							   svc_rqst *rqst,
 							   xdr::Envelope envelope,
 							   const rpcordma_xdr_buf *buf,
 							   Outgoing &out)
@@ -88,6 +113,10 @@ inline void append_inline(const Server &server, ServerCall *call, const rpcordma
 	out.lengths[0] = TRY(server.session.encode_bare(call->sends[0].room(), envelope));
 	if (protocol::kTransmissions > 1 && envelope.transmissions > 1)
 		TRY_STATUS(encode_continuations(server, call, envelope, out));
+	if (__builtin_expect(envelope.transmissions == 1 &&
+				     out.lengths[0] + buf->len > call->sends[0].capacity(),
+			     0))
+		return append_long(server, call, rqst, buf, out);
 	const chunk::ReplyRange all[] = {{0, buf->len}};
 	append_inline(server, call, buf, all, out);
 	return {};

@@ -62,6 +62,7 @@
 #include "module/server/call.hh"
 #include "module/server/close.hh"
 #include "module/server/eager.hh"
+#include "module/server/growth.hh"
 #include "module/server/pool.hh"
 #include "module/server/queue.hh"
 #include "module/server/receives.hh"
@@ -103,6 +104,7 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 	rpcordma::ServerCalls calls GUARDED_BY(lock);
 	rpcordma::Backward backward GUARDED_BY(lock);
 	rpcordma::SinkRegions regions GUARDED_BY(lock);
+	rpcordma::Growth growth GUARDED_BY(lock);
 	/* Questions about the connection that came before it was established; by `next`. */
 	rpcordma::ServerCall *early GUARDED_BY(lock) = nullptr;
 };
@@ -124,17 +126,29 @@ inline void post_receives_locked(Server &server, const Receive *first, u32 count
 	if (!server.receive_maker.post(first, count))
 		request_close(server, trace::Loss::receive_not_posted, int(count));
 }
+/** @receive, which nobody has, is spare; or it is set aside until it gets pages. */
+inline void put_done_locked(Server &server, Receive *receive) REQUIRES(server.lock)
+{
+	if (__builtin_expect(server.receive_maker.complete(*receive), 1))
+		server.receives.put_spare(receive);
+	else
+		server.receives.put_bare(receive);
+}
 /** Post @receive, which is done with, if it is missing; else it is spare. */
 inline void put_receive_locked(Server &server, Receive *receive) REQUIRES(server.lock)
 {
 	/* Memory was short, or the client has more in service than it should. */
-	if (server.receives.posted() < promised_locked(server) &&
-	    !server.closing.load(std::memory_order_relaxed)) {
+	const bool missing = server.receives.posted() < promised_locked(server) &&
+			     !server.closing.load(std::memory_order_relaxed);
+
+	if (missing && __builtin_expect(server.receive_maker.complete(*receive), 1)) {
 		server.receives.repost();
 		receive->wr.next = nullptr;
 		post_receives_locked(server, receive, 1);
 	} else {
-		server.receives.put_spare(receive);
+		if (missing)
+			server.grant.note_debt();
+		put_done_locked(server, receive);
 	}
 }
 /** As that, of all @receives, chained by `next`; there may be none. */

@@ -66,6 +66,7 @@ struct Ground {
 			limits.sg_gaps = how & 4;
 			limits.max_fast_reg_pages = how & 8 ? 32 : 256;
 			limits.max_send_sge = limits.max_sge_rd = how & 16 ? 4 : 16;
+			limits.max_recv_sge = how & 16 ? 1 : 6;
 			limits.max_qp_wr = limits.max_cqe = how & 32 ? 256 : 4096;
 			limits.max_qp_rd_atom = limits.max_qp_init_rd_atom = 4;
 			limits.page_size = limits.mr_page_size = kPageSize;

@@ -242,7 +242,8 @@ Qp::Qp(Device *device_, std::string name_, bool server_, void *context,
 	  receive_cq(std::make_shared<Cq>(name + " receive cq", sizes.receive_wrs + 1, context)),
 	  send_room_(sizes.send_wrs),
 	  receive_room_(sizes.receive_wrs),
-	  most_sges_(sizes.send_sges)
+	  most_sges_(sizes.send_sges),
+	  most_receive_sges_(sizes.receive_sges)
 {
 	REQUIRE(sizes.send_wrs + 1 <= device->limits.max_qp_wr &&
 			sizes.receive_wrs + 1 <= device->limits.max_qp_wr,
@@ -251,7 +252,9 @@ Qp::Qp(Device *device_, std::string name_, bool server_, void *context,
 	REQUIRE(sizes.send_wrs + 1 <= device->limits.max_cqe &&
 			sizes.receive_wrs + 1 <= device->limits.max_cqe,
 		"completion queues are too long for the device");
-	REQUIRE(sizes.send_sges <= device->limits.max_send_sge, "too many SGEs for the device");
+	REQUIRE(sizes.send_sges <= device->limits.max_send_sge &&
+			sizes.receive_sges <= device->limits.max_recv_sge,
+		"too many SGEs for the device");
 }
 
 int Qp::post_send(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
@@ -331,12 +334,14 @@ int Qp::post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad
 			return -EINVAL;
 		REQUIRE(receive_used < receive_room_, "%s: the receive queue overflows",
 			name.c_str());
-		REQUIRE(wr->num_sge == 1, "a Receive with %d SGEs", wr->num_sge);
+		REQUIRE(wr->num_sge >= 1 && u32(wr->num_sge) <= most_receive_sges_,
+			"a Receive with %d SGEs", wr->num_sge);
 		for (const ReceiveEntry &other : receives_)
 			REQUIRE(other.cqe != wr->cqe, "%s: a Receive is posted that is posted",
 				name.c_str());
 		receive_used++;
-		receives_.push_back({wr->cqe, *wr->sg_list, nullptr});
+		receives_.push_back(
+			{wr->cqe, {wr->sg_list, wr->sg_list + wr->num_sge}, nullptr});
 	}
 	changed_.wake_all();
 	if (state == State::error)
@@ -682,9 +687,9 @@ void Qp::send_(const Entry &entry)
 		to->stranger->heard(message, invalidated);
 		return finish_(entry, 0);
 	}
-	REQUIRE(entry->length <= to->receives_.front().sge.length,
+	REQUIRE(entry->length <= to->receives_.front().length(),
 		"%s: a message of %u bytes for a Receive of %u", name.c_str(), entry->length,
-		to->receives_.front().sge.length);
+		to->receives_.front().length());
 	if (invalidated) {
 		ib_mr *mr = to->device->find(invalidated);
 
@@ -726,7 +731,16 @@ void Qp::take_message_(const std::vector<u8> &message, u32 invalidated)
 		completion.what.invalidated_rkey = invalidated;
 	}
 	receives_.pop_front();
-	dma_access(receive.sge.addr, length, const_cast<u8 *>(message.data()), Access::write);
+	u8 *from = const_cast<u8 *>(message.data());
+	u32 left = length;
+	for (const rpcordma_sge &sge : receive.sges) {
+		const u32 n = std::min(left, sge.length);
+
+		if (n)
+			dma_access(sge.addr, n, from, Access::write);
+		from += n;
+		left -= n;
+	}
 	if (server && length >= 4) {
 		const u32 xid = word(message.data(), 0);
 		conversation->called = conversation->called || conversation->strange;
@@ -745,7 +759,7 @@ bool Qp::strange_message(const std::vector<u8> &message, u32 invalidate)
 		return false;
 	TRACE("%s: a stranger says %zu bytes, invalidating %#x", name.c_str(), message.size(),
 	      invalidate);
-	if (message.size() > receives_.front().sge.length) {
+	if (message.size() > receives_.front().length()) {
 		Completion completion = {receives_.front().cqe, {}, 1, nullptr};
 
 		completion.what.status = kLocalLength;

@@ -148,8 +148,17 @@ struct SendEntry {
 
 struct ReceiveEntry {
 	rpcordma_cqe *cqe;
-	rpcordma_sge sge;
+	std::vector<rpcordma_sge> sges;
 	bool *drained;
+
+	u32 length() const
+	{
+		u32 sum = 0;
+
+		for (const rpcordma_sge &sge : sges)
+			sum += sge.length;
+		return sum;
+	}
 };
 
 struct Qp : std::enable_shared_from_this<Qp> {
@@ -211,7 +220,7 @@ private:
 	void overhear_post_(const SendEntry &entry);
 	void overhear_completion_(const Completion &completion, const std::vector<u8> &bytes);
 
-	u32 send_room_, receive_room_, most_sges_;
+	u32 send_room_, receive_room_, most_sges_, most_receive_sges_;
 	std::deque<Entry> sends_;
 	std::deque<ReceiveEntry> receives_;
 	std::map<rpcordma_cqe *, std::vector<u8>> arrived_; /* messages whose completion is on its way */

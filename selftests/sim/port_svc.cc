@@ -100,7 +100,7 @@ void rpcordma_svc_set_arg(svc_rqst *rqst, svc_xprt *, rpcordma_server_call *call
 	rqst->context = call;
 	buf = {};
 	buf.head = {arg->head ? arg->head : rqst->pages[0]->data, arg->head_length};
-	buf.pages = rqst->pages.data() + (arg->head ? 0 : 1);
+	buf.pages = arg->pages ? arg->pages : rqst->pages.data() + (arg->head ? 0 : 1);
 	buf.page_length = arg->page_length;
 	buf.tail = {arg->tail, arg->tail_length};
 	buf.len = buf.buflen = arg->head_length + arg->page_length + arg->tail_length;
@@ -156,6 +156,16 @@ rpcordma_u64 rpcordma_memory_size(void)
 rpcordma_u32 rpcordma_node(void)
 {
 	return chance.below(2);
+}
+
+void *rpcordma_page_address(page *page)
+{
+	return page->data;
+}
+
+rpcordma_bool rpcordma_page_is_shared(const page *page)
+{
+	return page->references > 1;
 }
 
 rpcordma_u32 rpcordma_page_node(const page *page)

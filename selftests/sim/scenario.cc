@@ -34,6 +34,7 @@ std::unique_ptr<Device> make_device(const char *name, bool crowded)
 	limits.max_fast_reg_pages = chance.any_of(page_lists);
 	limits.max_send_sge = chance.any_of(sges);
 	limits.max_sge_rd = chance.any_of(sges);
+	limits.max_recv_sge = chance.any_of(sges);
 	limits.max_sgl_rd = chance.one_in(3) ? chance.between(1, 16) : 0;
 	const bool short_queues = crowded || chance.one_in(3);
 	limits.max_qp_wr = limits.max_cqe = short_queues ? chance.between(220, 400) : 4096;
@@ -120,14 +121,27 @@ void draw_version2(u32 &parameter)
 	      rpcordma_server_tunables.version2);
 }
 
+/* Pages behind the heads of messages, and what a server may spend on them: nothing, not enough for one, plenty. */
+void draw_pages()
+{
+	static const u32 pages[] = {0, 1, 4, 4, 4, 16};
+	static const unsigned long bytes[] = {0, 512 << 10, 64 << 20, 64 << 20};
+
+	rpcordma_tunables.version2_pages = chance.any_of(pages);
+	rpcordma_server_tunables.version2_pages = chance.any_of(pages);
+	rpcordma_server_tunables.version2_receive_bytes = chance.any_of(bytes);
+}
+
 /* In half of the runs there is version 2 at either end; then sizes mostly do not forbid it. */
 void draw_versions()
 {
 	rpcordma_tunables.version2 = rpcordma_server_tunables.version2 = 0;
+	rpcordma_tunables.version2_pages = rpcordma_server_tunables.version2_pages = 0;
 	if (chance.one_in(2))
 		return;
 	draw_version2(rpcordma_tunables.version2);
 	draw_version2(rpcordma_server_tunables.version2);
+	draw_pages();
 	if (!kVersion2 || chance.one_in(8))
 		return;
 	for (u32 *size : {&rpcordma_tunables.max_inline_read, &rpcordma_tunables.max_inline_write,

@@ -69,7 +69,7 @@ Octets connprop(u32 xid, u32 credits, u32 takes = kPageSize)
 {
 	return made([=](MutableBytes room) {
 		return rpcordma::protocol::encode_properties(room, Xid(xid), Credits(credits),
-							     takes);
+							     {takes, 0, 0}, 0);
 	});
 }
 
@@ -545,7 +545,7 @@ public:
 			rpcordma_device &limits = host->devices[0]->limits;
 			limits.fast_registration = true;
 			limits.max_fast_reg_pages = 256;
-			limits.max_send_sge = limits.max_sge_rd = 4;
+			limits.max_send_sge = limits.max_sge_rd = limits.max_recv_sge = 4;
 			limits.max_qp_wr = limits.max_cqe = chance.one_in(2) ? 300 : 4096;
 			limits.max_qp_rd_atom = limits.max_qp_init_rd_atom = 4;
 			limits.page_size = limits.mr_page_size = kPageSize;

@@ -370,7 +370,7 @@ private:
 			send(s, false,
 			     {encoded([](MutableBytes room) {
 				      return protocol::encode_properties(room, Xid(kQuestion),
-									 Credits(8), kClientSize);
+									 Credits(8), {kClientSize, 0, 0}, 0);
 			      }),
 			      Is::question});
 		}
@@ -523,7 +523,7 @@ private:
 			       "the client's properties do not count");
 		reply(s, encoded([&](MutableBytes room) {
 			      return protocol::encode_properties(room, message.xid, Credits(1),
-								 kServerSize);
+								 {kServerSize, 0, 0}, 0);
 		      }),
 		      Is::connprop);
 	}

@@ -325,6 +325,15 @@ int Qp::post_send(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
 	return 0;
 }
 
+static u32 receive_length(const rpcordma_recv_wr &wr)
+{
+	u32 sum = 0;
+
+	for (int i = 0; i < wr.num_sge; i++)
+		sum += wr.sg_list[i].length;
+	return sum;
+}
+
 int Qp::post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad)
 {
 	for (const rpcordma_recv_wr *wr = first; wr; wr = wr->next) {
@@ -336,6 +345,10 @@ int Qp::post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad
 			name.c_str());
 		REQUIRE(wr->num_sge >= 1 && u32(wr->num_sge) <= most_receive_sges_,
 			"a Receive with %d SGEs", wr->num_sge);
+		REQUIRE(!server || !conversation ||
+				receive_length(*wr) >= conversation->versions->told,
+			"%s: a small Receive, though the client knows of larger ones",
+			name.c_str());
 		for (const ReceiveEntry &other : receives_)
 			REQUIRE(other.cqe != wr->cqe, "%s: a Receive is posted that is posted",
 				name.c_str());
@@ -856,6 +869,27 @@ void Qp::answer_stranger_(u32 xid)
 	conversation->unanswered.erase(asked);
 }
 
+/* The server says that its Receives are larger now: none of them is smaller from here on. */
+void Qp::overhear_growth_(const Message &message)
+{
+	VersionTalk &versions = *conversation->versions;
+	rpcordma::properties::Properties said;
+
+	REQUIRE(rpcordma::properties::decode_updprop(message.body(), said) ==
+				rpcordma::Error::none &&
+			said.present == rpcordma::protocol::kSizes,
+		"%s: news that is not of sizes", name.c_str());
+	REQUIRE(!versions.told, "%s: it grows twice", name.c_str());
+	versions.told = said.receive_bytes();
+	REQUIRE(versions.told > rpcordma::properties::default_receive_size, "%s: it does not grow",
+		name.c_str());
+	for (const ReceiveEntry &receive : receives_)
+		REQUIRE(receive.drained || receive.length() >= versions.told,
+			"%s: the client is told of %u bytes, and finds %u", name.c_str(),
+			versions.told, receive.length());
+	VersionTalk::grown++;
+}
+
 void Qp::overhear_post_(const SendEntry &entry)
 {
 	REQUIRE(entry.length >= 20, "%s: a message of %u bytes", name.c_str(), entry.length);
@@ -901,6 +935,8 @@ void Qp::overhear_post_(const SendEntry &entry)
 			"%s: backward xid %#x twice", name.c_str(), xid);
 		return;
 	}
+	if (message.kind == rpcordma::xdr::Kind::updprop)
+		return overhear_growth_(message);
 	if (strange)
 		return answer_stranger_(xid);
 	if (question) {

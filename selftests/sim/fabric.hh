@@ -217,6 +217,7 @@ private:
 	bool accessible_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
 	void lose_by_fault_();
 	void take_message_(const std::vector<u8> &message, u32 invalidated);
+	void overhear_growth_(const rpcordma::xdr::Message &message);
 	void overhear_post_(const SendEntry &entry);
 	void overhear_completion_(const Completion &completion, const std::vector<u8> &bytes);
 

@@ -435,7 +435,8 @@ private:
 		if (vers == 2 && call.kind == Kind::small && chance.one_in(3))
 			call.reply_data = kPageSize - 64 - call.reply_length() + call.reply_data +
 					  chance.below(64);
-		const u32 most = std::min(takes_, rpcordma_server_tunables.max_req_size);
+		/* A server sends as much as we say that we take. */
+		const u32 most = takes_;
 		if (vers == 2 && v2::min_header_length + call.reply_length() > most) {
 			expect_error_(xid, 3);
 		} else {

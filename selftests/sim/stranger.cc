@@ -4,7 +4,7 @@
 
 namespace sim {
 
-static constexpr rpcordma_queue_sizes kQueues = {16, 16, 1};
+static constexpr rpcordma_queue_sizes kQueues = {16, 16, 1, 1};
 static constexpr u32 kPatience = 10000; /* ms */
 
 Stranger::~Stranger()

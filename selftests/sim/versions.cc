@@ -124,12 +124,14 @@ void VersionTalk::heard(const xdr::Message &message, bool strange)
 /* --- a client --- */
 
 bool VersionMemory::calm;
+u32 VersionTalk::grown;
 u32 VersionMemory::changes, VersionMemory::asked_again;
 
 void VersionMemory::reset()
 {
 	calm = false;
 	changes = asked_again = 0;
+	VersionTalk::grown = 0;
 }
 
 void VersionMemory::connecting()

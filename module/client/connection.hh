@@ -33,7 +33,9 @@ struct Connection : ConnectionBase {
 	MessagePages::Layout send_pages;
 	/* The threshold that the peer's properties came to since the connection was made; 0: as the session has it. */
 	std::atomic<u32> send_threshold{0};
-	u32 fixed_properties = 0; /* the peer's, which it will not change: a mask */
+	/* What it says of itself, and will not change (a mask); receive completions. */
+	properties::Properties peer_properties;
+	u32 fixed_properties = 0;
 	u32 unmatched = 0; /* replies that no call owed; receive completions */
 	u32 regions_limit = 0;
 	std::atomic<u32> regions_created[2] =

@@ -76,6 +76,7 @@ void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 	protocol::take_up(c.session, answered_with);
 	c.unproved = answered_with.answer == Answer::version_2 ||
 		     answered_with.answer == Answer::defaults;
+	c.peer_properties = answered_with.properties;
 	c.fixed_properties = answered_with.fixed;
 	if (answered_with.answer == Answer::version_2)
 		accept_grant(*this, c, answered_with.grant);
@@ -84,18 +85,10 @@ void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 }
 
 /* The peer says that some of its properties have changed. What it takes at once is all that counts here. */
-static void take_update(Client &client, Connection &c, const xdr::Message &message)
+static void take_update(Client &client, Connection &c, const properties::Properties &update)
 {
-	properties::Properties said;
-
-	if (properties::decode_updprop(message.body(), said) != Error::none) {
-		tally(client.stats.bad_reply_count, 1);
-		return;
-	}
-	if (!said.has(properties::Id::receive_size) ||
-	    c.fixed_properties & properties::bit(properties::Id::receive_size))
-		return;
-	const u32 threshold = c.session.threshold_to(said.receive_bytes());
+	c.peer_properties.apply(update, c.fixed_properties);
+	const u32 threshold = c.session.threshold_to(c.peer_properties.receive_bytes());
 
 	c.send_threshold.store(threshold, std::memory_order_relaxed);
 	trace::connection(client.peer, "inline threshold, send", static_cast<int>(threshold));
@@ -123,7 +116,7 @@ void rpcordma_client::take_control(Connection &c, const Receive &receive)
 		    }))
 			trace::failure(peer, Failure::backward_refusal_lost, xid, 0);
 	} else if (message.kind == xdr::Kind::updprop) {
-		take_update(*this, c, message);
+		take_update(*this, c, said);
 	} else {
 		tally(stats.bad_reply_count, 1);
 		trace::failure(peer, Failure::reply_unmatched, xid, 0);

@@ -124,8 +124,8 @@ void draw_version2(u32 &parameter)
 /* Pages behind the heads of messages, and what a server may spend on them: nothing, not enough for one, plenty. */
 void draw_pages()
 {
-	static const u32 pages[] = {0, 1, 4, 4, 4, 16};
-	static const unsigned long bytes[] = {0, 512 << 10, 64 << 20, 64 << 20};
+	static const u32 pages[] = {0, 1, 4, 4, 4, 4, 4, 16};
+	static const unsigned long bytes[] = {0, 512 << 10, 64 << 20, 64 << 20, 64 << 20, 64 << 20};
 
 	rpcordma_tunables.version2_pages = chance.any_of(pages);
 	rpcordma_server_tunables.version2_pages = chance.any_of(pages);

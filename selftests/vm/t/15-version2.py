@@ -82,6 +82,63 @@ def version2(t):
     pair.unload()
 
 
+def counters(pair):
+    """The server's counters, by name."""
+    text = pair.server.run(f"cat {OURS}/server/counters", 10, "read the server's counters")
+    return {name: int(value) for name, value in re.findall(r"^(\w+) (\d+)$", text, re.M)}
+
+
+def moved(t, pair, what, command):
+    """What @command moved by RDMA, and registered for it: nothing, where all of it went with the messages."""
+    def now():
+        count, stats = counters(pair), pair.xprt_stats()
+        return {"Reads": count["read"], "Writes": count["write"],
+                "chunks": stats["read_chunks"] + stats["write_chunks"] + stats["reply_chunks"]}
+
+    before = now()
+    pair.client.run(command, 60, what)
+    after = now()
+    return {name: after[name] - before[name] for name in before}
+
+
+@test("version2-inline")
+def version2_inline(t):
+    """4 and 16 KiB go with the messages, once the server's Receives have grown: no RDMA, no registration, every byte there"""
+    t.only_rpcordma("about two ends of ours")
+    pair = both(t, 1, 1)
+    pair.mount("4.2")
+    pair.client.run("dd if=/dev/urandom of=/tmp/file bs=16k count=8 2>/dev/null && cp /tmp/file /mnt/file", 30)
+    small = "dd if=/tmp/file of=/mnt/file bs=16k count=8 oflag=direct conv=notrunc 2>/dev/null"
+    t.check(moved(t, pair, "WRITEs before it grows", small)["Reads"] >= 8 or counters(pair)["grown"],
+            "a WRITE of 16 KiB fits a Receive of 4 KiB")
+    pair.client.run("fsops gen /src 1", 60)
+    for turn in range(8):
+        if counters(pair)["grown"]:
+            break
+        pair.client.run(f"fsops copy /src/d08 /mnt/d{turn} 8", 60, "keep the connection busy")
+    t.equal(counters(pair)["grown"], 1, "connections that have grown")
+    for size in (4, 16):
+        count = 128 // size
+        write = f"dd if=/tmp/file of=/mnt/file bs={size}k count={count} oflag=direct conv=notrunc 2>/dev/null"
+        read = f"drop_caches && dd if=/mnt/file of=/tmp/back bs={size}k count={count} iflag=direct 2>/dev/null"
+        # New bytes, so that what was there before does not pass for them.
+        pair.client.run("dd if=/dev/urandom of=/tmp/file bs=16k count=8 2>/dev/null", 10)
+        t.equal(moved(t, pair, f"WRITEs of {size} KiB", write), {"Reads": 0, "Writes": 0, "chunks": 0},
+                f"WRITEs of {size} KiB")
+        t.equal(moved(t, pair, f"READs of {size} KiB", read), {"Reads": 0, "Writes": 0, "chunks": 0},
+                f"READs of {size} KiB")
+        pair.client.run("cmp /tmp/file /tmp/back", 10, f"compare, {size} KiB")
+        pair.server.run("true", 10)
+        text = pair.client.run("md5sum < /tmp/file", 10)
+        t.equal(pair.server.run("md5sum < /export/file", 10), text, f"what the server has, {size} KiB")
+    # Larger ones go as ever.
+    t.check(moved(t, pair, "a WRITE of 64 KiB", "dd if=/tmp/file of=/mnt/file bs=64k count=1 oflag=direct "
+                  "conv=notrunc 2>/dev/null")["Reads"] > 0, "a WRITE of 64 KiB takes no RDMA Read")
+    clean(t, pair)
+    pair.umount()
+    pair.unload()
+
+
 @test("version2-drops")
 def version2_drops(t):
     """verified I/O in version 2 while each end drops connections"""

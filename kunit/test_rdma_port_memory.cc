@@ -183,6 +183,9 @@ rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_u32
 {
 	EXPECT_TRUE(how == RPCORDMA_ALLOC_ATOMIC ||
 		    (the_port->memory.may_sleep && !the_port->sync.locks_held));
+	/* What was there is overwritten in any case. */
+	for (u32 i = 0; i < count; i++)
+		pages[i] = nullptr;
 	for (u32 i = 0; i < count; i++) {
 		if (!take_one(the_port->memory.pages_left))
 			return i;

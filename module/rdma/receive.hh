@@ -43,10 +43,14 @@ struct Receive {
 	{
 		return length - u32(bytes().size());
 	}
-	/** Bytes of the payload, of which message.payload has the first. It was decoded. */
+	/**
+	 * Bytes of the payload, of which message.payload has the first. It was decoded. What follows a header that says that
+	 * the payload is elsewhere is none.
+	 */
 	[[nodiscard]] u32 payload_length() const
 	{
-		return u32(message.payload.size()) + in_pages();
+		return u32(message.payload.size()) +
+		       (message.kind == xdr::Kind::nomsg ? 0 : in_pages());
 	}
 	/** The payload's bytes from @offset on, which are less than @payload_length(), as far as they lie in one piece. */
 	[[nodiscard]] Bytes payload_from(u32 offset) const

@@ -396,8 +396,11 @@ struct Served : Accepted {
 		i -= arg.head_length;
 		if (!arg.head)
 			first_page = 1;
-		if (i < arg.page_length)
-			return rqst->pages[first_page + i / kPage]->data[i % kPage];
+		if (i < arg.page_length) {
+			page *const *pages = arg.pages ? arg.pages : rqst->pages + first_page;
+
+			return pages[i / kPage]->data[i % kPage];
+		}
 		i -= arg.page_length;
 		return static_cast<u8 *>(arg.tail)[i];
 	}

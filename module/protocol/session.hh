@@ -111,6 +111,11 @@ public:
 	{
 		return version_;
 	}
+	/** It is known which one that is. */
+	[[nodiscard]] bool settled() const
+	{
+		return standing_ == Standing::settled;
+	}
 	/** What holds in this version; while it is open, in version 1, but with Receives for each. */
 	[[nodiscard]] const Rules &rules() const
 	{
@@ -162,10 +167,8 @@ public:
 
 		error.code = code;
 		if (code == xdr::ErrorCode::version) {
-			const bool settled = standing_ == Standing::settled;
-
-			error.low = settled ? version_ : Spoken::lowest();
-			error.high = settled ? version_ : Spoken::highest();
+			error.low = settled() ? version_ : Spoken::lowest();
+			error.high = settled() ? version_ : Spoken::highest();
 		}
 		return error;
 	}

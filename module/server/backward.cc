@@ -130,8 +130,9 @@ Status send_backward(Server &server, u32 xid, const rpcordma_xdr_buf *message)
 {
 	const chunk::Thresholds &thresholds = server.session.thresholds();
 
+	/* A client that has not said anything has not asked for calls either; nor is it known in which version it would. */
 	if (server.closing.load(std::memory_order_acquire) ||
-	    !server.established.load(std::memory_order_acquire))
+	    !server.established.load(std::memory_order_acquire) || !server.session.settled())
 		return Error::not_connected;
 	/* RPC-over-RDMA without chunks, both ways (RFC 8167 5), in one Send. */
 	if (thresholds.bare_header + message->len > send_size(server)) {

@@ -95,7 +95,9 @@ void VersionTalk::posted(bool server, const xdr::Message &message, bool strange)
 void VersionTalk::heard(const xdr::Message &message, bool strange)
 {
 	if (!asked || answered) {
-		replied = replied || message.kind <= xdr::Kind::error;
+		replied = replied || (message.kind <= xdr::Kind::error &&
+				      message.direction == xdr::Direction::reply &&
+				      message.version == version());
 		if (!strange && message.kind != xdr::Kind::error)
 			REQUIRE(message.version == version(),
 				"client: hears version %u on a connection of version %u",

@@ -58,10 +58,11 @@ template <typename Encode> Octets made(Encode encode)
 	return bytes;
 }
 
-Octets private_data(bool mark)
+Octets private_data(bool mark, bool invalidation = false)
 {
 	return made([=](MutableBytes room) -> rpcordma::Result<u32> {
-		return rpcordma::private_data::encode(room, {kPageSize, kPageSize, false, mark});
+		return rpcordma::private_data::encode(room,
+						      {kPageSize, kPageSize, invalidation, mark});
 	});
 }
 
@@ -618,7 +619,7 @@ private:
 			StrangeClient client(parameter == 2 || (parameter == 1 && mark),
 					     chance.one_in(3));
 
-			if (!client.connect(private_data(mark)))
+			if (!client.connect(private_data(mark, chance.one_in(2))))
 				client.talk();
 			client.leave();
 			sleep_for(kSecond, "the next client");

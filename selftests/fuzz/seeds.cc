@@ -356,6 +356,9 @@ void write_chunks()
 	}
 }
 
+/* Sizes of 4096, and version 2, for those with the mark. */
+constexpr u32 kGround2 = 0x41;
+
 /* A story for the target of one peer: the seed, the devices and tunables, and what follows. */
 struct Story : Seed {
 	explicit Story(u32 seed = 1, u32 ground = 0)
@@ -363,9 +366,9 @@ struct Story : Seed {
 		half(seed).byte(ground);
 	}
 	/* Private data of a stranger that takes R_keys to invalidate: the sizes are both 1024 << these. */
-	Story &private_data(u32 sizes, bool invalidation = true)
+	Story &private_data(u32 sizes, bool invalidation = true, bool mark = false)
 	{
-		byte(1 | sizes << 1 | sizes << 3 | invalidation << 5);
+		byte(1 | sizes << 1 | sizes << 3 | invalidation << 5 | mark << 6);
 		return *this;
 	}
 	Story &no_private_data()
@@ -388,6 +391,15 @@ struct Served : Story {
 		s.private_data(2);
 		return s;
 	}
+	/* In version 2, with properties. */
+	static Served in_2()
+	{
+		Served s(1, kGround2);
+
+		s.byte(0);
+		s.private_data(2, true, true);
+		return s.says(Seed().words({1, 2, 32, 6, 1, 1, 4, 8192, 0}).bytes);
+	}
 	Served &says(const std::vector<u8> &message)
 	{
 		byte(0).counted(message);
@@ -396,7 +408,8 @@ struct Served : Story {
 	/* Of a call: reads, write chunks, reply chunk, reply instead of call, two segments, nomsg; as in the target. */
 	Served &calls(u32 kind, u32 xid, std::initializer_list<u32> segments, u32 words)
 	{
-		byte(1).byte(kind).byte(xid).byte(32);
+		/* The credits ask for the first R_key to be invalidated, in version 2. */
+		byte(1).byte(kind).byte(xid).byte(xid & 0x80 ? 64 : 32);
 		u32 reads = kind & 3;
 		for (u32 length : segments) {
 			if (reads && !(kind & 0x80 && reads == (kind & 3)))
@@ -452,9 +465,16 @@ struct Asked : Story {
 	{
 		Asked s(1, ground);
 
-		s.private_data(sizes);
+		s.private_data(sizes, true, ground == kGround2);
 		s.byte(backchannel);
 		return s;
+	}
+	/* In version 2, with a call, which is the second message. */
+	static Asked in_2(u32 kind, u32 call_data, u32 reply_data)
+	{
+		Asked s = by(2, true, kGround2);
+
+		return s.calls(0, kind, call_data, reply_data).is_answered(0, 0, 0, 0, 0);
 	}
 	Asked &calls(u32 number, u32 kind, u32 call_data, u32 reply_data)
 	{
@@ -471,10 +491,10 @@ struct Asked : Story {
 		byte(2 | number << 3);
 		return *this;
 	}
-	/* With the xid of the first call. */
-	Asked &hears(const std::vector<u8> &message, bool at_once = false)
+	/* With the xid of the first message, or of the nth. */
+	Asked &hears(const std::vector<u8> &message, bool at_once = false, u32 nth = 0)
 	{
-		byte(3 | (at_once ? 0x80 : 0)).byte(0).counted(message);
+		byte(3 | (at_once ? 0x80 : 0)).byte(nth).counted(message);
 		return *this;
 	}
 	/* The memory that was offered as the nth is written to, or, with how = 1, read. */
@@ -538,6 +558,19 @@ void write_responder()
 	write(Served::by(1).calls(0, 9, {}, 12).befalls(0).replies(0, 40, 0, 0), "gone");
 	write(Served::by(1).calls(0, 9, {}, 12).receives(0).replies(0, 40, 0, 0).time(200),
 	      "no-receive");
+
+	u32 number = 0;
+	for (const Named &m : messages2())
+		write(Served::in_2().says(m.bytes).replies(0, 40, 0, 0).time(0),
+		      std::string("v2-") + m.name + "-" + std::to_string(number++));
+	write(Served::in_2().calls(1, 0x89, {1000}, 12).replies(0, 60, 0, 8).time(0), "v2-write");
+	write(Served::in_2().calls(4, 0x89, {2000}, 12).replies(0, 60, 1500, 20), "v2-read");
+	write(Served::in_2().calls(0x10, 0x89, {5000}, 12).replies(2, 60, 5500, 20), "v2-no-room");
+	write(Served::in_2().calls(0x81, 0x89, {300}, 0).replies(0, 60, 0, 0).time(0),
+	      "v2-long-call");
+	write(Served::in_2().calls(0, 0x89, {}, 12).calls(0, 9, {}, 12).replies(0, 40, 0, 0),
+	      "v2-then-1");
+	write(Served::in_2().calls_back(100).calls(0x20, 0x80, {}, 12), "v2-backward");
 }
 
 void write_requester()
@@ -637,6 +670,37 @@ void write_requester()
 	for (u32 i = 0; i < 20; i++)
 		many.hears(header(0, xdr::Kind::msg, 7, 1 + (i & 1)));
 	write(many, "many");
+
+	u32 number = 0;
+	for (const Named &m : messages2()) {
+		const std::string name =
+			std::string("v2-") + m.name + "-" + std::to_string(number++);
+
+		write(Asked::in_2(small, 40, 40).hears(m.bytes, false, 1).time(0), name);
+		/* In place of an answer. */
+		write(Asked::by(2, false, kGround2).calls(0, small, 40, 40).hears(m.bytes).time(20),
+		      name + "-answer");
+	}
+	for (u32 error = 1; error <= 6; error++)
+		write(Asked::by(2, false, kGround2)
+			      .calls(0, small, 40, 40)
+			      .is_answered(0, 0, 5, error, 0)
+			      .is_answered(1, 0, 0, 0, 48),
+		      "v2-answer-error-" + std::to_string(error));
+	write(Asked::in_2(read_data, 40, 8000).is_answered(1, 0, 3000, 0, 48), "v2-read");
+	write(Asked::in_2(read_data, 40, 8000).is_answered(1, 2, 3000, 0, 48), "v2-invalidated");
+	write(Asked::in_2(write_data, 8000, 40).is_answered(1, 0, 0, 0, 48), "v2-write");
+	write(Asked::in_2(listing, 40, 8000).is_answered(1, 0, 0, 4000, 0), "v2-long-reply");
+	write(Asked::in_2(small, 40, 40).is_answered(1, 8, 0, 0, 48).is_answered(1, 0, 0, 0, 48),
+	      "v2-then-1");
+	write(Asked::in_2(small, 40, 40).is_called_back(60, 8).time(0), "v2-backward");
+	write(Asked::by(2, false, kGround2).calls(0, small, 40, 40).time(20).is_answered(1, 0, 0, 0, 48),
+	      "v2-silence");
+	/* More than a batch of Receives. */
+	Asked questions = Asked::in_2(small, 40, 40);
+	for (u32 i = 0; i < 20; i++)
+		questions.hears(Seed().words({7, 2, 32, 7, 0}).bytes, false, 1);
+	write(questions, "v2-many-questions");
 }
 
 } // namespace

@@ -12,6 +12,7 @@ namespace sim {
 namespace {
 
 namespace v1 = rpcordma::v1;
+namespace v2 = rpcordma::v2;
 namespace xdr = rpcordma::xdr;
 using rpcordma::Input;
 
@@ -120,7 +121,7 @@ private:
 	/* Whether @message is a reply of which @buf and @length are what should come of it. */
 	bool says_(const Octets &message, const rpcordma_xdr_buf &buf, u32 length) const
 	{
-		const auto result = rpcordma::decoded(view(message));
+		const auto result = understood(message);
 		if (!result.ok())
 			return false;
 		const xdr::Message &header = result.value();
@@ -180,10 +181,20 @@ public:
 	void heard(const Octets &message, u32 invalidated) override
 	{
 		REQUIRE(!invalidated, "a requester invalidates its server's memory");
-		const auto header = rpcordma::decoded(view(message));
+		const auto fixed = rpcordma::xdr::peek(view(message));
+		/* ERR_VERS echoes whatever version there was. */
+		if (fixed.ok() && fixed.value().vers != v1::version &&
+		    fixed.value().vers != v2::version) {
+			REQUIRE(fixed.value().proc == u32(v1::Proc::error), "version %u is spoken",
+				fixed.value().vers);
+			return;
+		}
+		const auto header = understood(message);
 		REQUIRE(header.ok(), "a message of ours does not decode");
+		/* What is about the connection may have any xid. */
 		for (Asked *call : Asked::all)
-			if (call->xid == header.value().xid.get())
+			if (header.value().kind <= xdr::Kind::nomsg &&
+			    call->xid == header.value().xid.get())
 				call->sent();
 		const auto keep = [this](const xdr::Segment &segment) {
 			segments.push_back(segment);
@@ -232,7 +243,7 @@ protected:
 		bool known = false;
 
 		for (auto it = first; it != end; ++it) {
-			const auto message = rpcordma::decoded(view(it->second));
+			const auto message = understood(it->second);
 			known = known || (message.ok() && octets(message.value().payload) == call);
 		}
 		REQUIRE(known, "nobody said this backward call, xid %#x", xid);
@@ -330,6 +341,22 @@ private:
 		});
 	}
 
+	/* An answer to the question for version 2: properties, or any error. */
+	void answer_question_(HostileServer &server, rpcordma::Xid xid, u8 how, u32 more, u32 error)
+	{
+		Octets message(v2::most_connprop_length);
+		const rpcordma::MutableBytes room(message.data(), message.size());
+		const rpcordma::Credits credits(how >> 4);
+		const auto end = error ? v2::encode_error(room, {xid, 2, {}, 0}, credits,
+							  {static_cast<xdr::ErrorCode>(error % 6),
+							   more & 3, more >> 2 & 3}) :
+					 rpcordma::protocol::encode_properties(room, xid, credits,
+									       kPageSize + more);
+
+		message.resize(end.value());
+		server.tell(message);
+	}
+
 	/* A reply to a call that was heard, with its chunks, of which as much is written as is said. */
 	void answer_()
 	{
@@ -341,11 +368,13 @@ private:
 			return;
 		/* Its own: a message may come while this is at work. */
 		const Octets call = server->messages[which % server->messages.size()];
-		const xdr::Message offered = rpcordma::decoded(view(call)).value();
+		const xdr::Message offered = understood(call).value();
+		if (offered.kind == xdr::Kind::connprop)
+			return answer_question_(*server, offered.xid, how, written, replied);
 		Octets message(2048);
-		v1::Encoder encoder({message.data(), message.size()}, offered.xid,
-				    rpcordma::Credits(how >> 4),
-				    replied ? xdr::Kind::nomsg : xdr::Kind::msg);
+		const rpcordma::MutableBytes room(message.data(), message.size());
+		const auto kind = replied ? xdr::Kind::nomsg : xdr::Kind::msg;
+		const rpcordma::Credits credits(how >> 4);
 		u32 key = 0;
 		const auto fill = [&](const xdr::WriteChunk &chunk, u32 length) {
 			const u32 claimed = u32(std::min<u64>(length, chunk.length()));
@@ -360,11 +389,18 @@ private:
 			}
 			return claimed;
 		};
-		for (xdr::WriteChunk chunk : offered.writes)
-			encoder.write_chunk(chunk, fill(chunk, written));
-		if (offered.reply.present())
-			encoder.reply_chunk(offered.reply, fill(offered.reply, replied));
-		const auto end = encoder.finish();
+		const auto finish = [&](auto &&encoder) {
+			for (xdr::WriteChunk chunk : offered.writes)
+				encoder.write_chunk(chunk, fill(chunk, written));
+			if (offered.reply.present())
+				encoder.reply_chunk(offered.reply, fill(offered.reply, replied));
+			return encoder.finish();
+		};
+		/* Of the call's version, in most cases. */
+		const auto end = (offered.version == 2) != bool(how & 8) ?
+					 finish(v2::Encoder(room, offered.xid, credits, kind,
+							    xdr::Direction::reply, {})) :
+					 finish(v1::Encoder(room, offered.xid, credits, kind));
 		if (!end.ok())
 			return;
 		message.resize(end.value());
@@ -436,11 +472,15 @@ private:
 			call.id = ++calls_;
 			call.kind = Kind::small;
 			call.call_data = in_.byte();
-			const u32 xid = in_.byte() & 7;
-			Octets message(28);
-			v1::Encoder encoder({message.data(), message.size()}, rpcordma::Xid(xid),
-					    rpcordma::Credits(16), xdr::Kind::msg);
-			(void)encoder.finish();
+			const u8 which = in_.byte();
+			const u32 xid = which & 7;
+			Octets message(which & 8 ? v2::min_header_length : v1::min_header_length);
+			const rpcordma::MutableBytes room(message.data(), message.size());
+			(void)(which & 8 ? v2::encode_bare(room, rpcordma::Xid(xid),
+							   rpcordma::Credits(16),
+							   xdr::Direction::call, {}) :
+					   v1::encode_bare(room, rpcordma::Xid(xid),
+							   rpcordma::Credits(16)));
 			const Octets bytes = call_bytes(call, xid);
 			message.insert(message.end(), bytes.begin(), bytes.end());
 			if (server)
@@ -476,16 +516,16 @@ private:
 		case 3: { /* any bytes; with a call's xid, in most cases */
 			const u8 whose = in_.byte();
 			Octets message = octets(in_.take(in_.half()));
+			/* Before it has two xids. */
+			const auto header = understood(message);
 
 			if (!(what & 8) && message.size() >= 4)
 				xdr::store_be32(message.data(), some_xid_(whose));
 			/* The payload's as well. */
-			if (!(what & 24) && message.size() >= 32 && message[15] == 0) {
-				const auto header = rpcordma::decoded(view(message));
-				if (header.ok() && header.value().payload.size() >= 4)
-					xdr::store_be32(message.data() + header.value().header_length,
-							some_xid_(whose));
-			}
+			if (!(what & 24) && header.ok() && header.value().kind == xdr::Kind::msg &&
+			    header.value().payload.size() >= 4)
+				xdr::store_be32(message.data() + header.value().header_length,
+						some_xid_(whose));
 			if (server_())
 				(void)server_()->tell(message);
 			break;

@@ -14,6 +14,7 @@ namespace sim {
 namespace {
 
 namespace v1 = rpcordma::v1;
+namespace v2 = rpcordma::v2;
 namespace xdr = rpcordma::xdr;
 using rpcordma::Input;
 
@@ -88,7 +89,7 @@ public:
 		const u32 xid = xid_of(bytes);
 		const auto it = said.emplace(xid, Message{std::move(bytes), {}, false});
 		Message &message = it->second;
-		const auto decoded = rpcordma::decoded(view(message.bytes));
+		const auto decoded = understood(message.bytes);
 
 		if (decoded.ok()) {
 			message.decodes = true;
@@ -132,11 +133,12 @@ public:
 	void heard(const Octets &bytes, u32 invalidated) override
 	{
 		const u32 xid = xid_of(bytes);
-		const auto decoded = rpcordma::decoded(view(bytes));
+		const auto decoded = understood(bytes);
 
 		REQUIRE(bytes.size() >= 20, "a message of %zu bytes", bytes.size());
 		/* ERR_VERS echoes whatever version there was. */
-		if (xdr::load_be32(&bytes[4]) != v1::version) {
+		if (xdr::load_be32(&bytes[4]) != v1::version &&
+		    xdr::load_be32(&bytes[4]) != v2::version) {
 			REQUIRE(xdr::load_be32(&bytes[12]) == u32(v1::Proc::error),
 				"version %u is spoken", xdr::load_be32(&bytes[4]));
 			return;
@@ -145,6 +147,17 @@ public:
 		const xdr::Message &header = decoded.value();
 		if (header.kind == xdr::Kind::error)
 			return;
+		if (header.kind > xdr::Kind::error) {
+			const auto question = header.kind == xdr::Kind::resprop ?
+						      xdr::Kind::reqprop :
+						      xdr::Kind::connprop;
+
+			REQUIRE(header.kind == xdr::Kind::connprop ||
+					header.kind == xdr::Kind::resprop,
+				"a message of kind %u", u32(header.kind));
+			REQUIRE(asked_(xid, question), "xid %#x: nobody asked for properties", xid);
+			return;
+		}
 		const Octets payload = octets(header.payload);
 		/* A backward call: the world checks it when it is replied to. */
 		if (header.kind == xdr::Kind::msg && payload.size() >= 8 &&
@@ -185,10 +198,22 @@ private:
 	{
 		const auto [first, end] = said.equal_range(xid);
 
+		/* In version 2 the call names one, in version 1 any will do. */
 		for (auto it = first; it != end; ++it)
-			if (rpcordma::assembly::has_key(it->second.header, key))
+			if (rpcordma::assembly::has_key(it->second.header, key) &&
+			    (it->second.header.version != v2::version ||
+			     it->second.header.invalidate.get() == key))
 				return true;
 		return false;
+	}
+
+	static bool asked_(u32 xid, xdr::Kind question)
+	{
+		const auto [first, end] = said.equal_range(xid);
+
+		return std::any_of(first, end, [question](const auto &one) {
+			return one.second.decodes && one.second.header.kind == question;
+		});
 	}
 
 	/* What was written to @chunk, whose lengths say how much. */
@@ -378,9 +403,8 @@ private:
 		const u8 kind = in_.byte(), xid = in_.byte(), credits = in_.byte();
 		const bool nomsg = kind & 0x80;
 		Octets message(1024);
-		v1::Encoder encoder({message.data(), message.size()}, rpcordma::Xid(xid),
-				    rpcordma::Credits(credits),
-				    nomsg ? xdr::Kind::nomsg : xdr::Kind::msg);
+		const rpcordma::MutableBytes room(message.data(), message.size());
+		const auto proc = nomsg ? xdr::Kind::nomsg : xdr::Kind::msg;
 		/* Each segment has a key of its own. */
 		const auto segment = [this] {
 			const u32 length = in_.below(6000);
@@ -391,21 +415,31 @@ private:
 					    length, u64(keys_) << 32 | 0x123};
 		};
 
-		for (u32 i = 0; i < (kind & 3u); i++) {
-			const u32 position = nomsg && !i ? 0 : in_.byte() * 4;
-			encoder.read_segment(rpcordma::Position(position), segment());
-		}
-		for (u32 i = 0; i < ((kind >> 2) & 3u); i++) {
-			const u32 segments = 1 + (kind >> 6 & 1);
-			encoder.write_chunk(segments);
-			for (u32 n = 0; n < segments; n++)
+		const auto finish = [&](auto &&encoder) {
+			for (u32 i = 0; i < (kind & 3u); i++) {
+				const u32 position = nomsg && !i ? 0 : in_.byte() * 4;
+				encoder.read_segment(rpcordma::Position(position), segment());
+			}
+			for (u32 i = 0; i < ((kind >> 2) & 3u); i++) {
+				const u32 segments = 1 + (kind >> 6 & 1);
+				encoder.write_chunk(segments);
+				for (u32 n = 0; n < segments; n++)
+					encoder.segment(segment());
+			}
+			if (kind & 0x10) {
+				encoder.reply_chunk(1u);
 				encoder.segment(segment());
-		}
-		if (kind & 0x10) {
-			encoder.reply_chunk(1u);
-			encoder.segment(segment());
-		}
-		const auto end = encoder.finish();
+			}
+			return encoder.finish();
+		};
+		/* With the first segment's R_key to invalidate, or one near it. */
+		const auto direction = kind & 0x20 ? xdr::Direction::reply : xdr::Direction::call;
+		const auto end =
+			xid & 0x80 ? finish(v2::Encoder(room, rpcordma::Xid(xid),
+							rpcordma::Credits(credits), proc, direction,
+							rpcordma::Rkey(keys_ + (credits >> 6)))) :
+				     finish(v1::Encoder(room, rpcordma::Xid(xid),
+							rpcordma::Credits(credits), proc));
 		if (!end.ok())
 			return;
 		message.resize(end.value());

@@ -18,6 +18,7 @@
 #include "selftests/sim/consumer.hh"
 #include "selftests/sim/stranger.hh"
 #include "xdr/private_data.hh"
+#include "xdr/v2.hh"
 
 namespace sim {
 
@@ -42,6 +43,20 @@ inline u32 xid_of(const Octets &message)
 	return message.size() < 4 ? 0 : rpcordma::xdr::load_be32(message.data());
 }
 
+/** A message, in the version that it says it has; any but 2 is 1. */
+inline rpcordma::Result<rpcordma::xdr::Message> understood(const Octets &message)
+{
+	const auto fixed = rpcordma::xdr::peek(view(message));
+	rpcordma::xdr::Message header;
+
+	if (!fixed.ok() || fixed.value().vers != rpcordma::v2::version)
+		return rpcordma::decoded(view(message));
+	const rpcordma::Error error = rpcordma::v2::decode(view(message), header);
+	if (error != rpcordma::Error::none)
+		return error;
+	return header;
+}
+
 /** What a world needs before anybody lives in it. */
 struct Ground {
 	explicit Ground(rpcordma::Input &in)
@@ -59,6 +74,8 @@ struct Ground {
 		rpcordma_tunables.max_inline_read = rpcordma_tunables.max_inline_write = inline_size;
 		rpcordma_server_tunables.max_req_size = inline_size;
 		rpcordma_tunables.scratch_remap = how & 2;
+		rpcordma_tunables.version2 = rpcordma_server_tunables.version2 =
+			std::min(how >> 6, 2);
 		for (Host *host : {&fabric_.client, &fabric_.server}) {
 			host->devices.push_back(std::make_unique<Device>("device"));
 			rpcordma_device &limits = host->devices[0]->limits;
@@ -100,10 +117,14 @@ inline Octets private_data_of(rpcordma::Input &in, bool &invalidation)
 
 	invalidation = false;
 	if (how & 1) {
-		bytes.resize(rpcordma::private_data::length);
+		const bool mark = how & 64;
+
+		bytes.resize(mark ? rpcordma::private_data::marked_length :
+				    rpcordma::private_data::length);
 		(void)rpcordma::private_data::encode({bytes.data(), bytes.size()},
 						     {1024u << ((how >> 1) & 3),
-						      1024u << ((how >> 3) & 3), bool(how & 32)});
+						      1024u << ((how >> 3) & 3), bool(how & 32),
+						      mark});
 		invalidation = how & 32;
 	} else if (how & 2) {
 		bytes = octets(in.take(how >> 2));

@@ -76,7 +76,8 @@ class Bed:
     def drop(self):
         if self.one:
             self.one.stop()
-            self.passed_over += self.one.vm.scanner.known.passed
+            for vm in self.one.vms:
+                self.passed_over += vm.scanner.known.passed
         self.one = None
 
     def row(self, part, what, function, *args, again=False):

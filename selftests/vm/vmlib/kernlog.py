@@ -80,8 +80,8 @@ OVERLAP = Report(
 
 RXE_COMPLETER = Report(
     "rxe's WARNING in rxe_completer (rxe_comp.c:827)",
-    "rxe of 6.12 fails a work request that it takes for successful when connections end for hours; once in a boot, as it "
-    "is WARN_ON_ONCE, and without consequence: the request is flushed",
+    "rxe of 6.12 fails a work request that it takes for successful when connections end for hours, or packets are lost; "
+    "once in a boot, as it is WARN_ON_ONCE, and without consequence: the request is flushed",
     re.compile(r"WARNING: .* at drivers/infiniband/sw/rxe/rxe_comp\.c:827 rxe_completer\+"),
     re.compile(r"Call Trace:"),
     None,
@@ -91,7 +91,8 @@ RXE_COMPLETER = Report(
 class Known:
     """Takes known reports out of a kernel's log, and counts them: `passed`, {Report: number}.
 
-    @reports  that are known, of all machines (OVERLAP) or of those where they are met (RXE_COMPLETER: rxe for hours)
+    @reports  that are known, of all machines (OVERLAP) or of those where they are met (RXE_COMPLETER: rxe for hours,
+              or where packets are lost)
 
     What else is told in the midst of one is passed on, and all of a report that is not whole, or has not what it must
     have, or has what it must not.

@@ -10,6 +10,7 @@ disk. Records of rows and tables of them are in faults_table.py.
 
 import collections
 import os
+import re
 import subprocess
 import time
 
@@ -40,7 +41,10 @@ INWARD = """
 	$tc qdisc add dev ifb0 root netem $HOW limit 20000 && $tc qdisc add dev eth0 handle ffff: ingress &&
 		$tc filter add dev eth0 parent ffff: matchall action mirred egress redirect dev ifb0 || die "no $HOW"
 """
-AS_BEFORE = "/usr/sbin/tc qdisc del dev eth0 ingress; /usr/sbin/tc -s qdisc show dev ifb0; rmmod ifb"
+AS_BEFORE = "/usr/sbin/tc qdisc del dev eth0 ingress; /usr/sbin/tc -s qdisc show; rmmod ifb"
+# Nor may the queue of what leaves be full, for the same reason: with lost packets whole answers to RDMA Reads are sent
+# again, of all queue pairs at once.
+ROOM = "ip link set eth0 txqueuelen 20000"
 
 # All memory but LEFT MiB is taken, by what cannot be swapped out.
 SQUEEZE = """
@@ -89,6 +93,7 @@ class TwoMachines(lab.Lab):
         super().__init__(name, xprt=xprt, server_xprt=xprt, server_params="", server_disk=self.disk)
         try:
             self.client_net()
+            self.client.run(ROOM, 10)
             self._serve("")
             self.client_transport()
             self.client.until("ping -c 1 -W 1 10.0.0.1 > /dev/null", 10, "the server answers ping")
@@ -110,7 +115,7 @@ class TwoMachines(lab.Lab):
         os.unlink(self.disk)
 
     def _serve(self, grace):
-        self.server.run(f"net_up 1; rdma_up rxe\n{DISK}\n"
+        self.server.run(f"net_up 1; {ROOM}; rdma_up rxe\n{DISK}\n"
                         f"server_up {self.server_xprt} 60 15 {grace}", 90, "NFS server up")
         self.only(self.server, self.server_xprt)
 
@@ -126,7 +131,7 @@ class TwoMachines(lab.Lab):
     def outward(self, vm):
         """As before; returns how many packets were dropped."""
         said = vm.run(AS_BEFORE, 20, "the way in as before")
-        return int(said.split("(dropped ")[1].split(",")[0])
+        return int(re.search(r"dev ifb0 root .*\n.*\(dropped (\d+),", said)[1])
 
     def objects(self):
         """{(machine, kind): number} of RDMA objects."""

@@ -238,10 +238,11 @@ RPCORDMA_TEST(protocol_session, properties)
 			EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
 			EXPECT_EQ(session.version(), 2);
 			EXPECT_EQ(session.thresholds().send, 4096);
-			EXPECT_EQ(session.thresholds().receive, 16384);
+			EXPECT_EQ(session.thresholds().receive, 4096);
 			EXPECT_EQ(session.thresholds().bare_header, 36);
 			EXPECT_TRUE(session.take(said));
 			EXPECT_EQ(session.thresholds().send, min(16384u, size));
+			EXPECT_EQ(session.thresholds().receive, 16384);
 			/* What this end has room for may be more than it told before. */
 			session.have_room(20480, 32768);
 			EXPECT_EQ(session.thresholds().send, min(32768u, size));

@@ -128,7 +128,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 		return Error::not_supported;
 	}
 	const u32 wanted = min(client.slots, (room - extra_receives(c)) / transmissions);
-	const MessagePages::Layout receive_pages = pages_within(client, c, c.device.max_recv_sge);
+	MessagePages::Layout receive_pages = pages_within(client, c, c.device.max_recv_sge);
 	Error error = Error::none;
 
 	c.send_pages = pages_within(client, c, c.device.max_send_sge);
@@ -161,6 +161,11 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 		/* Drivers say either when it is too large. */
 		if (error != Error::no_memory && error != Error::invalid)
 			break;
+		/* Long messages are what it can do without. */
+		if (receive_pages.count || c.send_pages.count) {
+			receive_pages.count = c.send_pages.count = 0;
+			calls *= 2;
+		}
 	}
 	return error;
 }
@@ -225,7 +230,8 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	u32 received = 0;
 	const void *theirs = rpcordma_endpoint_private_data(c.endpoint, &received);
 	c.session.begin(ours, private_data::parse({static_cast<const u8 *>(theirs), received}));
-	c.session.have_room(c.receive_queue.maker().whole_size(),
+	c.session.have_room(max(local_receive, min(c.receive_queue.maker().whole_size(),
+						   protocol::kMostInline)),
 			    local_send + c.send_pages.bytes());
 	if (c.marked && protocol::may_speak_2(rpcordma_tunables.version2, c.session.peer()) &&
 	    !client.avoidance.in_force(rpcordma_now_ms()))

@@ -18,4 +18,10 @@ struct ReceiveRoom {
 	}
 };
 
+/**
+ * Bytes of a message that an end of ours sends at most, whatever its peer takes: what the kernel finds in one piece where a
+ * device has too few SGEs. And what it counts on when a reply needs no chunk.
+ */
+constexpr u32 kMostInline = 32768;
+
 } // namespace rpcordma::protocol

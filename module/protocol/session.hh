@@ -90,6 +90,7 @@ public:
 		if (!expects_properties_)
 			return false;
 		expects_properties_ = false;
+		told_ = true;
 		receive_size_ = properties.receive_bytes();
 		set_thresholds_();
 		return true;
@@ -246,9 +247,10 @@ private:
 		if (!said_)
 			peer_ = {rules_.default_threshold, rules_.default_threshold, false, false};
 		if (rules_.properties) {
-			/* A peer sends as much as it is told that we take. */
+			/* A peer sends as much as it is told that we take, or what every peer takes. */
 			thresholds_.send = threshold_to(receive_size_);
-			thresholds_.receive = takes_;
+			thresholds_.receive =
+				told_ ? takes_ : min(takes_, rules_.default_threshold);
 		} else {
 			thresholds_.send = private_data::inline_threshold(ours_.send_size,
 									  peer_.receive_size);
@@ -263,6 +265,7 @@ private:
 	u32 version_ = Spoken::preferred();
 	Standing standing_ = kBornOpen ? Standing::open : Standing::settled;
 	bool said_ = false;		  /* the peer, what it is, in its private data */
+	bool told_ = false;		  /* each of the other's properties */
 	bool expects_properties_ = false; /* the peer's count, if they come now */
 	/* Of the peer, in a version with properties. */
 	u32 receive_size_ = properties::default_receive_size;

@@ -4,7 +4,6 @@
 #include "module/server/connection.hh"
 
 #include "module/protocol/negotiation.hh"
-#include "module/server/send.hh"
 #include "module/server/server.hh"
 #include "xdr/private_data.hh"
 
@@ -46,6 +45,12 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 		/* Drivers say either when it is too large. */
 		if (from_errno(rc) != Error::no_memory && from_errno(rc) != Error::invalid)
 			break;
+		/* Large Receives are what it can do without. */
+		if (sizes.receive_sges > 1) {
+			sizes.receive_sges = 1;
+			server.receive_maker.have_pages({});
+			send_sges *= 2;
+		}
 	}
 	return from_errno(rc);
 }
@@ -169,7 +174,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 				  ours.receive_size);
 	if (may && server.session.peer().mark)
 		server.receive_maker.have_pages(receive_pages(server.device));
-	server.session.have_room(ours.receive_size, kMostInline);
+	server.session.have_room(ours.receive_size, max(ours.send_size, protocol::kMostInline));
 
 	TRY_STATUS(size_regions(server));
 	const u32 most_calls = TRY(size_server_queues(server));

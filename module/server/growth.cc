@@ -41,7 +41,8 @@ void begin_growth(Server &server)
 	{
 		SpinGuard guard(server.lock);
 
-		if (server.growth.begun() || !server.growth.possible)
+		if (server.growth.begun() || !server.growth.possible ||
+		    server.receives.credits().granted() < kGrowthGrant)
 			return;
 		/* All that there may ever be. */
 		pages = u64(kCallsPerReceive) * server.receives.limit() * maker.layout().count;

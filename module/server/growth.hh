@@ -60,6 +60,11 @@ struct Growth {
 	{
 		return reserved != 0;
 	}
+	/** The client knows. */
+	[[nodiscard]] bool told() const
+	{
+		return begun() && !call;
+	}
 	/** A Receive was consumed; @small: it had no pages. */
 	void completed(bool small)
 	{
@@ -73,7 +78,7 @@ struct Growth {
 	}
 };
 
-/** Begin, if the connection may, and there is memory for it: now, or with a later grant. A receive completion. */
+/** Begin, if that is due, and there is memory for it; else the next batch of messages tries again. A receive completion. */
 void begin_growth(Server &server);
 /** Tell the client, if that is due and there is room; else with the next message. A receive completion. */
 void tell_growth_locked(Server &server);

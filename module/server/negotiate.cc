@@ -62,14 +62,17 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 
 /* Write the answer to @message. Errors: ENOSPC. */
 [[nodiscard]] static Result<u32> encode_answer(const Server &server, const xdr::Message &message,
-					       MutableBytes room)
+					       MutableBytes room) REQUIRES(server.lock)
 {
 	if (message.kind == xdr::Kind::reqprop)
 		return v2::encode_resprop(room, message, server.grant.credits());
-	return protocol::encode_properties(room, message.xid, server.grant.credits(),
-					   server.receive_maker.room(),
-					   server.receive_maker.layout().count ? protocol::kSizes :
-										 0);
+	const ReceiveMaker &maker = server.receive_maker;
+	/* What it does not know of yet it hears when it is true of all. */
+	const protocol::ReceiveRoom ours =
+		server.growth.told() ? maker.room() : protocol::ReceiveRoom{maker.buffer_size()};
+
+	return protocol::encode_properties(room, message.xid, server.grant.credits(), ours,
+					   maker.layout().count ? protocol::kSizes : 0);
 }
 
 /*

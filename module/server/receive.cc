@@ -49,6 +49,9 @@ struct Arrived {
 		break;
 	case Action::refuse:
 		arrived.judgement = Judgement::refused;
+		/* Its header goes on where we do not look. */
+		if (receive->in_pages() && arrived.refusal == xdr::ErrorCode::chunk)
+			arrived.refusal = xdr::ErrorCode::system;
 		break;
 	default:
 		arrived.judgement = Judgement::dropped;

@@ -85,8 +85,10 @@ void replenish(Server &server)
 		trace::failure(server.peer, trace::Failure::receives_missing, 0, int(target));
 		server.grant.note_debt();
 	}
-	if (wanted <= granted)
+	if (wanted <= granted) {
+		begin_growth(server);
 		return;
+	}
 	const bool backed =
 		provide_receives(server, wanted - granted + target, RPCORDMA_ALLOC_ATOMIC);
 	SpinGuard guard(server.lock);
@@ -96,10 +98,8 @@ void replenish(Server &server)
 	/* Without memory it stays as it is, and is tried again after as much use. */
 	credits.grant(backed ? wanted : granted);
 	server.grant.set(credits.granted());
-	const bool grow = server.growth.possible && credits.granted() >= kGrowthGrant;
 	guard.release();
-	if (grow)
-		begin_growth(server);
+	begin_growth(server);
 }
 
 void pay_debt(Server &server)

@@ -94,9 +94,13 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 					  chunk::Shortfall &shortfall)
 {
 	const xdr::Message &message = call->message();
+	chunk::Thresholds thresholds = server.session.thresholds();
+	/* The chunk costs no copy. */
+	if (message.reply.present())
+		thresholds.send = min(thresholds.send, call->sends[0].capacity());
 	/* Not copied: it is large. */
 	const auto planned = chunk::plan_answer(message, placeable_results(call, rqst, reply),
-						reply->len, server.session.thresholds(), shortfall);
+						reply->len, thresholds, shortfall);
 	if (!planned.ok())
 		return planned.error();
 	const chunk::Answer &answer = planned.value();
@@ -105,7 +109,8 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 
 	if (answer.transmissions == 1 && answer.kind == xdr::Kind::msg &&
 	    answer.header_length + answer.inline_length > call->sends[0].capacity() &&
-	    !make_sends(server, call, 1, answer.header_length + answer.inline_length,
+	    !make_sends(server, call, 1,
+			slab_bytes(answer.header_length + answer.inline_length),
 			RPCORDMA_ALLOC_SERVICE))
 		return Error::no_memory;
 	out.transmissions = answer.transmissions;

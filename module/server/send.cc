@@ -56,7 +56,7 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 		   Span<const chunk::ReplyRange> ranges, Outgoing &out)
 {
 	/* Each Send but the last is filled. */
-	const u32 size = server.session.thresholds().send;
+	const u32 size = send_size(server);
 	u32 i = 0;
 
 	for (chunk::ReplyRange range : ranges)
@@ -116,7 +116,7 @@ Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcor
 	if (header > sizeof(kept))
 		return Error::no_space;
 	__builtin_memcpy(kept, call->sends[0].room().data(), header);
-	if (!make_sends(server, call, 1, header + buf->len, RPCORDMA_ALLOC_SERVICE))
+	if (!make_sends(server, call, 1, slab_bytes(header + buf->len), RPCORDMA_ALLOC_SERVICE))
 		return Error::no_memory;
 	__builtin_memcpy(call->sends[0].room().data(), kept, header);
 	append_inline(server, call, buf, all, out);

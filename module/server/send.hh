@@ -14,8 +14,6 @@
 
 namespace rpcordma {
 
-/** Most bytes that a message has inline, whatever the client takes: as much as a version 2 client of ours may. */
-constexpr u32 kMostInline = properties::default_receive_size * (1 + MessagePages::kMost);
 /** Bytes of a send buffer for most messages of version 2. Longer ones lend their memory, or have a buffer made. */
 constexpr u32 kSendHead = properties::default_receive_size;
 

@@ -262,6 +262,28 @@ RPCORDMA_TEST(client_version2, answers)
 	}
 }
 
+/* Properties cut at each byte are none, and the next connection is of version 1. */
+RPCORDMA_TEST(client_version2, answers_cut)
+{
+	u8 room[v2::most_connprop_length];
+	const auto whole = protocol::encode_properties(room, Xid(7), Credits(kGrant), 4096);
+
+	ASSERT_OK(whole);
+	for (u32 size = 0; size <= whole.value(); size++) {
+		TEST_NOTE("size", size);
+		Requester2 r;
+		const bool two = size == whole.value();
+
+		r.to(kMarked);
+		EXPECT_EQ(r.ask([&] { EXPECT_TRUE(r.deliver(Bytes(room, size))); }), 0);
+		EXPECT_EQ(r.version(), two ? 2 : 1);
+		EXPECT_EQ(r.verbs.connects, two ? 1 : 2);
+		EXPECT_EQ(r.sunrpc.window, two ? kGrant : 1);
+		r.at_rest();
+		r.expect_next(two);
+	}
+}
+
 /* No answer: what happens instead, in the place of one. */
 RPCORDMA_TEST(client_version2, no_answer)
 {
@@ -913,9 +935,9 @@ RPCORDMA_TEST(client_version2, thresholds)
 	}
 }
 
-RPCORDMA_SUITE(client_version2, question, answers, no_answer, late_answer, answer_and_disconnect,
-	       no_memory, question_not_mapped, who_is_asked, off, unproved, inline_call, chunks,
-	       errors, other_messages, answered_often, answer_not_posted, backward, grants,
-	       thresholds);
+RPCORDMA_SUITE(client_version2, question, answers, answers_cut, no_answer, late_answer,
+	       answer_and_disconnect, no_memory, question_not_mapped, who_is_asked, off, unproved,
+	       inline_call, chunks, errors, other_messages, answered_often, answer_not_posted,
+	       backward, grants, thresholds);
 
 } // namespace rpcordma

@@ -6,6 +6,7 @@
  */
 #include "kunit/test_server_calls.hh"
 #include "kunit/testing.hh"
+#include "module/protocol/negotiation.hh"
 
 namespace rpcordma {
 namespace {
@@ -318,6 +319,119 @@ RPCORDMA_TEST(server_version2, late_properties)
 		c.expect_served(3, true);
 		EXPECT_EQ(c.svc.closed, 0);
 	}
+}
+
+/* Properties cut at each byte, at first and later: refused, or dropped where there is no header. Nothing of them applies. */
+RPCORDMA_TEST(server_version2, properties_cut)
+{
+	u8 room[v2::most_connprop_length];
+	const auto whole = protocol::encode_properties(room, Xid(9), Credits(64), 8192);
+	static constexpr u32 bad_xdr[] = {2};
+
+	ASSERT_OK(whole);
+	for (u32 size = 0; size < whole.value(); size++)
+		for (const bool first : {true, false}) {
+			TEST_NOTE("size", size);
+			TEST_NOTE("first", first);
+			Served2 c({1, true, 8192});
+
+			if (!first)
+				c.expect_served(1, true);
+			ASSERT_TRUE(c.say_bytes(Bytes(room, size)));
+			if (size < 16)
+				c.expect_dropped();
+			else
+				c.expect_refused(9, 2, bad_xdr);
+			c.expect_served(2, true);
+			EXPECT_EQ(c.send_size(), 4096);
+			EXPECT_EQ(c.svc.closed, 0);
+		}
+}
+
+/* Sizes and structures of any numbers: never less than every client takes, nor more than we send. */
+RPCORDMA_TEST(server_version2, strange_properties)
+{
+	static constexpr struct {
+		u32 size, total, groups[4];
+		u32 send;
+	} cases[] = {
+		{0, 0, {1, 4096, 8, 0}, 4096},
+		{1, 1, {1, 1, 8, 0}, 4096},
+		{~0u, ~0u, {~0u, 1, 8, 0}, 8192},
+		{1u << 31, 0, {1u << 31, 2, 8, 0}, 8192},
+		{8192, 1, {~0u, ~0u, 8, 1}, 8192},
+		{8192, 0, {1u << 16, 1u << 16, 8, 1}, 8192},
+		{8192, 0, {0, 4096, 8, 1}, 8192},
+		{8192, 0, {4096, 0, 8, 1}, 8192},
+		{8192, 5000, {1, 5000, 8, 0}, 5000},
+		{8192, 100, {1, 100, 8, 0}, 4096},
+		{8192, 1u << 20, {1, 1u << 20, 8, 0}, 8192},
+	};
+	static constexpr u32 bad_xdr[] = {2};
+
+	for (const auto &k : cases) {
+		TEST_NOTE("case", u32(&k - cases));
+		Served2 c({1, true, 8192});
+		const u32 words[] = {9,		  2,	       64,	    6,		 2,	  1,
+				     4,		  k.size,      4,	    24,		 k.total, 1,
+				     k.groups[0], k.groups[1], k.groups[2], k.groups[3], 0};
+
+		ASSERT_TRUE(c.say(words));
+		c.work();
+		c.expect_properties(9, c.grant(), 8192);
+		EXPECT_EQ(c.send_size(), k.send);
+		c.expect_served(1, true);
+	}
+	/* More groups than there are, by a count that overflows what they take. */
+	for (const u32 count : {0u, 2u, 1u << 28, (1u << 28) + 1, ~0u}) {
+		TEST_NOTE("count", count);
+		Served2 c({1, true, 8192});
+		const u32 words[] = {9, 2, 64, 6, 1, 4, 24, 8192, count, 1, 8192, 8, 0, 0};
+
+		ASSERT_TRUE(c.say(words));
+		c.expect_refused(9, 2, bad_xdr);
+		EXPECT_EQ(c.send_size(), 4096);
+		c.expect_served(1, true);
+	}
+	/* 1,000 properties, of which there are as many as a message takes; and all of these. */
+	for (const u32 count : {1000u, 500u}) {
+		TEST_NOTE("count", count);
+		Served2 c;
+		const MutableBytes bytes = test_alloc(24 + 8 * 500);
+		const u32 head[] = {9, 2, 64, 6, count};
+
+		__builtin_memset(bytes.data(), 0, bytes.size());
+		__builtin_memcpy(bytes.data(), RawMessage(head).bytes, 20);
+		ASSERT_TRUE(c.say_bytes(bytes));
+		if (count == 1000) {
+			c.expect_refused(9, 2, bad_xdr);
+		} else {
+			c.work();
+			c.expect_properties(9, c.grant());
+		}
+		c.expect_served(1, true);
+	}
+}
+
+/* Updates, however many, are not answered, and take nothing. */
+RPCORDMA_TEST(server_version2, updates)
+{
+	Served2 c;
+
+	ASSERT_TRUE(c.say_properties(1));
+	c.work();
+	const u32 messages = c.peer.messages;
+	for (u32 i = 0; i < 1000; i++) {
+		const u32 words[] = {9, 2, 64, 9, 1, 1, 4, 4096 + i};
+
+		ASSERT_TRUE(c.say(words));
+		EXPECT_EQ(c.in_service(), 0);
+	}
+	EXPECT_EQ(c.peer.messages, messages);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1000);
+	EXPECT_EQ(c.send_size(), 4096);
+	c.expect_served(2, true);
+	EXPECT_EQ(c.promised(), c.granted() + kExtra);
 }
 
 /* What comes ahead of the ESTABLISHED event is answered by it, all of it. */
@@ -869,8 +983,8 @@ RPCORDMA_TEST(server_version2, receives)
 	EXPECT_EQ(most, 64);
 }
 
-RPCORDMA_SUITE(server_version2, mark, first_message, properties, late_properties,
-	       before_established, no_answer, flood, bad_messages, beyond_us, invalidation, chunks,
-	       longest_reply, backward, request, receives);
+RPCORDMA_SUITE(server_version2, mark, first_message, properties, late_properties, properties_cut,
+	       strange_properties, updates, before_established, no_answer, flood, bad_messages,
+	       beyond_us, invalidation, chunks, longest_reply, backward, request, receives);
 
 } // namespace rpcordma

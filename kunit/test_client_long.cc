@@ -175,6 +175,9 @@ RPCORDMA_TEST(client_long, calls)
 		r.connect2(k.first, k.fixed);
 		if (k.later)
 			r.update(k.later);
+		/* What is too long anyhow gets none. */
+		EXPECT_FALSE(r.goes_inline(8, k.longest - kHeader + 4, 1000));
+		EXPECT_EQ(r.send_pages(), 0);
 		r.expect_longest(k.longest);
 		/* One call's, which serve the next one that goes out of the same buffer. */
 		EXPECT_EQ(r.send_pages(), k.longest > kHead ? kPages : 0);
@@ -222,33 +225,35 @@ RPCORDMA_TEST(client_long, strange_updates)
 	static constexpr struct {
 		u32 words[16];
 		u32 count;
-		u32 bad; /* it is counted as such */
-		u32 longest;
+		u32 bad;     /* it is counted as such */
+		u32 longest; /* 0: as before */
 	} cases[] = {
-		{{0, 2, 1, 9, 0}, 5, 0, kHead},
-		{{0, 2, 1, 9, 1, 3, 4, 20480}, 8, 0, kHead},
-		{{0, 2, 1, 9, 1, 77, 4, 20480}, 8, 0, kHead},
-		{{0, 2, 1, 9, 1, 1, 8, 20480, 0}, 9, 1, kHead},
-		{{0, 2, 1, 9, 2, 1, 4, 20480, 2, 4, 99}, 11, 1, kHead},
+		{{0, 2, 1, 9, 0}, 5, 0, 0},
+		{{0, 2, 1, 9, 1, 3, 4, 20480}, 8, 0, 0},
+		{{0, 2, 1, 9, 1, 77, 4, 20480}, 8, 0, 0},
+		{{0, 2, 1, 9, 1, 1, 8, 20480, 0}, 9, 1, 0},
+		{{0, 2, 1, 9, 2, 1, 4, 20480, 2, 4, 99}, 11, 1, 0},
 		/* A CONNPROP comes once. */
-		{{0, 2, 1, 6, 1, 1, 4, 20480, 0}, 9, 1, kHead},
+		{{0, 2, 1, 6, 1, 1, 4, 20480, 0}, 9, 1, 0},
 		/* The smaller of two that differ, and what two agree on. */
 		{{0, 2, 1, 9, 2, 1, 4, 20480, 4, 24, 4608, 1, 4608, 1, 8, 0}, 16, 0, 4608},
 		{{0, 2, 1, 9, 2, 1, 4, 4608, 4, 24, 4608, 1, 4608, 1, 8, 0}, 16, 0, 4608},
 	};
 
-	for (const auto &k : cases) {
-		TEST_NOTE("case", u32(&k - cases));
-		LongRequester r;
+	for (const auto &k : cases)
+		for (const u32 before : {kHead, kHead + kPage}) {
+			TEST_NOTE("case", u32(&k - cases));
+			TEST_NOTE("before", before);
+			LongRequester r;
 
-		r.connect2();
-		const auto bad = r.stats().bad_reply_count;
-		EXPECT_TRUE(r.say(Span<const u32>(k.words, k.count)));
-		EXPECT_EQ(r.stats().bad_reply_count, bad + k.bad);
-		r.expect_longest(k.longest);
-		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
-		EXPECT_EQ(r.sunrpc.window, kGrant);
-	}
+			r.connect2(before);
+			const auto bad = r.stats().bad_reply_count;
+			EXPECT_TRUE(r.say(Span<const u32>(k.words, k.count)));
+			EXPECT_EQ(r.stats().bad_reply_count, bad + k.bad);
+			r.expect_longest(k.longest ? k.longest : before);
+			EXPECT_EQ(r.sunrpc.force_disconnects, 0);
+			EXPECT_EQ(r.sunrpc.window, kGrant);
+		}
 }
 
 /* Without pages a long call goes by chunk, and nothing is left of the attempt; with memory again it does not. */

@@ -266,7 +266,7 @@ RPCORDMA_TEST(client_version2, answers)
 RPCORDMA_TEST(client_version2, answers_cut)
 {
 	u8 room[v2::most_connprop_length];
-	const auto whole = protocol::encode_properties(room, Xid(7), Credits(kGrant), 4096);
+	const auto whole = protocol::encode_properties(room, Xid(7), Credits(kGrant), {4096}, 0);
 
 	ASSERT_OK(whole);
 	for (u32 size = 0; size <= whole.value(); size++) {

@@ -115,8 +115,7 @@ RPCORDMA_TEST(protocol_negotiation, properties)
 							 Credits(3), ours, protocol::kSizes),
 			     Error::no_space);
 		/* And the news of it, which has these two alone. */
-		const auto news =
-			protocol::encode_sizes(room, Xid(5), Credits(3), ours);
+		const auto news = protocol::encode_sizes(room, Xid(5), Credits(3), ours);
 		xdr::Message message;
 		properties::Properties said;
 		ASSERT_OK(news);

@@ -234,6 +234,42 @@ RPCORDMA_TEST(server_growth, begins)
 	EXPECT_EQ(nochange, properties::all & ~protocol::kSizes);
 }
 
+/* Receives that were spare when it began are no longer, until they have pages. */
+RPCORDMA_TEST(server_growth, spares)
+{
+	GrowthSetting setting;
+	setting.budget = u64(1) << 20;
+	const u64 all = setting.budget / kPage;
+	Growing c(setting);
+
+	/* A client that had a large grant, while others had all the budget, and asks for a small one. */
+	ASSERT_TRUE(receive_budget.take(all, all));
+	c.introduce();
+	c.serve_all(400);
+	EXPECT_EQ(c.granted(), 64);
+	for (u32 i = 0; i < 100; i++) {
+		Call2Maker call(++c.xid, 1);
+		call.finish(40);
+		ASSERT_TRUE(c.send(call));
+		c.serve_taken();
+	}
+	receive_budget.give(all);
+	while (c.granted() < kGrowthGrant / 2)
+		c.serve();
+	ASSERT_FALSE(c.begun());
+	u32 spares = 0;
+	for (const Receive *receive = ServerInside::spare(c.server->receives); receive;
+	     receive = receive->next)
+		spares++;
+	EXPECT_GT(spares, kGrowthGrant);
+	c.serve_until_begun();
+	EXPECT_EQ(ServerInside::spare(c.server->receives), nullptr);
+	EXPECT_NE(ServerInside::bare(c.server->receives), nullptr);
+	c.serve_until_told();
+	c.serve_all(100);
+	EXPECT_EQ(c.small_posted(), 0);
+}
+
 /* What keeps a connection small. */
 RPCORDMA_TEST(server_growth, does_not_begin)
 {
@@ -537,7 +573,7 @@ RPCORDMA_TEST(server_growth, exchanged)
 RPCORDMA_TEST(server_growth, copied)
 {
 	Growing c;
-	u32 lent = 0, copied = 0;
+	u32 lent = 0, copied = 0, exactly = 0;
 
 	c.grow();
 	for (u32 segments = 180; segments <= 200; segments++) {
@@ -546,7 +582,9 @@ RPCORDMA_TEST(server_growth, copied)
 		call.encoder.write_chunk(segments);
 		for (u32 i = 0; i < segments; i++)
 			call.encoder.segment(CallMaker::segment(4, i * 4));
+		call.reply(4);
 		call.finish(1500);
+		exactly += kHead - call.header == 1024;
 		const bool reaches = call.length > kHead, lendable = kHead - call.header >= 1024;
 		EXPECT_TRUE(reaches);
 		ASSERT_TRUE(c.send(call));
@@ -563,6 +601,7 @@ RPCORDMA_TEST(server_growth, copied)
 	}
 	EXPECT_GT(lent, 0);
 	EXPECT_GT(copied, 0);
+	EXPECT_EQ(exactly, 1);
 	c.serve_all(40);
 }
 
@@ -710,6 +749,8 @@ RPCORDMA_TEST(server_growth, long_replies)
 				continue;
 			}
 			EXPECT_EQ(c.peer.message_length, whole);
+			const u32 header[] = {c.xid, 2, c.grant(), 0, 1, 0, 0, 0, 0};
+			EXPECT_BYTES(c.peer.last().first(kHeader), RawMessage(header).message());
 			EXPECT_BYTES(c.peer.last().from(kHeader),
 				     Bytes(c.reply_bytes, head + size + tail));
 		}
@@ -769,7 +810,7 @@ RPCORDMA_TEST(server_growth, long_reply_failures)
 /* Amid anything the connection may end; all that it had is given back, the budget too. */
 RPCORDMA_TEST(server_growth, ends)
 {
-	for (u32 calls = 0; calls < 90; calls++) {
+	for (u32 calls = 0; calls < 90; calls += calls < 40 ? 20 : 3) {
 		TEST_NOTE("calls", calls);
 		Growing c;
 
@@ -786,8 +827,8 @@ RPCORDMA_TEST(server_growth, ends)
 	}
 }
 
-RPCORDMA_SUITE(server_growth, begins, does_not_begin, budget, no_memory_to_begin, no_pages, no_room,
-	       not_posted, before_established, lent, exchanged, copied, read_chunks, no_calls,
-	       long_replies, long_reply_failures, ends);
+RPCORDMA_SUITE(server_growth, begins, spares, does_not_begin, budget, no_memory_to_begin, no_pages,
+	       no_room, not_posted, before_established, lent, exchanged, copied, read_chunks,
+	       no_calls, long_replies, long_reply_failures, ends);
 
 } // namespace rpcordma

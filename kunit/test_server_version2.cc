@@ -325,7 +325,7 @@ RPCORDMA_TEST(server_version2, late_properties)
 RPCORDMA_TEST(server_version2, properties_cut)
 {
 	u8 room[v2::most_connprop_length];
-	const auto whole = protocol::encode_properties(room, Xid(9), Credits(64), 8192);
+	const auto whole = protocol::encode_properties(room, Xid(9), Credits(64), {8192}, 0);
 	static constexpr u32 bad_xdr[] = {2};
 
 	ASSERT_OK(whole);
@@ -357,8 +357,8 @@ RPCORDMA_TEST(server_version2, strange_properties)
 	} cases[] = {
 		{0, 0, {1, 4096, 8, 0}, 4096},
 		{1, 1, {1, 1, 8, 0}, 4096},
-		{~0u, ~0u, {~0u, 1, 8, 0}, 8192},
-		{1u << 31, 0, {1u << 31, 2, 8, 0}, 8192},
+		{~0u, ~0u, {~0u, 1, 8, 0}, protocol::kMostInline},
+		{1u << 31, 0, {1u << 31, 2, 8, 0}, protocol::kMostInline},
 		{8192, 1, {~0u, ~0u, 8, 1}, 8192},
 		{8192, 0, {1u << 16, 1u << 16, 8, 1}, 8192},
 		{8192, 0, {0, 4096, 8, 1}, 8192},

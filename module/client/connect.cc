@@ -230,8 +230,8 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	u32 received = 0;
 	const void *theirs = rpcordma_endpoint_private_data(c.endpoint, &received);
 	c.session.begin(ours, private_data::parse({static_cast<const u8 *>(theirs), received}));
-	c.session.have_room(max(local_receive, min(c.receive_queue.maker().whole_size(),
-						   protocol::kMostInline)),
+	c.session.have_room(max(local_receive,
+				min(c.receive_queue.maker().whole_size(), protocol::kMostInline)),
 			    local_send + c.send_pages.bytes());
 	if (c.marked && protocol::may_speak_2(rpcordma_tunables.version2, c.session.peer()) &&
 	    !client.avoidance.in_force(rpcordma_now_ms()))

@@ -105,7 +105,7 @@ static void copy_kvec(u64 to, const rpcordma_kvec &from)
  * call gets pages behind it when it is long enough for them; without memory it goes by chunks.
  */
 [[nodiscard, gnu::always_inline]] static inline chunk::Thresholds thresholds_for(Connection &c,
-										  Call *call)
+										 Call *call)
 {
 	chunk::Thresholds thresholds = c.session.thresholds();
 	SendBuffer &send = call->send();
@@ -123,9 +123,8 @@ static void copy_kvec(u64 to, const rpcordma_kvec &from)
 }
 
 /* Decide how @call goes over the wire. */
-[[nodiscard, gnu::always_inline]] static inline Status reduce_call(Connection &c, Call *call,
-								   const rpcordma_request &request,
-								   u32 most_transmissions)
+[[nodiscard, gnu::always_inline]] static inline Status
+reduce_call(Connection &c, Call *call, const rpcordma_request &request, u32 most_transmissions)
 {
 	chunk::CallShape &shape = call->shape;
 

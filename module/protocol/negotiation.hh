@@ -34,8 +34,8 @@ enum class Version2 : u32 {
 }
 
 /** The properties that may change, with what is received into: RBSIZ and RBSTRUCT. */
-constexpr u32 kSizes =
-	properties::bit(properties::Id::receive_size) | properties::bit(properties::Id::structure);
+constexpr u32 kSizes = properties::bit(properties::Id::receive_size) |
+		       properties::bit(properties::Id::structure);
 
 /** The properties of an end that receives into @room, takes backward calls inline, and has no extension. */
 [[nodiscard]] constexpr properties::Properties properties_of(const ReceiveRoom &room)
@@ -85,7 +85,7 @@ enum class Answer : u8 {
 struct Answered {
 	Answer answer = Answer::lost;
 	properties::Properties properties; /* Answer::version_2 */
-	u32 fixed = 0;			   /* of them, those that the server will not change: a mask */
+	u32 fixed = 0; /* of them, those that the server will not change: a mask */
 	Credits grant;
 };
 

@@ -249,13 +249,12 @@ private:
 		if (rules_.properties) {
 			/* A peer sends as much as it is told that we take, or what every peer takes. */
 			thresholds_.send = threshold_to(receive_size_);
-			thresholds_.receive =
-				told_ ? takes_ : min(takes_, rules_.default_threshold);
+			thresholds_.receive = told_ ? takes_ : min(takes_, rules_.default_threshold);
 		} else {
-			thresholds_.send = private_data::inline_threshold(ours_.send_size,
-									  peer_.receive_size);
-			thresholds_.receive = private_data::inline_threshold(peer_.send_size,
-									     ours_.receive_size);
+			thresholds_.send =
+				private_data::inline_threshold(ours_.send_size, peer_.receive_size);
+			thresholds_.receive =
+				private_data::inline_threshold(peer_.send_size, ours_.receive_size);
 		}
 		thresholds_.bare_header = rules_.bare_header;
 		thresholds_.continuation_header = rules_.continuation_header;

@@ -11,8 +11,8 @@ bool MessagePages::map_(rpcordma_endpoint *endpoint, u32 i)
 				 direction_, &mapped_[i]);
 }
 
-bool MessagePages::create(rpcordma_endpoint *endpoint, const Layout &layout,
-			  rpcordma_dma direction, rpcordma_alloc_how how)
+bool MessagePages::create(rpcordma_endpoint *endpoint, const Layout &layout, rpcordma_dma direction,
+			  rpcordma_alloc_how how)
 {
 	u32 mapped = 0;
 

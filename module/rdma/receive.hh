@@ -217,8 +217,7 @@ private:
 	/* Nobody knows @receive any more. */
 	void free_(Receive *receive) const
 	{
-		rpcordma_dma_unmap(endpoint_, &receive->sge, buffer_size_,
-				   RPCORDMA_DMA_FROM_DEVICE);
+		rpcordma_dma_unmap(endpoint_, &receive->sge, buffer_size_, RPCORDMA_DMA_FROM_DEVICE);
 		if (receive->pages)
 			receive->pages->destroy(endpoint_);
 		(void)Owned<Receive>::take_over(receive);

@@ -62,7 +62,8 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 	/* Larger pages than version 2 speaks of would be too much memory. */
 	const bool may = device.page_size <= properties::default_receive_size;
 
-	return {may ? min(most, max(device.max_recv_sge, 1u) - 1) : 0, device.page_size, device.node};
+	return {may ? min(most, max(device.max_recv_sge, 1u) - 1) : 0, device.page_size,
+		device.node};
 }
 
 /* Whether sinks are registered, always or at times, and in what pieces. */

@@ -52,9 +52,11 @@ extern ReceiveBudget receive_budget;
 /** Where a connection's growth stands. Under the connection's lock. */
 struct Growth {
 	bool possible = false; /* its client has said what it is, and so will hear of it */
-	u32 reserved = 0; /* pages of the budget */
-	u32 small_posted = 0; /* Receives without pages that the device still has, once it has begun */
-	ServerCall *call = nullptr; /* what tells the client goes out of its buffer; null: not begun, or sent */
+	u32 reserved = 0;      /* pages of the budget */
+	u32 small_posted =
+		0; /* Receives without pages that the device still has, once it has begun */
+	ServerCall *call =
+		nullptr; /* what tells the client goes out of its buffer; null: not begun, or sent */
 
 	[[nodiscard]] bool begun() const
 	{

@@ -36,7 +36,8 @@ bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how)
 				if (!receive) {
 					bare = have.take_bare();
 					/* As many may be in service as are posted, and as many being sent. */
-					make = !bare && have.begin_making(kCallsPerReceive * receives);
+					make = !bare &&
+					       have.begin_making(kCallsPerReceive * receives);
 					break;
 				}
 				receive->wr.next = chain ? &chain->wr : nullptr;

@@ -109,8 +109,7 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 
 	if (answer.transmissions == 1 && answer.kind == xdr::Kind::msg &&
 	    answer.header_length + answer.inline_length > call->sends[0].capacity() &&
-	    !make_sends(server, call, 1,
-			slab_bytes(answer.header_length + answer.inline_length),
+	    !make_sends(server, call, 1, slab_bytes(answer.header_length + answer.inline_length),
 			RPCORDMA_ALLOC_SERVICE))
 		return Error::no_memory;
 	out.transmissions = answer.transmissions;

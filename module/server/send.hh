@@ -26,7 +26,8 @@ struct Outgoing {
 	u32 invalidate = 0; /* the R_key that the last Send invalidates; 0: none */
 	u32 transmissions = 1;
 	u32 lengths[protocol::kTransmissions] = {}; /* bytes in each Send */
-	u32 gathered = 0; /* SGEs of the only Send, in the call's transfer, the buffer's first; 0: its buffer has all */
+	u32 gathered =
+		0; /* SGEs of the only Send, in the call's transfer, the buffer's first; 0: its buffer has all */
 
 	/** Work requests of all. */
 	[[nodiscard]] u32 requests() const
@@ -96,8 +97,7 @@ inline void append_inline(const Server &server, ServerCall *call, const rpcordma
  * service thread, or any process context for what fits a send buffer.
  */
 [[nodiscard, gnu::always_inline]] inline Status build_bare(Server &server, ServerCall *call,
-							   svc_rqst *rqst,
-							   xdr::Envelope envelope,
+							   svc_rqst *rqst, xdr::Envelope envelope,
 							   const rpcordma_xdr_buf *buf,
 							   Outgoing &out)
 {

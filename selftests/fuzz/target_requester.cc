@@ -351,7 +351,8 @@ private:
 							  {static_cast<xdr::ErrorCode>(error % 6),
 							   more & 3, more >> 2 & 3}) :
 					 rpcordma::protocol::encode_properties(room, xid, credits,
-									       kPageSize + more);
+									       {kPageSize + more},
+									       how & 3);
 
 		message.resize(end.value());
 		server.tell(message);

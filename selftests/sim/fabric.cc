@@ -347,14 +347,12 @@ int Qp::post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad
 			"a Receive with %d SGEs", wr->num_sge);
 		REQUIRE(!server || !conversation ||
 				receive_length(*wr) >= conversation->versions->told,
-			"%s: a small Receive, though the client knows of larger ones",
-			name.c_str());
+			"%s: a small Receive, though the client knows of larger ones", name.c_str());
 		for (const ReceiveEntry &other : receives_)
 			REQUIRE(other.cqe != wr->cqe, "%s: a Receive is posted that is posted",
 				name.c_str());
 		receive_used++;
-		receives_.push_back(
-			{wr->cqe, {wr->sg_list, wr->sg_list + wr->num_sge}, nullptr});
+		receives_.push_back({wr->cqe, {wr->sg_list, wr->sg_list + wr->num_sge}, nullptr});
 	}
 	changed_.wake_all();
 	if (state == State::error)
@@ -875,8 +873,7 @@ void Qp::overhear_growth_(const Message &message)
 	VersionTalk &versions = *conversation->versions;
 	rpcordma::properties::Properties said;
 
-	REQUIRE(rpcordma::properties::decode_updprop(message.body(), said) ==
-				rpcordma::Error::none &&
+	REQUIRE(rpcordma::properties::decode_updprop(message.body(), said) == rpcordma::Error::none &&
 			said.present == rpcordma::protocol::kSizes,
 		"%s: news that is not of sizes", name.c_str());
 	REQUIRE(!versions.told, "%s: it grows twice", name.c_str());

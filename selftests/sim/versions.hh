@@ -51,7 +51,8 @@ public:
 	u32 question = 0;     /* its xid */
 	u64 asked_at = 0;
 	u32 answer = 0; /* the version; 0: none, and another connection it is to be */
-	u32 told = 0;	/* bytes of each Receive that the server has posted, since it said so; 0: it has not */
+	u32 told =
+		0; /* bytes of each Receive that the server has posted, since it said so; 0: it has not */
 	static u32 grown; /* servers' connections that said so; of a run */
 
 private:

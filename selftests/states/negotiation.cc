@@ -370,7 +370,8 @@ private:
 			send(s, false,
 			     {encoded([](MutableBytes room) {
 				      return protocol::encode_properties(room, Xid(kQuestion),
-									 Credits(8), {kClientSize, 0, 0}, 0);
+									 Credits(8),
+									 {kClientSize, 0, 0}, 0);
 			      }),
 			      Is::question});
 		}

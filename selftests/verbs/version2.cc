@@ -183,24 +183,25 @@ void flood(Test &t)
 	Connection &c = connect(t);
 	const u32 first = t.xid();
 
-	t.send(c, properties(first));
+	/* With few credits: for more, its Receives would grow, and it would say so in between. */
+	t.send(c, properties(first, 8));
 	expect_properties(c, first);
 	/* Updates are not answered, however many; and one that does not decode is. */
 	for (u32 i = 0; i < 500; i++)
-		t.send(c, octets({t.xid(), 2, 32, kUpdprop, 1, kReceiveSize, 4, 4096 + i}));
+		t.send(c, octets({t.xid(), 2, 8, kUpdprop, 1, kReceiveSize, 4, 4096 + i}));
 	served(t, c);
 	const u32 xid = t.xid();
-	t.send(c, octets({xid, 2, 32, kUpdprop, 1, kReceiveSize, 2, 0}));
+	t.send(c, octets({xid, 2, 8, kUpdprop, 1, kReceiveSize, 2, 0}));
 	expect(c, {xid, 2, 0, kError, kBadXdr}, "UPDPROP with half a word");
 	/* Questions are, each. */
 	for (u32 i = 0; i < 100; i++) {
 		const u32 question = t.xid();
 
 		if (i % 2) {
-			t.send(c, octets({question, 2, 32, kReqprop, 1, kReceiveSize, 4, 8192}));
+			t.send(c, octets({question, 2, 8, kReqprop, 1, kReceiveSize, 4, 8192}));
 			expect(c, {question, 2, 0, kResprop, 0, 1, 1, 0}, "REQPROP");
 		} else {
-			t.send(c, properties(question));
+			t.send(c, properties(question, 8));
 			expect_properties(c, question);
 		}
 	}

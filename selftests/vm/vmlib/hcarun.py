@@ -104,7 +104,7 @@ class Bed:
         if verdict == "failed" and self.one:
             detail += f"\n    log: {self.one.vm.log_path}"
             if self._emulators_fault() and not again:
-                print(f"hca: {what}: {detail}\nhca: a fault of QEMU's: {what} once more", flush=True)
+                print(f"hca: {what}: {detail}\nhca: no fault of what is tested: {what} once more", flush=True)
                 return None
         self.table.add(part, what, verdict, detail, time.monotonic() - began)
         return verdict == "passed"

@@ -7,7 +7,7 @@ import contextlib
 import types
 from unittest import mock
 
-from . import hca, hcarun, kernlog, testing
+from . import faults, hca, hcarun, kernlog, testing
 
 HEADER = """
 [   41.270113] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI
@@ -203,6 +203,37 @@ def row_runs(said):
     return runs
 
 
+def fault_runs(deaf):
+    """How often a row of the fault matrix is run that fails with the machines @deaf, and what is recorded of it."""
+    runs = 0
+
+    def function(*_):
+        nonlocal runs
+        runs += 1
+        raise testing.Wrong(f"run {runs}")
+
+    bed = faults.Bed("rxe", "4.2", "rpcordma")
+    with mock.patch.object(faults, "one_row", function), mock.patch.object(OneThatSays, "deaf", lambda _: deaf, create=True), \
+            mock.patch.object(bed, "make", OneThatSays), contextlib.redirect_stdout(None):
+        verdict, found, _ = bed.run(faults.FAULTS["loss-1"], "idle")
+    return runs, verdict, found["detail"].splitlines()[0]
+
+
+# The machines that rxe has made deaf; runs, verdict and detail of the row.
+DEAF = ((["client"], (2, "failed", "run 2")), ([], (1, "failed", "run 1")))
+
+
+def deaf_rows():
+    """Returns how many of DEAF passed."""
+    passed = 0
+    for names, wanted in DEAF:
+        got = fault_runs(names)
+        passed += got == wanted
+        print(f"{'ok' if got == wanted else 'not ok'} - a row of the fault matrix that fails with {len(names)} deaf machines: "
+              f"{wanted[0]} runs" + ("" if got == wanted else f", and it was {got}"))
+    return passed
+
+
 # What is asked for: names, --slow, VM_SLOW; what is to run then, and what to be skipped.
 CHOICES = (
     ((), False, False, ["quick", "quick-too"], ["quick-slow"]),
@@ -234,7 +265,7 @@ def choices():
 
 
 def run():
-    passed = choices()
+    passed = choices() + deaf_rows()
     for what, said, wanted in CASES:
         runs = 0
 
@@ -257,6 +288,6 @@ def run():
               ("" if good else f": {scanner.known.count} passed over, complaints {scanner.complaints}"))
         passed += good
     passed += known()
-    count = len(CHOICES) + len(CASES) + len(ones) + len(OVERLAPS) + len(KNOWN_CASES)
+    count = len(CHOICES) + len(DEAF) + len(CASES) + len(ones) + len(OVERLAPS) + len(KNOWN_CASES)
     print(f"{passed} passed, {count - passed} failed, 0 skipped")
     return 0 if passed == count else 1

@@ -91,7 +91,8 @@ void tell_growth_locked(Server &server)
 	}
 }
 
-void end_growth(Server &server)
+/* Nobody else is there any more. */
+void end_growth(Server &server) NO_THREAD_SAFETY_ANALYSIS
 {
 	if (server.growth.reserved)
 		receive_budget.give(server.growth.reserved);

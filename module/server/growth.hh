@@ -82,8 +82,6 @@ struct Growth {
 
 /** Begin, if that is due, and there is memory for it; else the next batch of messages tries again. A receive completion. */
 void begin_growth(Server &server);
-/** Tell the client, if that is due and there is room; else with the next message. A receive completion. */
-void tell_growth_locked(Server &server);
 /** The connection is gone, and its Receives with it. */
 void end_growth(Server &server);
 

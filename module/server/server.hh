@@ -126,6 +126,11 @@ inline void post_receives_locked(Server &server, const Receive *first, u32 count
 	if (!server.receive_maker.post(first, count))
 		request_close(server, trace::Loss::receive_not_posted, int(count));
 }
+/**
+ * Tell the client that its Receives have grown, which is due (growth.hh), if there is room; else with the next message.
+ * A receive completion.
+ */
+void tell_growth_locked(Server &server) REQUIRES(server.lock);
 /** @receive, which nobody has, is spare; or it is set aside until it gets pages. */
 inline void put_done_locked(Server &server, Receive *receive) REQUIRES(server.lock)
 {

@@ -453,6 +453,21 @@ RPCORDMA_TEST(client_long, few_sges)
 		}
 }
 
+/* A device that has not the SGEs that it announces: as many calls as ever, none of them long. */
+RPCORDMA_TEST(client_long, sges_refused)
+{
+	LongRequester r;
+
+	r.verbs.qp_receive_sges = 1;
+	r.connect2(65536);
+	EXPECT_EQ(r.verbs.sizes.receive_sges, 1);
+	EXPECT_EQ(r.verbs.sizes.send_sges, 1);
+	EXPECT_EQ(r.connection()->credits.requested().get(), Requester::kSlots);
+	EXPECT_EQ(r.thresholds().receive, kHead);
+	EXPECT_EQ(r.log.take(trace::Loss::qp_failed), 1);
+	r.expect_longest(kHead);
+}
+
 /* Pages go with their connection, whatever is under way; the next one has its own. */
 RPCORDMA_TEST(client_long, ends)
 {
@@ -478,6 +493,6 @@ RPCORDMA_TEST(client_long, ends)
 }
 
 RPCORDMA_SUITE(client_long, question, calls, call_bytes, strange_updates, no_memory, replies,
-	       reply_in_chunk, version_1, few_sges, ends);
+	       reply_in_chunk, version_1, few_sges, sges_refused, ends);
 
 } // namespace rpcordma

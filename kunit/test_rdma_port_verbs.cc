@@ -380,7 +380,8 @@ int rpcordma_endpoint_create_qp(rpcordma_endpoint *endpoint, const rpcordma_queu
 	the_port->verbs.receive_room = min(sizes->receive_wrs, PortVerbs::kMostReceives);
 	the_port->verbs.qp_tries++;
 	if (sizes->send_sges > the_port->verbs.qp_sges ||
-	    sizes->receive_wrs > the_port->verbs.qp_receives)
+	    sizes->receive_wrs > the_port->verbs.qp_receives ||
+	    sizes->receive_sges > the_port->verbs.qp_receive_sges)
 		return to_errno(Error::no_memory);
 	return the_port->verbs.create_qp_result;
 }

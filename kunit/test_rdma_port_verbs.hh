@@ -58,8 +58,9 @@ struct PortVerbs {
 	/* --- the device; set before the connection is made --- */
 	rpcordma_device device = {};
 	rpcordma_queue_sizes sizes = {0, 0, 1, 1}; /* as asked for */
-	u32 qp_sges = kNoLimit;	    /* with more of them there is no memory for a queue pair */
-	u32 qp_receives = kNoLimit; /* nor with more Receives */
+	u32 qp_sges = kNoLimit;		/* with more of them there is no memory for a queue pair */
+	u32 qp_receives = kNoLimit;	/* nor with more Receives */
+	u32 qp_receive_sges = kNoLimit; /* nor with more SGEs in each of them */
 	u32 qp_tries = 0;
 	int create_qp_result = 0;
 	/* The next completions: this one (0: the next) fails with that status, and all after it are flushed. */

@@ -19,6 +19,7 @@ struct GrowthSetting {
 	bool established = true;
 	u32 pages = kPages;
 	u32 receive_sges = 32, send_sges = 32; /* of the device */
+	u32 receive_sges_given = ~0u;	       /* that a queue pair has memory for */
 	unsigned long budget = 0;	       /* bytes; 0: plenty, by the machine's memory */
 };
 
@@ -35,6 +36,7 @@ struct Growing : Served {
 		memory.size = u64(1) << 30;
 		verbs.device.max_recv_sge = setting.receive_sges;
 		verbs.device.max_send_sge = setting.send_sges;
+		verbs.qp_receive_sges = setting.receive_sges_given;
 		EXPECT_EQ(receive_budget.taken(), 0);
 		connect({false, setting.established, setting.marked});
 	}
@@ -807,6 +809,47 @@ RPCORDMA_TEST(server_growth, long_reply_failures)
 	}
 }
 
+/* A device that has not the SGEs that it announces: the connection stays small, and says so. */
+RPCORDMA_TEST(server_growth, sges_refused)
+{
+	GrowthSetting setting;
+	setting.receive_sges_given = 1;
+	Growing c(setting);
+
+	EXPECT_EQ(c.log.take(trace::Loss::qp_failed), 1);
+	EXPECT_EQ(c.verbs.sizes.receive_sges, 1);
+	EXPECT_EQ(c.verbs.sizes.send_sges, 32);
+	c.introduce();
+	c.serve_all(300);
+	EXPECT_FALSE(c.begun());
+	EXPECT_EQ(c.updates, 0);
+}
+
+/* A header that goes on in the pages, where nobody looks: SYSTEM, as it is well-formed, and more than we do. */
+RPCORDMA_TEST(server_growth, long_header)
+{
+	constexpr u32 segments = 270;
+	Growing c;
+
+	c.grow();
+	const ExactCopy message(test_alloc(kHeader + 4 + segments * 16 + 8 + 40));
+	const u32 front[] = {++c.xid, 2, 64, 0, 0, 0, 0, 1, segments};
+	for (u32 i = 0; i < message.bytes().size() / 4; i++)
+		xdr::store_be32(&message[i * 4], i < 9 ? front[i] : i % 4 ? 0 : 1);
+	ASSERT_GT(message.bytes().size(), kHead);
+	ASSERT_TRUE(c.verbs.send(c.server, message.bytes()));
+	c.hear();
+	EXPECT_EQ(c.receive(), 0);
+	c.work();
+	EXPECT_EQ(c.said_xid(), c.xid);
+	EXPECT_EQ(c.said_kind(), xdr::Kind::error);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_SYSTEM), 1);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_BAD_XDR), 0);
+	EXPECT_EQ(c.log.take(trace::undecodable(Error::protocol)), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+	c.serve_all(40);
+}
+
 /* Amid anything the connection may end; all that it had is given back, the budget too. */
 RPCORDMA_TEST(server_growth, ends)
 {
@@ -829,6 +872,6 @@ RPCORDMA_TEST(server_growth, ends)
 
 RPCORDMA_SUITE(server_growth, begins, spares, does_not_begin, budget, no_memory_to_begin, no_pages,
 	       no_room, not_posted, before_established, lent, exchanged, copied, read_chunks,
-	       no_calls, long_replies, long_reply_failures, ends);
+	       no_calls, long_replies, long_reply_failures, sges_refused, long_header, ends);
 
 } // namespace rpcordma

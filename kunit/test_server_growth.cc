@@ -607,6 +607,32 @@ RPCORDMA_TEST(server_growth, copied)
 	c.serve_all(40);
 }
 
+/* Without memory to copy it the connection ends, so that the client sends it again. */
+RPCORDMA_TEST(server_growth, not_copied)
+{
+	Growing c;
+
+	c.grow();
+	Call2Maker call(++c.xid);
+	call.encoder.write_chunk(200);
+	for (u32 i = 0; i < 200; i++)
+		call.encoder.segment(CallMaker::segment(4, i * 4));
+	call.reply(4);
+	call.finish(1500);
+	ASSERT_TRUE(c.send(call));
+	c.hear();
+	{
+		const NoTransfers none;
+
+		c.dma.bulks_left = 0;
+		EXPECT_EQ(c.receive(), 0);
+		c.want_for_nothing();
+	}
+	EXPECT_EQ(c.svc.closed, 1);
+	EXPECT_EQ(c.log.take(trace::Failure::gather_failed), 1);
+	EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), 1);
+}
+
 /* Read chunks besides: the call is put together in pages, wherever the chunk belongs. */
 RPCORDMA_TEST(server_growth, read_chunks)
 {
@@ -871,7 +897,8 @@ RPCORDMA_TEST(server_growth, ends)
 }
 
 RPCORDMA_SUITE(server_growth, begins, spares, does_not_begin, budget, no_memory_to_begin, no_pages,
-	       no_room, not_posted, before_established, lent, exchanged, copied, read_chunks,
-	       no_calls, long_replies, long_reply_failures, sges_refused, long_header, ends);
+	       no_room, not_posted, before_established, lent, exchanged, copied, not_copied,
+	       read_chunks, no_calls, long_replies, long_reply_failures, sges_refused, long_header,
+	       ends);
 
 } // namespace rpcordma

@@ -247,7 +247,8 @@ def server_queue_full(t):
         t.equal(refused(), 3 * (number - most), "connections that the server counts as refused")
         t.check(pair.kernel_log("too many of this client wait to be accepted", pair.server),
                 "the server's log is silent")
-        # All together.
+        # All together. Of the lines about those above the kernel keeps back all but ten in five seconds.
+        time.sleep(5.5)
         pair.server.run(f"nfsd_stop; {prepare}; echo 16 > {MOST_PARAMETER}", 60, "16 may wait")
         job = crowd(t, pair, 20, 16, "10.0.0.3")
         t.check(pair.kernel_log("too many wait to be accepted; are there", pair.server), "the server's log is silent")

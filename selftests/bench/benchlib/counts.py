@@ -9,11 +9,14 @@ from . import report
 ROUNDS = 1
 KIB, MIB = 1024, 1024 * 1024
 XPRTS = ("rpcrdma", "rpcordma")
+# Ours at both ends in version 2, the server's Receives grown. It is a leg beside XPRTS: what is asked of ours
+# beside in-tree is asked of version 1.
+VERSION2 = "version2"
 # In-tree once more, of a few cases: the means have to say the same of it as the first time.
 CONTROL = "control"
 CONTROLLED = ("GETATTR", "READ 1 MiB")
 SAME = 0.005
-NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours", CONTROL: "in-tree again"}
+NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours", VERSION2: "ours, v2", CONTROL: "in-tree again"}
 MOUNT = "rsize=1048576,wsize=1048576,actimeo=600"
 # What makes a transfer odd: offset in the file, offset in a page of memory, bytes less.
 ODD = (1001, 617, 3)
@@ -61,6 +64,9 @@ class LongCall(Case):
     def measure(self, pair, take=cost.snapshot):
         pair.mount("4.2", "actimeo=600", where="/v4")
         try:
+            # A connection of its own.
+            if pair.client.run(f"cat {disturb.VERSION2} 2>/dev/null || echo 0", 10, "read the version").strip() != "0":
+                disturb.grow(pair, where="/v4")
             return super().measure(pair, take)
         finally:
             pair.umount("/v4")
@@ -79,8 +85,9 @@ def cases():
     # Enough of them for how often a Send is signaled.
     yield Case("GETATTR", 128, lambda count: f"repeat stat /fresh/file {count}")
     for what in ("read", "write"):
-        for size in (4 * KIB, 64 * KIB, MIB):
-            for odd in (False, True):
+        for size, odds in ((4 * KIB, (False, True)), (16 * KIB, (False,)), (64 * KIB, (False, True)),
+                           (MIB, (False, True))):
+            for odd in odds:
                 yield _transfer(what, size, odd)
     yield Case("READDIR large", 4, lambda count: f"repeat list /mnt/dir {count}", calls=False)
     yield LongCall(10)
@@ -90,16 +97,16 @@ def names(_full):
     return [case.name for case in cases()]
 
 
-def legs(turn, chosen, usual):
-    """[(transport or CONTROL, its cases)] in the order of measuring in round @turn. A B C C B A: a host that gets
+def legs(turn, chosen, usual, middle=XPRTS):
+    """[(leg, its cases)] in the order of measuring in round @turn: @middle, and CONTROL. A B C C B A: a host that gets
     slower, or faster, all the time favours none; and between in-tree and in-tree is what is between in-tree and
     ours, as far as the round is not the next one."""
-    order = [*((xprt, chosen) for xprt in XPRTS), (CONTROL, report.controls(chosen, usual))]
+    order = [*((leg, chosen) for leg in middle), (CONTROL, report.controls(chosen, usual))]
     return order[::-1] if turn % 2 else order
 
 
 def module_of(leg):
-    return XPRTS[0] if leg == CONTROL else leg
+    return {CONTROL: XPRTS[0], VERSION2: XPRTS[1]}.get(leg, leg)
 
 
 def by_round(rows, case, measure, legs_=XPRTS):
@@ -149,9 +156,14 @@ def change(leg, pair):
 def select(leg, pair):
     """Mounts over @leg's transport at both ends. What ran there before goes."""
     change(leg, pair)
+    if module_of(leg) == "rpcordma":
+        for vm in (pair.client, pair.server):
+            vm.run(f"echo {int(leg == VERSION2)} > {disturb.VERSION2}", 10, "choose the version")
     pair.mount("3", f"{MOUNT},nordirplus")
     # Its attributes are never fresh enough.
     pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
+    if leg == VERSION2:
+        disturb.grow(pair)
 
 
 def make_files(pair):
@@ -175,7 +187,7 @@ def run(rows, wrong, rounds, only, _full):
         try:
             _prepare(pair)
             for turn in range(rounds):
-                for xprt, some in legs(turn, chosen, CONTROLLED):
+                for xprt, some in legs(turn, chosen, CONTROLLED, (*XPRTS, VERSION2)):
                     select(xprt, pair)
                     for number, case in enumerate(some):
                         report.progress(f"counts: {NAMES[xprt]}, round {turn + 1} of {rounds}: {case.name} "
@@ -276,7 +288,37 @@ def goals(rows):
         add(f"{size} WRITE, server: 1 wake-up of nfsd (2 to 4)", f"WRITE {size}", of("server", "nfsd_wakeups"),
             1.1, 0.5)
         add(f"{size} WRITE, server: nfsd turns to it once", f"WRITE {size}", of("server", "dequeues"), 1.1, 0.9)
+    _version2(table, rows)
     for case in controlled(rows):
         for role in COLUMNS:
             control(table, rows, case, f"{role}'s WRs", of(role, "send_wrs"))
     return table
+
+
+# What goes with the messages of version 2.
+WITH_MESSAGES = tuple(f"{what} {size} KiB" for what in ("READ", "WRITE") for size in (4, 16))
+
+
+def _version2(table, rows):
+    """One Send each way and nothing else; one packet may be an acknowledgement. In-tree's figures are beside."""
+    def add(case, what, role, names, most, least=0):
+        found = {leg: [value(row, role, names) for row in rows if row["case"] == case and row["xprt"] == leg]
+                 for leg in (XPRTS[0], VERSION2)}
+        if not all(found.values()):
+            table.add(f"{case}, version 2, {role}: {what}", "-", "-", f"{case} was not measured")
+            return
+        table.ask(f"{case}, version 2, {role}: {what}",
+                  (text(min(found[XPRTS[0]])), text(max(found[VERSION2]))), found[XPRTS[0]], found[VERSION2],
+                  lambda number: least <= number <= most)
+
+    for case in WITH_MESSAGES:
+        for role in COLUMNS:
+            add(case, "1 WR, a Send", role, ("send_wrs",), 1, 1)
+            add(case, "1 post", role, ("send_posts",), 1, 1)
+        # Of a Send's now and then; the server has one for each, which tells when a reply's memory may go.
+        add(case, "1 completion and hardly another", "client", ("completions",), 1.1, 0.99)
+        add(case, "2 completions", "server", ("completions",), 2.1, 1.99)
+        add(case, "nothing is registered", "client", ("wr_reg_mr", "wr_local_inv"), 0)
+        add(case, "nfsd turns to it once", "server", ("dequeues",), 1.1, 0.9)
+    add("long call", "1 WR, a Send", "client", ("send_wrs",), 1, 1)
+    add("long call", "no RDMA", "server", ("wr_rdma_read", "wr_rdma_write"), 0)

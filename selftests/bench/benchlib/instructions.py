@@ -14,7 +14,7 @@ import subprocess
 from vmlib import cost, image, lab, machine
 
 from . import counts, report, stats
-from .counts import NAMES, XPRTS, module_of
+from .counts import NAMES, VERSION2, XPRTS, module_of
 
 ROUNDS = 1
 ROLES = ("client", "server")
@@ -151,7 +151,7 @@ def run(rows, wrong, rounds, only, _full):
             pair.up(lease=600)
             counts.make_files(pair)
             for turn in range(rounds):
-                for xprt, some in counts.legs(turn, chosen, CONTROLLED):
+                for xprt, some in counts.legs(turn, chosen, CONTROLLED, (*XPRTS, VERSION2)):
                     counts.select(xprt, pair)
                     meter = Meter(pair)
                     for number, case in enumerate(some):
@@ -198,10 +198,33 @@ def tell(rows):
         heads = ("RPC", "in-tree", "ours", "ratio", f"+{'+'.join(HELPERS)}", "ours", "ratio", "kernel: ours / in-tree")
         # Without rounds to compare there is no such column.
         report.table(heads[:len(table[0])], table)
+    _tell_version2(rows)
     for case, role in [(case, role) for case in _cases(rows) for role in ROLES]:
         if _verdict(rows, case, role)[2] is False:
             print(f"\n{case}, {role}: where our instructions are")
             profile(rows, case, role)
+
+
+def _tell_version2(rows):
+    """Ours in version 2 beside ours in version 1."""
+    table = []
+    for case in _cases(rows):
+        cells = [case]
+        for role in ROLES:
+            for what in ("transport", "helped"):
+                one, two = _worst(rows, case, XPRTS[1], role, what), _worst(rows, case, VERSION2, role, what)
+                cells += ["-" if number is None else f"{number:.0f}" for number in (one, two)]
+                cells.append(f"{two / one:.2f}" if one and two else "-")
+        table.append(cells)
+    if any(row["xprt"] == VERSION2 for row in rows):
+        print("\nours in version 1 and in version 2, instructions for each RPC")
+        report.table(("RPC", *(head for role in ROLES for what in ("module", f"+{'+'.join(HELPERS)}")
+                               for head in (f"{role}, {what}", "v2", "ratio"))), table)
+
+
+def _worst(rows, case, leg, role, what):
+    """The most of all rounds, or None."""
+    return max((row[role][what] for row in rows if row["case"] == case and row["xprt"] == leg), default=None)
 
 
 def _whole(rows, case, roles):
@@ -258,6 +281,13 @@ def goals(rows):
             table.add(f"{case}, {role}: {_most(case)} of in-tree's", *("-" if number is None else f"{number:.0f}"
                                                                  for number in (theirs, ours)), met)
             near += _near(case, theirs, ours)
+    for case in ("READ 4 KiB", "WRITE 4 KiB"):
+        for role in ROLES:
+            one, two = (_worst(rows, case, leg, role, "helped") for leg in (XPRTS[1], VERSION2))
+            if one is None or two is None:
+                table.add(f"{case} in version 2, {role}: below version 1", "-", "-", f"{case} was not measured")
+            else:
+                table.add(f"{case} in version 2, {role}: below version 1 ({one:.0f})", "-", f"{two:.0f}", 0 < two < one)
     for case in counts.controlled(rows):
         for role in ROLES:
             counts.control(table, rows, case, role, _of("transport", role), counts.SAME)

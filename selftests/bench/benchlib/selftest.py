@@ -8,7 +8,7 @@ import json
 import math
 
 from . import codec, counts, instructions, plot, report, scale, stats, times, trips
-from .counts import CONTROL, XPRTS
+from .counts import CONTROL, VERSION2, XPRTS
 
 
 def _goals(part, rows):
@@ -66,6 +66,9 @@ def _report(expect):
     expect("control: the order of measuring", order, [
         ("rpcrdma", ["a", "b"]), ("rpcordma", ["a", "b"]), (CONTROL, ["b"]),
         (CONTROL, ["b"]), ("rpcordma", ["a", "b"]), ("rpcrdma", ["a", "b"])])
+    expect("control: last, where version 2 is measured too",
+           [leg for leg, _ in counts.legs(0, named("a"), (), (*XPRTS, VERSION2))], [*XPRTS, VERSION2, CONTROL])
+    expect("version 2: its module", counts.module_of(VERSION2), XPRTS[1])
     expect("control: its module", [counts.module_of(leg) for leg in (*XPRTS, CONTROL)], [*XPRTS, XPRTS[0]])
 
 
@@ -165,8 +168,10 @@ def _times(expect):
 def _counts(expect):
     def row(xprt, client, server, case="READ 1 MiB"):
         return {"case": case, "xprt": xprt, "round": 0, "calls": 20,
-                "client": {"send_wrs": 0, "send_posts": 0, "wr_local_inv": 0, "wr_send": 1, "send_signaled": 0, **client},
-                "server": {"send_wrs": 57, "wr_rdma_write": 0, "nfsd_wakeups": 0, "dequeues": 0, **server}}
+                "client": {"send_wrs": 0, "send_posts": 0, "wr_reg_mr": 0, "wr_local_inv": 0, "wr_send": 1,
+                           "send_signaled": 0, "completions": 0, **client},
+                "server": {"send_wrs": 57, "send_posts": 1, "wr_rdma_write": 0, "wr_rdma_read": 0, "completions": 0,
+                           "nfsd_wakeups": 0, "dequeues": 0, **server}}
 
     theirs = row("rpcrdma", {"send_wrs": 17, "send_posts": 2, "wr_local_inv": 8}, {"wr_rdma_write": 56})
     good = {"send_wrs": 2, "send_posts": 1}
@@ -192,6 +197,22 @@ def _counts(expect):
         found = _goals(counts, [theirs, *([] if again is None else [row(CONTROL, {"send_wrs": again}, {})])])
         expect(f"counts: control, {again} WRs after 17",
                _one(found, f"control, in-tree twice: {'no case' if again is None else 'READ 1 MiB'}, client"), met)
+    alone = {"send_wrs": 1, "send_posts": 1, "dequeues": 1}
+    completed = ({"completions": 1.05}, {"completions": 2.05})
+    for what, client, server, bad in (
+            ("a Send each", {}, {}, ()), ("an RDMA Write", {}, {"send_wrs": 2}, ("server: 1 WR",)),
+            ("a region", {"wr_reg_mr": 1, "send_wrs": 2}, {}, ("client: 1 WR", "client: nothing")),
+            ("a LOCAL_INV", {"wr_local_inv": 0.1}, {}, ("client: nothing",)),
+            ("two posts", {"send_posts": 2}, {}, ("client: 1 post",)),
+            ("a completion more", {"completions": 2}, {"completions": 3}, ("client: 1 compl", "server: 2 compl")),
+            ("nothing was counted", {"send_wrs": 0}, {}, ("client: 1 WR",)),
+            ("nfsd turned to it twice", {}, {"dequeues": 2}, ("server: nfsd turns",))):
+        found = _goals(counts, [row(leg, *({**alone, **usual, **here} for usual, here in zip(completed, ends)), "WRITE 16 KiB")
+                                for leg, ends in (("rpcrdma", ({}, {})), (VERSION2, (client, server)))])
+        found = {goal: met for goal, met in found.items() if goal.startswith("WRITE 16 KiB, version 2")}
+        expect(f"counts: version 2, {what}", sorted(goal for goal, met in found.items() if not met),
+               sorted(goal for goal in found for start in bad if f", {start}" in goal))
+        expect(f"counts: version 2, {what}: all goals", len(found), 8)
     for wakes, met in ((1, True), (1.2, False), (0, False)):
         found = _goals(counts, [row(xprt, {}, {"nfsd_wakeups": wakes, "dequeues": 1}, "WRITE 4 KiB odd")
                                 for xprt in XPRTS])
@@ -200,8 +221,9 @@ def _counts(expect):
 
 def _instructions(expect):
     def rows(case, theirs, ours):
-        return [{"case": case, "xprt": xprt, "round": turn, **{role: {"transport": number} for role in (
-            "client", "server")}} for xprt, numbers in zip(XPRTS, (theirs, ours)) for turn, number in enumerate(numbers)]
+        return [{"case": case, "xprt": xprt, "round": turn, **{
+            role: {"transport": number, "helped": number} for role in ("client", "server")}}
+                for xprt, numbers in zip(XPRTS, (theirs, ours)) for turn, number in enumerate(numbers)]
 
     for what, case, theirs, ours, met in (
             ("0.8", "READ 4 KiB", [1000], [800], True), ("0.81", "READ 4 KiB", [1000], [810], False),
@@ -224,6 +246,12 @@ def _instructions(expect):
             expect(f"instructions: control of {case}, {role}, {again} after {theirs}",
                    _one(_goals(instructions, found), "control, in-tree twice: "
                         + (case if again else "no case") + f", {role}"), met)
+    for one, two, met in (([1000], [999], True), ([1000], [1000], False), ([1000, 1001], [1000], True),
+                          ([1000], [999, 1000], False), ([1000], [0], False), ([1000], [], None), ([], [999], None)):
+        found = rows("READ 4 KiB", [1000], one) + [{**row, "xprt": VERSION2} for row in rows("READ 4 KiB", two, [])]
+        for role in ("client", "server"):
+            expect(f"instructions: version 2, {role}, {two} after {one}",
+                   _one(_goals(instructions, found), f"READ 4 KiB in version 2, {role}"), met)
     expect("instructions: the control is of a case whose pages decide",
            [case.name for case in report.controls(list(counts.cases()), instructions.CONTROLLED)],
            [small, "READ 4 KiB", large])
@@ -249,6 +277,10 @@ def _trips(expect):
         found = _goals(trips, [{"case": "GETATTR", "xprt": xprt, "round": 0, "trips": number}
                                for xprt, number in zip(XPRTS, (theirs, ours))])
         expect(f"trips: {ours} to {theirs}", _one(found, "GETATTR"), met)
+    for two, met in ((1, True), (1.02, False), (2, False), (0.5, False), (None, None)):
+        found = _goals(trips, [{"case": "WRITE 16 KiB", "xprt": leg, "round": 0, "trips": number}
+                               for leg, number in zip((*XPRTS, VERSION2), (2, 2, two)) if number is not None])
+        expect(f"trips: version 2, {two}", _one(found, "WRITE 16 KiB: 1 round trip"), met)
     expect("trips: not measured", _one(_goals(trips, []), "GETATTR"), None)
 
 

@@ -13,6 +13,7 @@ from . import lab, machine
 
 METER = "/sys/kernel/debug/verbsmeter/rxe0"
 OURS = "/sys/kernel/debug/rpcordma"
+VERSION2 = "/sys/module/rpcordma/parameters/version2"
 # Any one of them.
 DROP_ONE = f"""number=$(awk 'BEGIN {{ srand() }} {{ all[NR] = $1 }} END {{ if (NR) print all[int(rand() * NR) + 1] }}' \
     {OURS}/server/connections) && [ "$number" ] && echo $number > {OURS}/server/disconnect"""
@@ -28,6 +29,24 @@ def up(pair, export="600m", params="", serve=True, lease=10):
     pair.client_transport(params)
     job.wait(90)
     pair.client.until("ping -c 1 -W 1 10.0.0.1 > /dev/null", 10, "the server answers ping")
+
+
+def server_counters(pair):
+    """Our server's counters, by name."""
+    text = pair.server.run(f"cat {OURS}/server/counters", 10, "read the server's counters")
+    return {name: int(value) for name, value in re.findall(r"^(\w+) (\d+)$", text, re.M)}
+
+
+def grow(pair, connections=1, where="/mnt"):
+    """Keeps the client's mount @where busy until the server's Receives of version 2 have grown."""
+    want = server_counters(pair)["grown"] + connections
+    pair.client.run("[ -d /grow ] || fsops gen /grow 1", 60, "make files")
+    for turn in range(12):
+        pair.client.run(f"fsops copy /grow/d08 {where}/grow{turn} 8 && rm -r {where}/grow{turn}", 60,
+                        "keep the connection busy")
+        if server_counters(pair)["grown"] >= want:
+            return
+    raise lab.LabError("the server's Receives do not grow")
 
 
 def inject(vm, text):

@@ -4,10 +4,9 @@
 import os
 import re
 
-from vmlib import disturb, lab, workload
+from vmlib import cost, disturb, lab, workload
 from vmlib.testing import test, until
 
-PARAMETER = "/sys/module/rpcordma/parameters/version2"
 OURS = disturb.OURS
 
 
@@ -73,7 +72,7 @@ def version2(t):
             pair.server.run("rm -rf /export/*", 30)
     # The server is switched back, as if it were replaced by another one; then on again.
     for value, want in ((0, 1), (1, 2)):
-        pair.server.run(f"echo {value} > {PARAMETER}", 10, f"version2={value} at the server")
+        pair.server.run(f"echo {value} > {disturb.VERSION2}", 10, f"version2={value} at the server")
         pair.client.run(f"echo 1 > {OURS}/disconnect", 10, "drop the connection")
         pair.client.run("cp /tmp/file /mnt/file2 && drop_caches && cmp /tmp/file /mnt/file2", 60,
                         f"a file, with version2={value} at the server")
@@ -82,16 +81,10 @@ def version2(t):
     pair.unload()
 
 
-def counters(pair):
-    """The server's counters, by name."""
-    text = pair.server.run(f"cat {OURS}/server/counters", 10, "read the server's counters")
-    return {name: int(value) for name, value in re.findall(r"^(\w+) (\d+)$", text, re.M)}
-
-
 def moved(t, pair, what, command):
     """What @command moved by RDMA, and registered for it: nothing, where all of it went with the messages."""
     def now():
-        count, stats = counters(pair), pair.xprt_stats()
+        count, stats = disturb.server_counters(pair), pair.xprt_stats()
         return {"Reads": count["read"], "Writes": count["write"],
                 "chunks": stats["read_chunks"] + stats["write_chunks"] + stats["reply_chunks"]}
 
@@ -109,14 +102,11 @@ def version2_inline(t):
     pair.mount("4.2")
     pair.client.run("dd if=/dev/urandom of=/tmp/file bs=16k count=8 2>/dev/null && cp /tmp/file /mnt/file", 30)
     small = "dd if=/tmp/file of=/mnt/file bs=16k count=8 oflag=direct conv=notrunc 2>/dev/null"
-    t.check(moved(t, pair, "WRITEs before it grows", small)["Reads"] >= 8 or counters(pair)["grown"],
+    t.check(moved(t, pair, "WRITEs before it grows", small)["Reads"] >= 8 or disturb.server_counters(pair)["grown"],
             "a WRITE of 16 KiB fits a Receive of 4 KiB")
-    pair.client.run("fsops gen /src 1", 60)
-    for turn in range(8):
-        if counters(pair)["grown"]:
-            break
-        pair.client.run(f"fsops copy /src/d08 /mnt/d{turn} 8", 60, "keep the connection busy")
-    t.equal(counters(pair)["grown"], 1, "connections that have grown")
+    if not disturb.server_counters(pair)["grown"]:
+        disturb.grow(pair)
+    t.equal(disturb.server_counters(pair)["grown"], 1, "connections that have grown")
     for size in (4, 16):
         count = 128 // size
         write = f"dd if=/tmp/file of=/mnt/file bs={size}k count={count} oflag=direct conv=notrunc 2>/dev/null"
@@ -136,6 +126,74 @@ def version2_inline(t):
                   "conv=notrunc 2>/dev/null")["Reads"] > 0, "a WRITE of 64 KiB takes no RDMA Read")
     clean(t, pair)
     pair.umount()
+    pair.unload()
+
+
+# Of each call, in version 1 and in version 2: the client's work requests, the regions that it registers, the server's
+# work requests, and its posts. The client has one post, either end has one Receive, and nfsd turns to it once.
+ALONE = (1, 0, 1, 1)
+ROWS = {
+    "GETATTR": (ALONE, ALONE),
+    "READ 4 KiB": ((2, 1, 2, 1), ALONE),
+    "READ 16 KiB": ((2, 1, 2, 1), ALONE),
+    "WRITE 4 KiB": ((2, 1, 2, 2), ALONE),
+    "WRITE 16 KiB": ((2, 1, 2, 2), ALONE),
+}
+CALLS = 20
+
+
+@test("version2-counts")
+def version2_counts(t):
+    """what small calls cost both ends in version 1 and in version 2: work requests, registrations, completions, packets"""
+    t.only_rpcordma("about two ends of ours")
+    pair = t.lab(server_xprt="rpcordma", server_params=lab.STRICT)
+    # A lease that is renewed in between would count.
+    disturb.up(pair, lease=300)
+    for vm in (pair.client, pair.server):
+        cost.watch(vm)
+    pair.server.run("dd if=/dev/urandom of=/export/file bs=16k count=32 2>/dev/null; chmod 666 /export/file", 10)
+
+    def each(what):
+        name, *size = what.split()
+        command = f"repeat {name.lower()} /mnt/file COUNT {int(size[0]) * 1024} 0 0" if size else \
+            "repeat stat /fresh/file COUNT"
+
+        def work(count):
+            pair.client.run(command.replace("COUNT", str(count)), 60, f"{count} times {what}")
+
+        return cost.per_call(pair, lambda: work(1), lambda: work(1 + CALLS), CALLS)[0]
+
+    for version in (1, 2):
+        for vm in (pair.client, pair.server):
+            vm.run(f"echo {version - 1} > {disturb.VERSION2}", 10, "choose the version")
+        # NFSv3: each operation is one call.
+        pair.mount("3", "actimeo=600,nordirplus")
+        pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
+        t.equal(spoken(pair), version, "the version spoken")
+        if version == 2:
+            disturb.grow(pair)
+        for what, rows in ROWS.items():
+            client_wrs, regions, server_wrs, server_posts = rows[version - 1]
+            one = each(what)
+            client, server = one["client"], one["server"]
+            where = f"version {version}, {what}"
+            t.equal(client["send_wrs"], client_wrs, f"{where}: the client's work requests (all: {one})")
+            t.equal(client["wr_reg_mr"], regions, f"{where}: regions registered (all: {one})")
+            t.equal(client["wr_local_inv"], 0, f"{where}: regions invalidated by the client (all: {one})")
+            t.equal(server["send_wrs"], server_wrs, f"{where}: the server's work requests (all: {one})")
+            for end, role, posts in ((client, "client", 1), (server, "server", server_posts)):
+                t.equal(end["wc_recv"], 1, f"{where}: the {role}'s Receives (all: {one})")
+                t.equal(end["send_posts"], posts, f"{where}: the {role}'s posts (all: {one})")
+            # A Send is signaled now and then.
+            t.check(client["completions"] <= 1.2, f"{where}: the client's completions (all: {one})")
+            t.check(0.9 <= server["dequeues"] <= 1.1, f"{where}: turns of nfsd (all: {one})")
+            print(f"    version {version}, {what}: {client['send_wrs']:g} and {server['send_wrs']:g} work requests, "
+                  f"{client['wr_reg_mr']:g} regions, {client['completions']:g} and {server['completions']:g} completions, "
+                  f"{client['rxe_sent_pkts']:g} packets there, {client['rxe_rcvd_pkts']:g} back, "
+                  f"{server['nfsd_wakeups']:g} wake-ups", flush=True)
+        t.equal(pair.xprt_stats()["connect_count"], 1, "connections, with nothing to disturb one")
+        pair.umount("/fresh")
+        pair.umount()
     pair.unload()
 
 

@@ -7,7 +7,7 @@ import io
 import json
 import math
 
-from . import codec, counts, instructions, plot, report, scale, stats, times, trips
+from . import codec, copy, counts, instructions, plot, report, scale, stats, times, trips
 from .counts import CONTROL, VERSION2, XPRTS
 
 
@@ -284,6 +284,13 @@ def _trips(expect):
     expect("trips: not measured", _one(_goals(trips, []), "GETATTR"), None)
 
 
+def _copy(expect):
+    for cost, met in ((1999, True), (2000, False), (0, False), (None, None)):
+        rows = [{"case": "uncached", "round": 0, "bytes": size, "ns": number} for size, number in (
+            (16384, cost), (65536, 9999)) if number is not None]
+        expect(f"copy: {cost} ns", _one(_goals(copy, rows), "16384 bytes, uncached"), met)
+
+
 def _scale(expect):
     def rows(ours, calls=((1000, 1000),), theirs=None):
         """@calls, @theirs: of each round, instructions of a call with 1 and with 100 connections."""
@@ -339,7 +346,7 @@ def main():
         else:
             wrong.append(f"{what}: {got!r}, expected {want!r}")
 
-    for test in (_stats, _report, _times, _counts, _instructions, _trips, _scale, _codec):
+    for test in (_stats, _report, _times, _counts, _instructions, _trips, _scale, _copy, _codec):
         test(expect)
     for line in wrong:
         print(f"FAILED   {line}")

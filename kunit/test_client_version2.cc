@@ -120,6 +120,9 @@ struct Requester2 : Requester {
 	}
 };
 
+/* As the trace has them. */
+constexpr const char *kWhy[] = {"answered", "INVAL_PROC", "ERR_VERS", "no answer"};
+
 /* What the words of an answer stand for that depend on the question. */
 constexpr u32 kOurs = 0xfffffff0, kForeign = 0xfffffff1;
 
@@ -252,6 +255,7 @@ RPCORDMA_TEST(client_version2, answers)
 		EXPECT_EQ(r.verbs.parameters.private_data_length,
 			  c.outcome == Outcome::again ? kPlainLength : kMarkedLength);
 		EXPECT_FALSE(r.backs_off());
+		r.log.expect_version("client", two ? 2 : 1, kWhy[u32(c.outcome)], 1);
 		r.at_rest();
 		/* What comes of it is no answer any more, and does no harm. */
 		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
@@ -439,6 +443,8 @@ RPCORDMA_TEST(client_version2, question_not_mapped)
 	EXPECT_EQ(r.questions(), 0);
 	EXPECT_EQ(r.version(), 1);
 	EXPECT_FALSE(r.backs_off());
+	r.log.expect_version("client", 1, "not asked", 1);
+	EXPECT_EQ(r.log.property_events, 0);
 	r.expect_next(true);
 	rpc_rqst *call = r.call(5);
 	EXPECT_TRUE(r.reply2(5, 24));
@@ -479,6 +485,11 @@ RPCORDMA_TEST(client_version2, who_is_asked)
 		EXPECT_EQ(r.questions(), c.asks ? 1 : 0);
 		EXPECT_EQ(r.verbs.connects, 1);
 		EXPECT_EQ(r.version(), c.asks ? 2 : 1);
+		r.log.expect_version("client", c.asks ? 2 : 1,
+				     c.asks ? "answered" :
+				     c.says ? "unmarked" :
+					      "off",
+				     1);
 		/* Receives for either version are there before it is known which it will be. */
 		EXPECT_EQ(r.connection()->receive_queue.provided(),
 			  (c.asks ? kGrant : 1) + (c.says ? 2 : 0));
@@ -490,6 +501,73 @@ RPCORDMA_TEST(client_version2, who_is_asked)
 		EXPECT_EQ(rpcordma_core_bc_max_payload(r.core),
 			  min(min(c.read, c.write), rpcordma_page_size()) - (c.parameter ? 36 : 28));
 	}
+}
+
+/* The trace has what was said and what came of it. */
+RPCORDMA_TEST(client_version2, traced)
+{
+	struct Heard {
+		u32 words[12];
+		u32 length; /* bytes */
+		const char *what;
+		rpcordma_trace_properties said;
+	};
+	static constexpr Heard heard[] = {
+		/* UPDPROP: of all; of an id that nobody knows; not of its type. */
+		{{9, 2, 3, 9, 1, 1, 4, 20480}, 32, "applied", {9, 3, 9, 1, 0, 20480, 0}},
+		{{9, 2, 3, 9, 1, 77, 4, 20480}, 32, "applied", {9, 3, 9, 0, 0, 4096, 0}},
+		{{9, 2, 3, 9, 2, 1, 4, 20480, 4, 4, 9}, 44, "malformed", {9, 3, 9, 0, 0, 4096, 0}},
+		/* REQPROP not of its type; a RESPROP, and another CONNPROP: nobody asked. */
+		{{9, 2, 3, 7, 1, 1, 2, 0}, 32, "malformed", {9, 3, 7, 0, 0, 4096, 0}},
+		{{9, 2, 3, 8, 0, 0, 0}, 28, "ignored", {9, 3, 8, 0, 0, 4096, 0}},
+		{{9, 2, 3, 6, 1, 1, 4, 20480, 0}, 36, "ignored", {9, 3, 6, 0, 0, 4096, 0}},
+	};
+
+	for (const auto &h : heard) {
+		TEST_NOTE("message", u32(&h - heard));
+		Requester2 r;
+		r.connect2();
+		const u32 question = r.last_xid();
+		EXPECT_EQ(r.log.property_events, 2);
+		r.log.expect_property(1, "sent", {question, 48, 6, 0x3f, 0x3f, 4096, 0});
+		r.log.expect_property(0, "applied", {7, kGrant, 6, 1, 0, 4096, 0});
+		EXPECT_TRUE(r.deliver(RawMessage(h.words).message().first(h.length)));
+		EXPECT_EQ(r.log.property_events, 3);
+		r.log.expect_property(0, h.what, h.said);
+	}
+}
+
+/* REQPROP: all of it is rejected. An extension has no properties. */
+RPCORDMA_TEST(client_version2, traced_request)
+{
+	Requester2 r;
+	r.connect2();
+	const u32 words[] = {9, 2, 3, 7, 2, 1, 4, 9999, 77, 0};
+	EXPECT_TRUE(r.say(words));
+	EXPECT_EQ(r.log.property_events, 4);
+	r.log.expect_property(1, "rejected", {9, 3, 7, 1, 0, 9999, 0});
+	r.log.expect_property(0, "sent", {9, 48, 8, 0, 0, 4096, 0});
+	const u32 option[] = {9, 2, 3, 5, 1, 77, 0};
+	EXPECT_TRUE(r.say(option));
+	EXPECT_EQ(r.log.property_events, 4);
+}
+
+/* The answer's properties do not decode: another connection, and after that none asks for a while. */
+RPCORDMA_TEST(client_version2, traced_malformed)
+{
+	Requester2 r;
+	r.to(kMarked);
+	EXPECT_EQ(r.ask([&] {
+		const u32 answer[] = {7, 2, kGrant, 6, 1, 2, 4, 3, 0};
+		EXPECT_TRUE(r.say(answer));
+	}),
+		  0);
+	EXPECT_EQ(r.log.property_events, 2);
+	r.log.expect_property(0, "malformed", {7, kGrant, 6, 0, 0, 4096, 0});
+	r.log.expect_version("client", 1, "no answer", 1);
+	r.expect_next(false);
+	r.log.expect_version("client", 1, "avoided", 2);
+	EXPECT_EQ(r.log.property_events, 2);
 }
 
 /* Without version 2 nothing of it is there: no mark, no Receive more, no answer to its messages. */
@@ -936,8 +1014,8 @@ RPCORDMA_TEST(client_version2, thresholds)
 }
 
 RPCORDMA_SUITE(client_version2, question, answers, answers_cut, no_answer, late_answer,
-	       answer_and_disconnect, no_memory, question_not_mapped, who_is_asked, off, unproved,
-	       inline_call, chunks, errors, other_messages, answered_often, answer_not_posted,
-	       backward, grants, thresholds);
+	       answer_and_disconnect, no_memory, question_not_mapped, who_is_asked, traced,
+	       traced_request, traced_malformed, off, unproved, inline_call, chunks, errors,
+	       other_messages, answered_often, answer_not_posted, backward, grants, thresholds);
 
 } // namespace rpcordma

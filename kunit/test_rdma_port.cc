@@ -36,6 +36,38 @@ void PortDouble::want_for_nothing()
 }
 
 /* On the heap: a kernel's stack is small. */
+static bool same_words(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+void PortLog::expect_version(const char *role, u32 number, const char *why, u32 events) const
+{
+	EXPECT_EQ(versions, events);
+	EXPECT_TRUE(same_words(version.role, role));
+	EXPECT_EQ(version.version, number);
+	EXPECT_TRUE(same_words(version.why, why));
+}
+
+void PortLog::expect_property(u32 age, const char *what, const rpcordma_trace_properties &said) const
+{
+	TEST_NOTE("events ago", age);
+	const auto &event = properties[age];
+
+	EXPECT_TRUE(same_words(event.what, what));
+	EXPECT_EQ(event.said.xid, said.xid);
+	EXPECT_EQ(event.said.credits, said.credits);
+	EXPECT_EQ(event.said.proc, said.proc);
+	EXPECT_EQ(event.said.ids, said.ids);
+	EXPECT_EQ(event.said.fixed, said.fixed);
+	EXPECT_EQ(event.said.receive_size, said.receive_size);
+	EXPECT_EQ(event.said.pages, said.pages);
+}
+
 PortFixture::PortFixture()
 	: port_(*new (rpcordma_test_alloc(sizeof(PortDouble))) PortDouble),
 	  memory(port_.memory),
@@ -130,6 +162,26 @@ void rpcordma_warn(const char *)
 
 void rpcordma_trace_connection(const rpcordma_peer *, const char *, int)
 {
+}
+
+void rpcordma_trace_version(const rpcordma_peer *, const char *role, rpcordma_u32 version,
+			    const char *why)
+{
+	PortLog &log = the_port->log;
+
+	log.version = {role, why, version};
+	log.versions++;
+}
+
+void rpcordma_trace_property(const rpcordma_peer *, const char *what,
+			     const rpcordma_trace_properties *said)
+{
+	PortLog &log = the_port->log;
+
+	log.properties[2] = log.properties[1];
+	log.properties[1] = log.properties[0];
+	log.properties[0] = {what, *said};
+	log.property_events++;
 }
 
 void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32, rpcordma_u32, rpcordma_u32,

@@ -35,6 +35,18 @@ struct PortLog {
 	/* What the last post to the send queue ends in, and what completed there last; likewise of Receives. */
 	const void *posted_entry = nullptr, *completed_entry = nullptr;
 	const void *receive_entry = nullptr, *received_entry = nullptr;
+	/* The last event about a connection's version, and how many there were. */
+	struct {
+		const char *role, *why;
+		u32 version;
+	} version = {"", "", 0};
+	u32 versions = 0;
+	/* The last ones about properties, the newest first, and how many there were. */
+	struct {
+		const char *what;
+		rpcordma_trace_properties said;
+	} properties[3] = {{"", {}}, {"", {}}, {"", {}}};
+	u32 property_events = 0;
 	rpcordma_trace_call decoded = {};
 	rpcordma_trace_answer encoded = {};
 	u32 failures[RPCORDMA_FAILURE_COUNT] = {};
@@ -58,6 +70,10 @@ struct PortLog {
 	{
 		return take_(losses[u32(which)]);
 	}
+	/** The last connection came to a version so, and there were @events of that. */
+	void expect_version(const char *role, u32 number, const char *why, u32 events) const;
+	/** The last event but @age about properties said so. */
+	void expect_property(u32 age, const char *what, const rpcordma_trace_properties &said) const;
 	/** Nothing else failed. */
 	void expect_no_others() const;
 

@@ -95,6 +95,7 @@ struct Growing : Served {
 		EXPECT_EQ(said.receive_bytes(), kLarge);
 		EXPECT_EQ(said.ddp_segments(), kPages);
 		EXPECT_EQ(said.structure.segment_length, kPage);
+		log.expect_property(0, "sent", {0, grant(), 9, protocol::kSizes, 0, kLarge, kPages});
 		EXPECT_EQ(small_posted(), 0);
 	}
 	[[nodiscard]] bool say_call(u32 size = 40)

@@ -221,8 +221,16 @@ RPCORDMA_TEST(server_version2, first_message)
 				ASSERT_TRUE(c.say_properties(2));
 				c.expect_refused(2, 2, one);
 			}
+			/* What it could not be any more it is from the beginning. */
+			if (may)
+				EXPECT_EQ(c.log.versions, 0);
+			else
+				c.log.expect_version("server", 1,
+						     setting.parameter ? "unmarked" : "off", 1);
 			const bool speaks2 = first2 && may;
 			c.expect_served(3, speaks2);
+			if (may)
+				c.log.expect_version("server", speaks2 ? 2 : 1, "first message", 1);
 			EXPECT_EQ(c.version(), speaks2 ? 2 : 1);
 			EXPECT_EQ(c.promised(), c.granted() + (speaks2 ? kExtra : 0));
 			/* From here on there is one. */
@@ -271,11 +279,18 @@ RPCORDMA_TEST(server_version2, properties)
 		EXPECT_EQ(c.version(), 2);
 		EXPECT_EQ(c.send_size(), k.send);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_CONNECTIONS), 1);
+		c.log.expect_version("server", 2, "CONNPROP", 1);
+		EXPECT_EQ(c.log.property_events, 2);
+		c.log.expect_property(1, "applied",
+				      {0xabc, k.credits, 6, 1, 0, max(k.says, 4096u), 0});
+		c.log.expect_property(0, "sent", {0xabc, k.grant, 6, 0x3f, 0x3f, k.size, 0});
 		c.expect_served(1, true);
 		/* A second one, any time: answered, and not taken up any more. */
 		ASSERT_TRUE(c.say_properties(0xabd, 64, 5000));
 		c.work();
 		c.expect_properties(0xabd, c.grant(), k.size);
+		c.log.expect_property(1, "late", {0xabd, 64, 6, 1, 0, 5000, 0});
+		c.log.expect_version("server", 2, "CONNPROP", 1);
 		EXPECT_EQ(c.send_size(), k.send);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_CONNECTIONS), 1);
 		EXPECT_EQ(c.room_taken(), 0);
@@ -308,6 +323,7 @@ RPCORDMA_TEST(server_version2, late_properties)
 		if (first == not_its_type) {
 			const u32 wrong[] = {1, 2, 64, 6, 2, 1, 4, 8192, 3, 8, 0, 0, 0};
 			ASSERT_TRUE(c.say(wrong));
+			c.log.expect_property(0, "malformed", {1, 64, 6, 0, 0, 4096, 0});
 			c.expect_refused(1, 2, undecodable);
 		}
 		EXPECT_EQ(c.version(), 2);
@@ -426,6 +442,7 @@ RPCORDMA_TEST(server_version2, updates)
 
 		ASSERT_TRUE(c.say(words));
 		EXPECT_EQ(c.in_service(), 0);
+		c.log.expect_property(0, "ignored", {9, 64, 9, 1, 0, 4096 + i, 0});
 	}
 	EXPECT_EQ(c.peer.messages, messages);
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1000);
@@ -945,6 +962,16 @@ RPCORDMA_TEST(server_version2, request)
 	EXPECT_FALSE(c.svc.data);
 	c.work();
 	expect_words(c.peer.last(), answer);
+	EXPECT_EQ(c.log.property_events, 4);
+	c.log.expect_property(1, "rejected", {7, 64, 7, 1, 0, 9999, 0});
+	c.log.expect_property(0, "sent", {7, kInitial, 8, 0, 0, 4096, 0});
+	const u32 wrong[] = {7, 2, 64, 7, 1, 1, 2, 0}, response[] = {7, 2, 64, 8, 0, 0, 0};
+	const u32 bad_xdr[] = {2};
+	ASSERT_TRUE(c.say(wrong));
+	c.log.expect_property(0, "malformed", {7, 64, 7, 0, 0, 4096, 0});
+	c.expect_refused(7, 2, bad_xdr);
+	ASSERT_TRUE(c.say(response));
+	c.log.expect_property(0, "ignored", {7, 64, 8, 0, 0, 4096, 0});
 	/* More than 32 of them, and as many as fit a message. */
 	for (const u32 count : {32u, 33u, 500u}) {
 		TEST_NOTE("count", count);

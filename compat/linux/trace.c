@@ -38,6 +38,8 @@ unsigned int rpcordma_trace_enabled;
 	}
 
 DEFINE_HOOKS(connection, RPCORDMA_TRACE_CONNECTION)
+DEFINE_HOOKS(version, RPCORDMA_TRACE_VERSION)
+DEFINE_HOOKS(property, RPCORDMA_TRACE_PROPERTY)
 DEFINE_HOOKS(marshal, RPCORDMA_TRACE_MARSHAL)
 DEFINE_HOOKS(post, RPCORDMA_TRACE_POST)
 DEFINE_HOOKS(receive_posted, RPCORDMA_TRACE_RECEIVE_POSTED)
@@ -70,6 +72,18 @@ static u32 queue_id(const struct rpcordma_endpoint *ep, enum rpcordma_trace_queu
 void rpcordma_trace_connection(const struct rpcordma_peer *peer, const char *what, int value)
 {
 	trace_rpcordma_connection(peer, what, value);
+}
+
+void rpcordma_trace_version(const struct rpcordma_peer *peer, const char *role,
+			    rpcordma_u32 version, const char *why)
+{
+	trace_rpcordma_version(peer, role, version, why);
+}
+
+void rpcordma_trace_property(const struct rpcordma_peer *peer, const char *what,
+			     const struct rpcordma_trace_properties *said)
+{
+	trace_rpcordma_property(peer, what, said);
 }
 
 void rpcordma_trace_marshal(const struct rpcordma_peer *peer, rpcordma_u32 xid, rpcordma_u32 credits,

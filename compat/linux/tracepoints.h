@@ -70,6 +70,58 @@ TRACE_EVENT_FN(rpcordma_connection,
 	rpcordma_trace_connection_on, rpcordma_trace_connection_off
 );
 
+TRACE_EVENT_FN(rpcordma_version,
+	TP_PROTO(const struct rpcordma_peer *peer, const char *role, u32 version, const char *why),
+	TP_ARGS(peer, role, version, why),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(role, role)
+		__field(u32, version)
+		__string(why, why)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(peer);
+		RPCORDMA_TRACE_ASSIGN(role);
+		__entry->version = version;
+		RPCORDMA_TRACE_ASSIGN(why);
+	),
+	TP_printk("peer=%pISpc %s: %s version=%u", __entry->peer, __get_str(role), __get_str(why),
+		  __entry->version),
+	rpcordma_trace_version_on, rpcordma_trace_version_off
+);
+
+TRACE_EVENT_FN(rpcordma_property,
+	TP_PROTO(const struct rpcordma_peer *peer, const char *what,
+		 const struct rpcordma_trace_properties *said),
+	TP_ARGS(peer, what, said),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(what, what)
+		__field(u32, xid)
+		__field(u32, credits)
+		__field(u32, proc)
+		__field(u32, ids)
+		__field(u32, fixed)
+		__field(u32, receive_size)
+		__field(u32, pages)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(peer);
+		RPCORDMA_TRACE_ASSIGN(what);
+		__entry->xid = said->xid;
+		__entry->credits = said->credits;
+		__entry->proc = said->proc;
+		__entry->ids = said->ids;
+		__entry->fixed = said->fixed;
+		__entry->receive_size = said->receive_size;
+		__entry->pages = said->pages;
+	),
+	TP_printk("peer=%pISpc %s xid=0x%08x credits=%u proc=%u ids=0x%02x fixed=0x%02x receive_size=%u pages=%u",
+		  __entry->peer, __get_str(what), __entry->xid, __entry->credits, __entry->proc,
+		  __entry->ids, __entry->fixed, __entry->receive_size, __entry->pages),
+	rpcordma_trace_property_on, rpcordma_trace_property_off
+);
+
 TRACE_EVENT_FN(rpcordma_marshal,
 	TP_PROTO(const struct rpcordma_peer *peer, u32 xid, u32 credits, u32 proc, u32 header_length,
 		 u32 inline_length, u32 send_mode, u32 receive_mode),

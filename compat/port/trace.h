@@ -25,6 +25,8 @@ struct rpcordma_region;
 /* Classes of one event, named as that. */
 #define RPCORDMA_SINGLE_EVENTS(X)								\
 	X(connection, "a step of its life")							\
+	X(version, "it is known which one a connection has, and why")				\
+	X(property, "transport properties are sent, or come")					\
 	X(marshal, "a call's message is made")							\
 	X(post, "a chain was posted")								\
 	X(receive_posted, "a Receive of a chain")						\
@@ -175,6 +177,8 @@ enum rpcordma_trace {
 	RPCORDMA_TRACE_FAILURE = 1 << 10,
 	RPCORDMA_TRACE_LOSS = 1 << 11,
 	RPCORDMA_TRACE_BULK = 1 << 12,
+	RPCORDMA_TRACE_VERSION = 1 << 13,
+	RPCORDMA_TRACE_PROPERTY = 1 << 14,
 };
 extern unsigned int rpcordma_trace_enabled;
 
@@ -183,6 +187,28 @@ enum rpcordma_trace_queue { RPCORDMA_TRACE_SEND_QUEUE, RPCORDMA_TRACE_RECEIVE_QU
 
 /** @what: a word for the event, static. @value: its status or figure. */
 void rpcordma_trace_connection(const struct rpcordma_peer *peer, const char *what, int value);
+/**
+ * A connection is of @version. @role: "client" or "server". @why: of a client "answered",
+ * "INVAL_PROC", "ERR_VERS", "no answer", "avoided", "not asked", "unmarked" or "off"; of a server
+ * "CONNPROP", "first message", "unmarked" or "off". Both static.
+ */
+void rpcordma_trace_version(const struct rpcordma_peer *peer, const char *role,
+			    rpcordma_u32 version, const char *why);
+
+/** A message with properties: its header, and what it says. */
+struct rpcordma_trace_properties {
+	rpcordma_u32 xid;
+	rpcordma_u32 credits;
+	rpcordma_u32 proc; /* 6 CONNPROP, 7 REQPROP, 8 RESPROP, 9 UPDPROP */
+	rpcordma_u32 ids; /* of known properties: bit 0 is id 1 */
+	rpcordma_u32 fixed; /* of these, those that will not change; CONNPROP */
+	/* By default where it does not say. */
+	rpcordma_u32 receive_size;
+	rpcordma_u32 pages; /* DDP segments behind a Receive's head */
+};
+/** @what: "sent"; or what came of them: "applied", "late", "rejected", "ignored" or "malformed". */
+void rpcordma_trace_property(const struct rpcordma_peer *peer, const char *what,
+			     const struct rpcordma_trace_properties *said);
 /** A call was reduced: the modes as chunk/reduce.hh numbers them. */
 void rpcordma_trace_marshal(const struct rpcordma_peer *peer, rpcordma_u32 xid, rpcordma_u32 credits,
 			    rpcordma_u32 proc, rpcordma_u32 header_length,

@@ -170,8 +170,45 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	return error;
 }
 
-/* Make all that a connection consists of. When a step fails tear_down() undoes those before it. */
-[[nodiscard]] static Status establish(Client &client, Connection &c)
+/* What the question has come to, for a trace. */
+[[nodiscard]] static const char *word_for(protocol::Answer answer)
+{
+	switch (answer) {
+	case protocol::Answer::version_2:
+		return "answered";
+	case protocol::Answer::defaults:
+		return "INVAL_PROC";
+	case protocol::Answer::version_1:
+		return "ERR_VERS";
+	default:
+		return "not asked";
+	}
+}
+
+/* Have @c come to a version, once it is there. @unanswered: another connection's question was. */
+[[nodiscard]] static Status settle_version(Client &client, Connection &c, bool unanswered)
+{
+	const char *why = unanswered ? "no answer" : "off";
+
+	if (c.marked) {
+		if (!protocol::may_speak_2(rpcordma_tunables.version2, c.session.peer())) {
+			why = "unmarked";
+		} else if (client.avoidance.in_force(rpcordma_now_ms())) {
+			why = "avoided";
+		} else {
+			TRY_STATUS(client.ask_version(c));
+			why = word_for(c.answer.load(std::memory_order_relaxed));
+		}
+	}
+	trace::version(client.peer, "client", c.session.version(), why);
+	return {};
+}
+
+/*
+ * Make all that a connection consists of. When a step fails tear_down() undoes those before it. @unanswered as
+ * settle_version() has it.
+ */
+[[nodiscard]] static Status establish(Client &client, Connection &c, bool unanswered)
 {
 	const rpcordma_peer *peer = client.peer;
 	u8 message[private_data::marked_length];
@@ -233,12 +270,9 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	c.session.have_room(max(local_receive,
 				min(c.receive_queue.maker().whole_size(), protocol::kMostInline)),
 			    local_send + c.send_pages.bytes());
-	if (c.marked && protocol::may_speak_2(rpcordma_tunables.version2, c.session.peer()) &&
-	    !client.avoidance.in_force(rpcordma_now_ms()))
-		TRY_STATUS(client.ask_version(c));
+	TRY_STATUS(settle_version(client, c, unanswered));
 	if (c.session.version() == v1::version)
 		c.receive_queue.do_without_pages();
-	trace::connection(peer, "version", static_cast<int>(c.session.version()));
 	trace::connection(peer, "inline threshold, send",
 			  static_cast<int>(c.session.thresholds().send));
 	trace::connection(peer, "inline threshold, receive",
@@ -278,6 +312,7 @@ Status rpcordma_client::connect()
 	if (connection)
 		tear_down(connection);
 	Connection *c;
+	bool unanswered = false;
 	for (;;) {
 		c = create_connection(*this, attempt.marked());
 		if (!c) {
@@ -286,7 +321,7 @@ Status rpcordma_client::connect()
 			trace::loss(peer, Loss::connection_alloc_failed, to_errno(Error::no_memory));
 			return Error::no_memory;
 		}
-		const Status status = establish(*this, *c);
+		const Status status = establish(*this, *c, unanswered);
 		if (status.ok())
 			break;
 		const bool again = attempt.again(c->answer.load());
@@ -297,6 +332,7 @@ Status rpcordma_client::connect()
 		tear_down(c);
 		if (!again)
 			return status;
+		unanswered = true;
 	}
 	rpcordma_xprt_set_max_payload(xprt, chunk::max_payload(c->limits));
 	stats.version = c->session.version();

@@ -32,11 +32,15 @@ Status rpcordma_client::ask_version(Connection &c)
 	/* No RPC is out, so that any xid is of none. It is there before anything can be taken for the answer. */
 	c.question = static_cast<u32>(rpcordma_now_ms());
 	c.session.ask();
+	const protocol::ReceiveRoom ours = c.receive_queue.maker().room();
 	const bool sent = send_aside(c, c.question, [&](MutableBytes room) {
 		return protocol::encode_properties(room, Xid(c.question), c.credits.requested(),
-						   c.receive_queue.maker().room(), 0);
+						   ours, 0);
 	});
 
+	if (sent)
+		trace::property(peer, "sent", Xid(c.question), c.credits.requested(),
+				xdr::Kind::connprop, protocol::properties_of(ours), properties::all);
 	if (sent && !c.broken.load(std::memory_order_seq_cst))
 		(void)answered.wait_for(min(kAnswerLimitMs, rpcordma_xprt_connect_limit_ms(xprt)));
 	if (begin_judging(c)) {
@@ -66,6 +70,20 @@ Status rpcordma_client::ask_version(Connection &c)
 	return Error::not_connected;
 }
 
+/* The message in @bytes was judged: whether what it says of properties holds. */
+static void trace_answer(const Client &client, Bytes bytes, const protocol::Answered &judged)
+{
+	xdr::Message message;
+
+	if (!trace::on(RPCORDMA_TRACE_PROPERTY) || v2::decode(bytes, message) != Error::none ||
+	    message.kind != xdr::Kind::connprop)
+		return;
+	if (judged.answer == Answer::version_2)
+		trace::property(client.peer, "applied", message, judged.properties, judged.fixed);
+	else
+		trace::property(client.peer, "malformed", message);
+}
+
 /* What came back to the question; the first message decides. Receive completion. */
 void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 {
@@ -73,6 +91,7 @@ void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 		return;
 	const auto answered_with = protocol::judge_answer(receive.bytes(), Xid(c.question));
 
+	trace_answer(*this, receive.bytes(), answered_with);
 	protocol::take_up(c.session, answered_with);
 	c.unproved = answered_with.answer == Answer::version_2 ||
 		     answered_with.answer == Answer::defaults;
@@ -85,8 +104,10 @@ void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 }
 
 /* The peer says that some of its properties have changed. What it takes at once is all that counts here. */
-static void take_update(Client &client, Connection &c, const properties::Properties &update)
+static void take_update(Client &client, Connection &c, const xdr::Message &message,
+			const properties::Properties &update)
 {
+	trace::property(client.peer, "applied", message, update);
 	c.peer_properties.apply(update, c.fixed_properties);
 	const u32 threshold = c.session.threshold_to(c.peer_properties.receive_bytes());
 
@@ -108,16 +129,23 @@ void rpcordma_client::take_control(Connection &c, const Receive &receive)
 		refuse(c, receive, xdr::ErrorCode::option);
 	} else if ((message.kind == xdr::Kind::reqprop || message.kind == xdr::Kind::updprop) &&
 		   properties::decode_updprop(message.body(), said) != Error::none) {
+		trace::property(peer, "malformed", message);
 		refuse(c, receive, xdr::ErrorCode::chunk);
 	} else if (message.kind == xdr::Kind::reqprop) {
 		/* None can be asked for. */
-		if (!send_aside(c, xid, [&](MutableBytes room) {
+		trace::property(peer, "rejected", message, said);
+		if (send_aside(c, xid, [&](MutableBytes room) {
 			    return v2::encode_resprop(room, message, c.credits.requested());
 		    }))
+			trace::property(peer, "sent", message.xid, c.credits.requested(),
+					xdr::Kind::resprop);
+		else
 			trace::failure(peer, Failure::backward_refusal_lost, xid, 0);
 	} else if (message.kind == xdr::Kind::updprop) {
-		take_update(*this, c, said);
+		take_update(*this, c, message, said);
 	} else {
+		if (message.kind != xdr::Kind::optional)
+			trace::property(peer, "ignored", message);
 		tally(stats.bad_reply_count, 1);
 		trace::failure(peer, Failure::reply_unmatched, xid, 0);
 	}

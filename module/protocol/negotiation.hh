@@ -62,14 +62,20 @@ constexpr u32 kSizes = properties::bit(properties::Id::receive_size) |
 				   properties::all & ~may_change);
 }
 
-/** Write the UPDPROP of such an end, whose sizes are new. Returns its length. Errors: ENOSPC. */
+/** Of these, what such an end says when its sizes are new. */
+[[nodiscard]] constexpr properties::Properties sizes_of(const ReceiveRoom &room)
+{
+	properties::Properties ours = properties_of(room);
+
+	ours.present = kSizes;
+	return ours;
+}
+
+/** Write the UPDPROP of such an end. Returns its length. Errors: ENOSPC. */
 [[nodiscard]] inline Result<u32> encode_sizes(MutableBytes room, Xid xid, Credits credits,
 					      const ReceiveRoom &ours)
 {
-	properties::Properties changed = properties_of(ours);
-
-	changed.present = kSizes;
-	return v2::encode_updprop(room, xid, credits, changed);
+	return v2::encode_updprop(room, xid, credits, sizes_of(ours));
 }
 
 /** What a requester's question has come to. */

@@ -11,6 +11,8 @@
 #include "compat/port/port.h"
 #include "module/base/result.hh"
 #include "module/base/types.hh"
+#include "xdr/message.hh"
+#include "xdr/properties.hh"
 
 namespace rpcordma::trace {
 
@@ -34,6 +36,38 @@ inline void connection(const rpcordma_peer *peer, const char *what, int value)
 {
 	if (on(RPCORDMA_TRACE_CONNECTION))
 		rpcordma_trace_connection(peer, what, value);
+}
+
+/** @role, @why: as rpcordma_trace_version() has them. */
+inline void version(const rpcordma_peer *peer, const char *role, u32 version, const char *why)
+{
+	if (on(RPCORDMA_TRACE_VERSION))
+		rpcordma_trace_version(peer, role, version, why);
+}
+
+/**
+ * A message of @kind about properties was posted, or has come.
+ *
+ * @what   as rpcordma_trace_property() has it
+ * @fixed  of @said, those that its sender will not change: a mask
+ */
+inline void property(const rpcordma_peer *peer, const char *what, Xid xid, Credits credits,
+		     xdr::Kind kind, const properties::Properties &said = {}, u32 fixed = 0)
+{
+	if (!on(RPCORDMA_TRACE_PROPERTY))
+		return;
+	const rpcordma_trace_properties traced = {
+		xid.get(),	    credits.get(),	  static_cast<u32>(kind),
+		said.present,	    said.present & fixed, said.receive_size,
+		said.ddp_segments()};
+
+	rpcordma_trace_property(peer, what, &traced);
+}
+/** As that, of @message, which has come. */
+inline void property(const rpcordma_peer *peer, const char *what, const xdr::Message &message,
+		     const properties::Properties &said = {}, u32 fixed = 0)
+{
+	property(peer, what, message.xid, message.credits, message.kind, said, fixed);
 }
 
 /** @entry: what the chain's end completes to, as completion() has it. */

@@ -195,8 +195,13 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 		trace::loss(server.peer, Loss::first_receives_failed, int(first));
 		return Error::no_memory;
 	}
+	/* From then on the first message may say it. */
+	const bool settled = server.session.settled();
 	TRY_STATUS(answer_request(server, ours, depth));
 	trace::connection(server.peer, "accept", int(most_calls));
+	if (settled)
+		trace::version(server.peer, "server", server.session.version(),
+			       may ? "unmarked" : "off");
 	return {};
 }
 

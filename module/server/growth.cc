@@ -85,7 +85,8 @@ void tell_growth_locked(Server &server)
 	/* One that cannot be posted ends the connection. */
 	if (post_with_room(server, call, out, 0).ok()) {
 		rpcordma_server_count(RPCORDMA_SERVER_GROWN, 1);
-		trace::connection(server.peer, "Receives, bytes", int(maker.whole_size()));
+		trace::property(server.peer, "sent", Xid(0), server.grant.credits(),
+				xdr::Kind::updprop, protocol::sizes_of(maker.room()));
 	} else {
 		put_receives_locked(server, server.calls.put(call));
 	}

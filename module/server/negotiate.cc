@@ -15,16 +15,19 @@ namespace rpcordma {
 	properties::Properties said;
 	u32 nochange;
 
-	if (properties::decode_connprop(message.body(), said, nochange) != Error::none)
+	if (properties::decode_connprop(message.body(), said, nochange) != Error::none) {
+		trace::property(server.peer, "malformed", message);
 		return false;
-	if (server.session.take(said)) {
+	}
+	const bool counts = server.session.take(said);
+	trace::property(server.peer, counts ? "applied" : "late", message, said, nochange);
+	if (counts) {
 		rpcordma_server_count(RPCORDMA_SERVER_V2_CONNECTIONS, 1);
 		{
 			SpinGuard guard(server.lock);
 
 			server.growth.possible = server.receive_maker.layout().count != 0;
 		}
-		trace::connection(server.peer, "version", int(server.session.version()));
 	}
 	return true;
 }
@@ -44,11 +47,17 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 	case xdr::Kind::reqprop:
 	case xdr::Kind::updprop:
 		if (properties::decode_updprop(message.body(), said) != Error::none) {
+			trace::property(server.peer, "malformed", message);
 			refusal = xdr::ErrorCode::chunk;
 			return Judgement::refused;
 		}
+		if (message.kind == xdr::Kind::reqprop) {
+			trace::property(server.peer, "rejected", message, said);
+			return Judgement::control;
+		}
 		/* No client of ours has a property that it changes. */
-		return message.kind == xdr::Kind::reqprop ? Judgement::control : Judgement::dropped;
+		trace::property(server.peer, "ignored", message, said);
+		return Judgement::dropped;
 	case xdr::Kind::optional:
 		/* There is no extension here. */
 		refusal = xdr::ErrorCode::option;
@@ -56,6 +65,7 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 								   Judgement::dropped;
 	default:
 		/* Nothing was asked for. */
+		trace::property(server.peer, "ignored", message);
 		return Judgement::dropped;
 	}
 }
@@ -64,15 +74,21 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 [[nodiscard]] static Result<u32> encode_answer(const Server &server, const xdr::Message &message,
 					       MutableBytes room) REQUIRES(server.lock)
 {
-	if (message.kind == xdr::Kind::reqprop)
-		return v2::encode_resprop(room, message, server.grant.credits());
+	const Credits grant = server.grant.credits();
+
+	if (message.kind == xdr::Kind::reqprop) {
+		trace::property(server.peer, "sent", message.xid, grant, xdr::Kind::resprop);
+		return v2::encode_resprop(room, message, grant);
+	}
 	const ReceiveMaker &maker = server.receive_maker;
 	/* What it does not know of yet it hears when it is true of all. */
 	const protocol::ReceiveRoom ours =
 		server.growth.told() ? maker.room() : protocol::ReceiveRoom{maker.buffer_size()};
+	const u32 may_change = maker.layout().count ? protocol::kSizes : 0;
 
-	return protocol::encode_properties(room, message.xid, server.grant.credits(), ours,
-					   maker.layout().count ? protocol::kSizes : 0);
+	trace::property(server.peer, "sent", message.xid, grant, xdr::Kind::connprop,
+			protocol::properties_of(ours), properties::all & ~may_change);
+	return protocol::encode_properties(room, message.xid, grant, ours, may_change);
 }
 
 /*

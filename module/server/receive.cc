@@ -64,11 +64,25 @@ struct Arrived {
 	return arrived;
 }
 
+/* The first message, in @bytes, has said the version. */
+[[gnu::noinline]] static void trace_version(const Server &server, Bytes bytes)
+{
+	const auto header = xdr::peek(bytes);
+	const bool asked = server.session.version() != v1::version && header.ok() &&
+			   header.value().proc == u32(xdr::Kind::connprop);
+
+	trace::version(server.peer, "server", server.session.version(),
+		       asked ? "CONNPROP" : "first message");
+}
+
 /* Decode what came in @receive, and judge the message if that is whole; @arrival as for judge(). */
 [[nodiscard]] static Arrived decode(Server &server, Receive *receive, chunk::Arrival &arrival)
 {
+	const bool open = !server.session.settled();
 	const auto verdict = server.session.receive(receive->bytes(), receive->message);
 
+	if (__builtin_expect(open, 0) && server.session.settled())
+		trace_version(server, receive->bytes());
 	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0))
 		return no_rpc_message(server, receive, verdict);
 	Arrived arrived;

@@ -247,6 +247,21 @@ void rpcordma_trace_connection(const rpcordma_peer *, const char *what, int valu
 	TRACE("connection: %s (%d)", what, value);
 }
 
+void rpcordma_trace_version(const rpcordma_peer *, const char *role, rpcordma_u32 version,
+			    const char *why)
+{
+	TRACE("version: %s: %s, %u", role, why, version);
+}
+
+void rpcordma_trace_property(const rpcordma_peer *, const char *what,
+			     const rpcordma_trace_properties *said)
+{
+	TRACE("properties: %s xid %#x credits %u proc %u ids %#x fixed %#x receive size %u pages "
+	      "%u",
+	      what, said->xid, said->credits, said->proc, said->ids, said->fixed,
+	      said->receive_size, said->pages);
+}
+
 void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32 xid, rpcordma_u32 credits,
 			    rpcordma_u32 proc, rpcordma_u32 header_length,
 			    rpcordma_u32 inline_length, rpcordma_u32 send_mode,

@@ -168,8 +168,9 @@ def events(traced):
 
 # What each end says of an undisturbed mount with I/O, the recall of a delegation, and the end.
 CLIENT_EVENTS = {
-    "connection": {"address resolved", "route resolved ", "established", "version", "connected",
+    "connection": {"address resolved", "route resolved ", "established", "connected",
                    "inline threshold, send", "inline threshold, receive", "close"},
+    "version": {"client: off"},
     "marshal": {""},
     "post": {"send", "receive"},
     "receive_posted": {""},
@@ -182,6 +183,7 @@ CLIENT_EVENTS = {
 CLIENT_MAY = {"connection": {"disconnected"}, "disconnected": {""}, "completion": {"send"}}
 SERVER_EVENTS = {
     "connection": {"accept", "established", "disconnected"},
+    "version": {"server: off"},
     "disconnected": {""},
     "post": {"receive", "read", "reply"},
     "receive_posted": {""},
@@ -197,6 +199,7 @@ SERVER_EVENTS = {
 }
 # What is written, and read.
 BYTES = 2 << 20
+CONNPROP = 6
 
 
 def xids(events, name, what=""):
@@ -223,6 +226,48 @@ def check_ids(t, end, found):
     regions = {(event.fields["rkey"] >> 8, event.fields["mr_id"]) for event in found.get("region", ())}
     t.equal(len({rkey for rkey, _ in regions}), len(regions), f"{end}: regions {regions}: R_keys and numbers")
     t.equal(len({number for _, number in regions}), len(regions), f"{end}: regions {regions}: numbers and R_keys")
+
+
+def version_events(t, pair, client, server):
+    """({name: [Event]} of the client, of the server), of versions and properties in a mount with I/O, and these values
+    of the parameter."""
+    for vm, value in ((pair.client, client), (pair.server, server)):
+        vm.run(f"echo {value} > /sys/module/rpcordma/parameters/version2", 10)
+    traced = [trace.Trace(vm, ["rpcordma/rpcordma_version", "rpcordma/rpcordma_property"])
+              for vm in (pair.client, pair.server)]
+    pair.mount("4.1")
+    pair.client.run("echo text > /mnt/text && drop_caches && grep text /mnt/text", 20, "I/O")
+    pair.umount()
+    for one in traced:
+        one.stop()
+    found = tuple(map(events, traced))
+    for end, which in zip(("client", "server"), found):
+        t.equal(len(which["version"]), 1, f"{end}, version2={client}/{server}: connections that came to a version")
+    return found
+
+
+def trace_version2(t, pair):
+    """Why a connection has its version, and what both ends said of themselves."""
+    def came_to(found):
+        return [(event.what, event.fields["version"]) for end in found for event in end["version"]]
+
+    def said(found, what, proc):
+        return [event.fields for event in found.get("property", ()) if (event.what, event.fields["proc"]) == (what, proc)]
+
+    client, server = found = version_events(t, pair, 1, 1)
+    t.equal(came_to(found), [("client: answered", 2), ("server: CONNPROP", 2)], "versions")
+    for sender, taker, what in ((client, server, "the client"), (server, client, "the server")):
+        t.equal(len(said(sender, "sent", CONNPROP)), 1, f"CONNPROPs that {what} sent")
+        t.equal(said(taker, "applied", CONNPROP), said(sender, "sent", CONNPROP), f"properties of {what}")
+    fields = said(client, "sent", CONNPROP)[0]
+    t.equal((fields["ids"], fields["fixed"], fields["receive_size"]), (0x3f, 0x3f, 4096 * (1 + fields["pages"])),
+            f"the client's properties {fields}")
+    # Asked without a mark, the server says what it speaks.
+    client, server = found = version_events(t, pair, 2, 0)
+    t.equal(came_to(found), [("client: ERR_VERS", 1), ("server: off", 1)], "versions, version2=0 at the server")
+    t.equal([event.what for event in client["property"]], ["sent"], "the client's properties")
+    t.equal(server.get("property"), None, "the server's properties")
+    pair.client.run("echo 0 > /sys/module/rpcordma/parameters/version2", 10)
 
 
 @test("trace-points")
@@ -303,6 +348,8 @@ def trace_points(t):
     t.equal(xids(server, "sink_mapped"), sent, "calls with sinks")
     t.equal(xids(server, "decode"), calls, "decode: calls")
     t.equal(xids(server, "encode"), calls, "encode: replies")
+
+    trace_version2(t, pair)
 
     # What goes wrong has an event of its own, which can be had alone. More messages than credits: where one finds no Receive, the
     # client's device is to send it again, as by default.

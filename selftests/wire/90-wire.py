@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The wire: tshark, whose decoder is independent of ours, reads what was sent, and agrees with our trace
-points on it."""
+"""The wire: tshark, whose decoders are independent of ours, reads what was sent, and agrees with our trace points
+on it, in version 1 and in version 2."""
 
 import collections
 import os
@@ -10,14 +10,17 @@ from vmlib import trace
 from vmlib.testing import test
 
 VERSIONS = ("3", "4.0", "4.1")
+# In version 2 of RPC-over-RDMA, as NFS knows nothing of it.
+VERSIONS2 = ("4.1",)
+PARAMETER = "/sys/module/rpcordma/parameters/version2"
 CLIENT, SERVER = "10.0.0.2", "10.0.0.1"
-MSG, NOMSG, ERROR = 0, 1, 4
+MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 6
 
 
-def work(pair):
+def work(pair, versions):
     """Small calls, chunks of all kinds, odd lengths, a long directory, long names."""
     pair.client.run("dd if=/dev/urandom of=/tmp/file bs=300007 count=1 2>/dev/null")
-    for version in VERSIONS:
+    for version in versions:
         pair.mount(version)
         pair.client.run("cp /tmp/file /mnt/file && drop_caches && cmp /tmp/file /mnt/file && "
                         "dd if=/mnt/file of=/dev/null bs=65536 iflag=direct 2>/dev/null && "
@@ -30,19 +33,41 @@ def work(pair):
         pair.umount()
 
 
-def capture(t, xprt, traced):
-    """(capture's path, the client's and the server's trace) of work() with @xprt at both ends."""
-    pair = t.lab(xprt=xprt, server_xprt=xprt, capture=True)
-    pair.up()
-    traces = [trace.Trace(vm, ("rpcordma",), 20000) for vm in (pair.client, pair.server) if traced]
-    work(pair)
+def traced(pair, versions):
+    """What the client's and the server's trace points say of work()."""
+    traces = [trace.Trace(vm, ("rpcordma",), 20000) for vm in (pair.client, pair.server)]
+    work(pair, versions)
     for one in traces:
         one.stop()
-    events = [dissect.events(one.text()) for one in traces]
+    return [dissect.events(one.text()) for one in traces]
+
+
+def capture_theirs(t):
+    """The capture of work() with the in-tree transport at both ends."""
+    pair = t.lab(xprt="rpcrdma", server_xprt="rpcrdma", capture=True)
+    pair.up()
+    work(pair, VERSIONS)
     pcap = pair.client.capture
     # The capture is whole once the machine has ended.
     pair.stop()
-    return (pcap, *events)
+    return pcap
+
+
+def capture_ours(t):
+    """[(capture, the client's events, the server's)] of work() with ours: in version 1, in version 2."""
+    pair = t.lab(xprt="rpcordma", server_xprt="rpcordma", capture=True)
+    pair.up()
+    first = traced(pair, VERSIONS)
+    pcap = pair.client.capture
+    # Nothing is mounted, so that no message is cut.
+    at = os.path.getsize(pcap)
+    for vm in (pair.client, pair.server):
+        vm.run(f"echo 1 > {PARAMETER}", 10, "version 2 on")
+    second = traced(pair, VERSIONS2)
+    pair.stop()
+    rest = pcap.replace(".pcap", "-version2.pcap")
+    dissect.split(pcap, at, rest)
+    return [(pcap, *first), (rest, *second)]
 
 
 def agree(t, what, got, expected):
@@ -62,23 +87,8 @@ def by_xid(pairs):
     return found
 
 
-@test("wire")
-def wire_test(t):
-    """every message decodes, and tshark reads in it what our trace points logged"""
-    t.only_rpcordma("about our trace points")
-    theirs, = capture(t, "rpcrdma", False)
-    accepted = dissect.complaints(theirs)
-    in_tree = dissect.messages(theirs)
-    t.check(len(in_tree) > 1000, f"only {len(in_tree)} messages in the in-tree transport's capture")
-    ours, client, server = capture(t, "rpcordma", True)
-    messages = dissect.messages(ours)
-    found = dissect.complaints(ours)
-    # The same work, give or take a retransmission.
-    new = {what: f"{n}, in-tree {accepted[what]}" for what, n in found.items()
-           if n > 1.1 * accepted[what] + (2 if accepted[what] else 0)}
-    t.check(not new, f"tshark complains more than of the in-tree transport's capture: {new}")
-    t.check({m.version for m in messages} == {1}, f"versions {({m.version for m in messages})}")
-
+def compare(t, messages, client, server):
+    """What both versions have: @messages, and the two ends' events of them. Returns {what: how many}."""
     # Whatever the client sent: its forward calls are "marshal" events, with the credits asked for.
     forward = {e["xid"] for name, e in client if name == "marshal"}
     calls = [m for m in messages if m.source == CLIENT and m.xid in forward]
@@ -91,26 +101,97 @@ def wire_test(t):
                               by_xid((m.xid, s) for m in calls for s in m.segments),
                               by_xid((e["xid"], (e["rkey"], e["length"], e["iova"])) for name, e in client
                                      if name == "region" and e["what"] == "map"))
-    # What the client received: replies, and the server's calls.
+    # What the client received: replies, and the server's calls; in version 2 what is about the connection, but for
+    # the answer to the client's question, which is none of these.
     received = [m for m in messages if m.source == SERVER]
     count["received"] = agree(t, "received: (credits, type)",
-                              by_xid((m.xid, (m.credits, m.proc)) for m in received),
+                              by_xid((m.xid, (m.credits, m.proc)) for m in received if m.proc != CONNPROP),
                               by_xid((e["xid"], (e["credits"], e["proc"])) for name, e in client
-                                     if name == "reply" and e["what"] in ("reply", "backward call")))
+                                     if name == "reply" and e["what"] in ("reply", "backward call", "control")))
     # The server sent each of these in one post.
     count["posts"] = agree(t, "the server's posts",
                            by_xid((m.xid, 0) for m in received),
                            by_xid((e["xid"], e["result"]) for name, e in server
                                   if name == "post" and e["what"] == "reply"))
-    kinds = collections.Counter(m.proc for m in messages)
     positions = {p for m in calls for p in m.positions}
-    t.check(kinds[NOMSG], "no message went without an inline part")
     # None of these calls is too long for a message of 4 KiB but for what goes in a Read chunk (a long
     # ACL would be; odd-long-call has that).
     t.check(positions and 0 not in positions, f"Read chunks at positions {sorted(positions)}")
+    t.check(any(m.proc == NOMSG for m in messages), "no message went without an inline part")
+    return count
+
+
+def compare2(t, messages, client, server):
+    """What version 2 has besides, and what the server says of calls and replies. Returns {what: how many}."""
+    wrong = [(hex(m.xid), m.more["malformed"], m.more["invalid"]) for m in messages
+             if m.more["malformed"] or m.more["invalid"]]
+    t.check(not wrong, f"version 2: {len(wrong)} messages break the rules: {wrong[:3]}")
+    count = {}
+    read = {e["xid"] for name, e in server if name == "decode"}
+    calls = [m for m in messages if m.source == CLIENT and m.xid in read]
+    count["calls"] = agree(t, "the server's calls: (credits, type, inline bytes, segments)",
+                           by_xid((m.xid, (m.credits, m.proc, sum(m.more["payload_length"]), len(m.segments)))
+                                  for m in calls),
+                           by_xid((e["xid"], (e["credits"], e["proc"], e["inline"], e["read_segments"] +
+                                              e["write_segments"] + e["reply_segments"]))
+                                  for name, e in server if name == "decode"))
+    count["replies"] = agree(t, "the server's replies: (credits, type, inline bytes, segments)",
+                             by_xid((m.xid, (m.credits, m.proc, sum(m.more["payload_length"]), len(m.segments)))
+                                    for m in messages if m.source == SERVER and m.xid in read),
+                             by_xid((e["xid"], (e["credits"], e["proc"], e["inline"], e["segments"]))
+                                    for name, e in server if name == "encode"))
+    # The server may invalidate one of what it is offered.
+    for m in calls:
+        keys = {handle for handle, _, _ in m.segments}
+        t.check(m.more["inv_handle"][0] in (keys or {0}),
+                f"xid 0x{m.xid:08x}: R_key {m.more['inv_handle']} may be invalidated, of {keys}")
+    # What each end said of itself, and what the other one took.
+    said = [(m.source, dissect.properties(m)) for m in messages if dissect.properties(m)]
+    for source, sender, taker in ((CLIENT, client, server), (SERVER, server, client)):
+        wire = by_xid((p["xid"], tuple(p.items())) for who, p in said if who == source)
+        for end, what in ((sender, "sent"), (taker, "applied")):
+            logged = [{key: e[key] for key in said[0][1]} for name, e in end
+                      if name == "property" and e["what"] == what]
+            count["properties"] = count.get("properties", 0) + agree(
+                t, f"properties that {source} sent: {what}", wire, by_xid((p["xid"], tuple(p.items())) for p in logged))
+    for end, events, why in (("client", client, "client: answered"), ("server", server, "server: CONNPROP")):
+        t.equal({(e["what"], e["version"]) for name, e in events if name == "version"}, {(why, 2)},
+                f"{end}: how it came to version 2")
+    return count
+
+
+@test("wire")
+def wire_test(t):
+    """every message of versions 1 and 2 decodes, and tshark reads in it what our trace points logged"""
+    t.only_rpcordma("about our trace points")
+    theirs = capture_theirs(t)
+    accepted = dissect.complaints(theirs)
+    in_tree = dissect.messages(theirs)
+    t.check(len(in_tree) > 1000, f"only {len(in_tree)} messages in the in-tree transport's capture")
+    (ours, *events), (ours2, *events2) = capture_ours(t)
+    messages = dissect.messages(ours)
+    found = dissect.complaints(ours)
+    # The same work, give or take a retransmission.
+    new = {what: f"{n}, in-tree {accepted[what]}" for what, n in found.items()
+           if n > 1.1 * accepted[what] + (2 if accepted[what] else 0)}
+    t.check(not new, f"tshark complains more than of the in-tree transport's capture: {new}")
+    t.check({m.version for m in messages} == {1}, f"versions {({m.version for m in messages})}")
+    count = compare(t, messages, *events)
+    kinds = collections.Counter(m.proc for m in messages)
     t.check(set(kinds) <= {MSG, NOMSG}, f"message types {dict(kinds)}")
+
+    messages2 = dissect.messages(ours2, dissect.V2)
+    t.check(len(messages2) > 300, f"only {len(messages2)} messages of version 2")
+    t.check({m.version for m in messages2} == {2}, f"versions {({m.version for m in messages2})}")
+    count2 = compare(t, messages2, *events2)
+    more = compare2(t, messages2, *events2)
+    kinds = collections.Counter(m.proc for m in messages2)
+    t.check(ERROR not in kinds, f"message types {dict(kinds)}")
     print(f"    {len(messages)} messages of ours, {len(in_tree)} of the in-tree transport's; compared: " +
           ", ".join(f"{n} {what}" for what, n in count.items()) +
           f"; tshark's complaints, in both: {dict(accepted) or 'none'}", flush=True)
-    for path in (theirs, ours):
+    print(f"    {len(messages2)} messages of version 2, by type {dict(sorted(kinds.items()))}; compared: " +
+          ", ".join(f"{n} {what}" for what, n in count2.items()) + "; at the server: " +
+          ", ".join(f"{n} {what}" for what, n in more.items()), flush=True)
+    for path in (theirs, ours, ours2):
         os.unlink(path)

@@ -2,22 +2,29 @@
 """RPC-over-RDMA messages as tshark reads them off a capture: a decoder that knows nothing of ours.
 
 tshark takes a packet for RPC-over-RDMA only when it has seen the connection being made, so a capture
-has to begin before the mount.
+has to begin before the mount. Version 1 is Wireshark's own dissector's, version 2 that of tools/wireshark, which is
+written from the drafts alone.
 """
 
 import collections
+import os
 import re
 import shutil
+import struct
 import subprocess
 
-from vmlib import lab
+from vmlib import image, lab
 
-FIELDS = ("ip.src", "rpcordma.xid", "rpcordma.version", "rpcordma.flow_control", "rpcordma.msg_type",
-          "rpcordma.rdma_handle", "rpcordma.rdma_length", "rpcordma.rdma_offset", "rpcordma.position",
-          "infiniband.bth.psn")
+V1, V2 = "rpcordma", "rpcordma2"
+DISSECTOR = os.path.join(image.TOP, "tools", "wireshark", "rpcordma2.lua")
 
-# What the wire and the trace points both say of a message.
-Message = collections.namedtuple("Message", "source xid version credits proc segments positions")
+# What is read of both, and of version 2 alone; without the protocol's name.
+FIELDS = ("xid", "version", "flow_control", "msg_type", "rdma_handle", "rdma_length", "rdma_offset", "position")
+FIELDS2 = ("direction", "inv_handle", "payload_length", "prop_id", "nochg", "rbsiz", "rbgroup_segments", "rbseg_flags",
+           "malformed", "invalid")
+
+# What the wire and the trace points both say of a message; what version 2 has besides is in @more, by its fields' names.
+Message = collections.namedtuple("Message", "source xid version credits proc segments positions more")
 
 
 def numbers(text):
@@ -34,25 +41,56 @@ def _tshark(*args):
     return done.stdout
 
 
-def messages(capture):
+def split(capture, at, rest):
+    """Cuts what is behind the first @at bytes off @capture, where a frame has to begin, and makes @rest of it."""
+    with open(capture, "rb") as f:
+        data = f.read()
+    end = 24
+    while end < at:
+        end += 16 + struct.unpack_from("<I", data, end + 8)[0]
+    if end != at or at == len(data):
+        raise lab.LabError(f"{capture}: {len(data)} bytes; no frame begins at {at}")
+    with open(rest, "wb") as f:
+        f.write(data[:24] + data[at:])
+    os.truncate(capture, at)
+
+
+def messages(capture, protocol=V1):
     """All RPC-over-RDMA messages of a capture, in order; a retransmitted packet counts once."""
-    fields = [word for field in FIELDS for word in ("-e", field)]
-    text = _tshark("-r", capture, "-Y", "rpcordma.xid", "-T", "fields", "-E", "separator=\t",
-                   "-E", "occurrence=a", "-E", "aggregator=,", *fields)
+    names = FIELDS + (FIELDS2 if protocol == V2 else ())
+    fields = [word for name in names for word in ("-e", f"{protocol}.{name}")]
+    plugin = ["-X", f"lua_script:{DISSECTOR}"] if protocol == V2 else []
+    text = _tshark(*plugin, "-r", capture, "-Y", f"{protocol}.xid", "-T", "fields", "-E", "separator=\t",
+                   "-E", "occurrence=a", "-E", "aggregator=,", "-e", "ip.src", "-e", "infiniband.bth.psn", *fields)
     found, seen = [], set()
     for line in text.splitlines():
-        row = dict(zip(FIELDS, line.split("\t")))
-        packet = row["ip.src"], row["infiniband.bth.psn"], row["rpcordma.xid"]
+        source, psn, *values = line.split("\t")
+        row = dict(zip(names, values))
+        packet = source, psn, row["xid"]
         if packet in seen:
             continue
         seen.add(packet)
-        segments = tuple(zip(numbers(row["rpcordma.rdma_handle"]), numbers(row["rpcordma.rdma_length"]),
-                             numbers(row["rpcordma.rdma_offset"])))
-        found.append(Message(row["ip.src"], numbers(row["rpcordma.xid"])[0],
-                             numbers(row["rpcordma.version"])[0], numbers(row["rpcordma.flow_control"])[0],
-                             numbers(row["rpcordma.msg_type"])[0], segments,
-                             tuple(numbers(row["rpcordma.position"]))))
+        more = {name: row[name] if name in ("malformed", "invalid") else numbers(row[name])
+                for name in names if name in FIELDS2}
+        segments = tuple(zip(numbers(row["rdma_handle"]), numbers(row["rdma_length"]),
+                             numbers(row["rdma_offset"])))
+        found.append(Message(source, *(numbers(row[name])[0] for name in FIELDS[:4]), segments,
+                             tuple(numbers(row["position"])), more))
     return found
+
+
+def properties(message):
+    """What @message, of version 2, says of properties, by the names of our trace point's fields; None: it is about
+    something else."""
+    more = message.more
+    if not 6 <= message.proc <= 9:
+        return None
+    ids = sum(1 << number - 1 for number in more["prop_id"] if number <= 6)
+    groups = zip(more["rbgroup_segments"], more["rbseg_flags"])
+    # Bits of the set, whose n-th property has the id n where all six are said.
+    return {"xid": message.xid, "credits": message.credits, "proc": message.proc, "ids": ids,
+            "fixed": (more["nochg"] or [0])[0], "receive_size": (more["rbsiz"] or [4096])[0],
+            "pages": sum(count for count, flags in groups if flags & 1)}
 
 
 def complaints(capture):

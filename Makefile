@@ -34,6 +34,7 @@ help: ## this list
 demo: ## real files over NFS/RDMA between two virtual machines, every byte compared
 	@scripts/setup build vm
 	@$(build)
+	@[ $(KVER) = 6.12 ] || $(MAKE) module KVER=6.12	# the server's
 	@scripts/demo --kernel $(KVER)
 
 .PHONY: quick

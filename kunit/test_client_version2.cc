@@ -22,6 +22,42 @@ constexpr u32 kAvoidMs = 600000;
 /* Private data with a mark behind RFC 8797's eight bytes. */
 constexpr u32 kMarkedLength = 16, kPlainLength = 8;
 
+/* Of a message that is long without its item: before it, between the two in memory, behind it; what stands there. */
+constexpr u32 kWide = 4048, kGap = 16, kTail = 8, kRest = 77;
+constexpr u8 kTailByte = 0x7a;
+
+/* A message of @version, which is right. */
+xdr::Message decoded_of(u32 version, Bytes bytes)
+{
+	return version == 1 ? decoded(bytes) : decoded2(bytes);
+}
+
+/* The peer writes pattern() from @from on to a chunk. */
+void fill_chunk(const xdr::WriteChunk &chunk, u32 size, u32 from)
+{
+	u32 at = 0;
+
+	for (const xdr::Segment segment : chunk)
+		for (u32 i = 0; i < segment.length && at < size; i++, at++) {
+			u8 *byte = the_port->peer.reach(segment, i, true);
+			ASSERT_NE(byte, nullptr);
+			*byte = pattern(from + at);
+		}
+	EXPECT_EQ(at, size);
+}
+
+/* RDMA_NOMSG that returns @offered, of which so many bytes are used. */
+template <typename Maker>
+bool deliver_with_chunks(Requester &r, Maker &&answer, const xdr::Message &offered, u32 written,
+			 u32 replied)
+{
+	for (const xdr::WriteChunk chunk : offered.writes)
+		answer.encoder.write_chunk(chunk, written);
+	answer.encoder.reply_chunk(offered.reply, replied);
+	answer.finish(0, kReplyMessage);
+	return r.deliver(answer.message());
+}
+
 /* A client whose administrator lets it speak version 2. */
 struct Requester2 : Requester {
 	explicit Requester2(u32 parameter = 1)
@@ -92,6 +128,58 @@ struct Requester2 : Requester {
 		EXPECT_EQ(ask([&] { EXPECT_TRUE(say_properties(7, grant, receive_size)); }), 0);
 		ASSERT_NE(connection(), nullptr);
 		EXPECT_EQ(version(), 2);
+	}
+	/* A server with the mark, and a connection of this version all the same. */
+	void connect_to(u32 version_of_it)
+	{
+		if (version_of_it == 2)
+			return connect2();
+		to(kMarked);
+		EXPECT_EQ(ask([&] {
+				  const u32 refusal[] = {last_xid(), 2, 1, 4, 1, 1, 1};
+				  EXPECT_TRUE(say(refusal));
+			  }),
+			  0);
+		EXPECT_EQ(version(), 1);
+	}
+	void connect_unmarked()
+	{
+		to(kUnmarked);
+		EXPECT_EQ(rpcordma_core_client_connect(core), 0);
+		EXPECT_EQ(version(), 1);
+	}
+	bool answer_of(u32 version_of_it, u32 xid, u32 size)
+	{
+		return version_of_it == 1 ? reply(xid, size) : reply2(xid, size);
+	}
+	/* A call, or one whose reply may be, so long without its item of @size bytes that it fits no message inline. */
+	[[nodiscard]] rpc_rqst *prepare_wide(u32 xid, u32 size, bool of_reply)
+	{
+		rpc_rqst *call = prepare(xid, of_reply ? 40 : kWide, of_reply ? kWide : 200);
+		rpcordma_xdr_buf &buf = of_reply ? call->receive : call->send;
+		u8 *const head = static_cast<u8 *>(buf.head.base);
+		const u32 before = buf.len;
+
+		add_pages(call, size, of_reply);
+		/* Where add_pages() has the pad. */
+		for (u32 i = 0; !of_reply && i < xdr_pad(size); i++)
+			head[kRoom / 2 + i] = call_pattern(kRoom / 2 + i);
+		buf.tail = {head + kWide + kGap, xdr_pad(size) + kTail};
+		__builtin_memset(buf.tail.base, 0, xdr_pad(size));
+		__builtin_memset(static_cast<u8 *>(buf.tail.base) + xdr_pad(size), kTailByte, kTail);
+		if (!of_reply)
+			buf.len = before + size + xdr_pad(size) + kTail;
+		buf.buflen += kTail;
+		return call;
+	}
+	[[nodiscard]] bool deliver_returned(u32 version_of_it, u32 xid, const xdr::Message &offered,
+					    u32 written, u32 replied)
+	{
+		if (version_of_it == 1)
+			return deliver_with_chunks(*this, CallMaker(xid, 32, xdr::Kind::nomsg),
+						   offered, written, replied);
+		return deliver_with_chunks(*this, Reply2Maker(xid, 32, xdr::Kind::nomsg), offered,
+					   written, replied);
 	}
 	/* The next connection is made without a question, or with one. */
 	void expect_next(bool asked)
@@ -730,6 +818,132 @@ RPCORDMA_TEST(client_version2, chunks)
 		}
 }
 
+/*
+ * A server with the mark gets two kinds of chunk for one message, in either version: the item of a long call in a Read
+ * chunk beside the Position Zero one, without its pad in either; and a Write chunk beside a Reply chunk.
+ */
+RPCORDMA_TEST(client_version2, two_kinds)
+{
+	for (const u32 version : {1u, 2u})
+		for (const u32 size : {8192u, 5001u}) {
+			TEST_NOTE("version", version);
+			TEST_NOTE("size", size);
+			Requester2 r;
+			r.connect_to(version);
+			rpc_rqst *call = r.prepare_wide(1, size, false);
+			EXPECT_EQ(r.transmit(call), 0);
+			const ExactCopy copy(r.peer.last());
+			const auto sent = decoded_of(version, copy.bytes());
+			EXPECT_EQ(sent.kind, xdr::Kind::nomsg);
+			EXPECT_EQ(sent.payload.size(), 0);
+			u32 whole = 0, item = 0;
+			for (const xdr::ReadSegment segment : sent.reads) {
+				const bool reduced = segment.position.get() != 0;
+				u32 &at = reduced ? item : whole;
+
+				if (reduced)
+					EXPECT_EQ(segment.position, Position(kWide));
+				for (u32 i = 0; i < segment.target.length; i++, at++) {
+					const u8 *byte = r.peer.reach(segment.target, i, false);
+					ASSERT_NE(byte, nullptr);
+					if (reduced)
+						ASSERT_EQ(*byte, pattern(at));
+					else if (at >= 8)
+						ASSERT_EQ(*byte, at < kWide ? call_pattern(at) :
+									      kTailByte);
+				}
+			}
+			EXPECT_EQ(whole, kWide + kTail);
+			EXPECT_EQ(item, size);
+			EXPECT_TRUE(r.answer_of(version, 1, 24));
+			EXPECT_EQ(call->result, 24);
+			r.done(call);
+
+			call = r.prepare_wide(2, size, true);
+			EXPECT_EQ(r.transmit(call), 0);
+			const ExactCopy second(r.peer.last());
+			const auto offered = decoded_of(version, second.bytes());
+			EXPECT_EQ(offered.kind, xdr::Kind::msg);
+			EXPECT_EQ(offered.writes.count(), 1);
+			EXPECT_EQ(offered.writes.total_length(), size);
+			EXPECT_EQ(offered.reply.length(), kWide + xdr_pad(size) + kTail);
+			fill_chunk(*offered.writes.begin(), size, 0);
+			/* The reply's rest: what is before the item, and what is behind its pad. */
+			fill_chunk(offered.reply, kWide + kTail, kRest);
+			EXPECT_TRUE(r.deliver_returned(version, 2, offered, size, kWide + kTail));
+			EXPECT_EQ(call->completed, 1);
+			EXPECT_EQ(call->result, int(kWide + size + xdr_pad(size) + kTail));
+			for (u32 i = 0; i < kWide; i++)
+				ASSERT_EQ(static_cast<u8 *>(call->receive.head.base)[i],
+					  pattern(kRest + i));
+			for (u32 i = 0; i < size; i++)
+				ASSERT_EQ(call->receive.pages[i / kPage]->data[i % kPage],
+					  pattern(i));
+			const u8 *tail = static_cast<u8 *>(call->receive.tail.base);
+			for (u32 i = 0; i < xdr_pad(size) + kTail; i++)
+				ASSERT_EQ(tail[i], i < xdr_pad(size) ? 0 :
+								       pattern(kRest + kWide + i -
+									       xdr_pad(size)));
+			r.done(call);
+			r.at_rest();
+		}
+}
+
+/* What a server is trusted with goes with its connection: the same calls are made anew for the next one. */
+RPCORDMA_TEST(client_version2, two_kinds_elsewhere)
+{
+	for (const bool first : {true, false}) {
+		TEST_NOTE("first", first);
+		Requester2 r;
+		rpc_rqst *call = nullptr, *read = nullptr;
+
+		for (const bool marked : {first, !first}) {
+			TEST_NOTE("marked", marked);
+			if (marked)
+				r.connect_to(1);
+			else
+				r.connect_unmarked();
+			rpc_rqst *first_one = r.call(9);
+			EXPECT_TRUE(r.reply(9, 24));
+			r.done(first_one);
+			if (!call) {
+				call = r.prepare_wide(1, 5001, false);
+				read = r.prepare_wide(2, 5001, true);
+			}
+			for (rpc_rqst *each : {call, read}) {
+				each->sent_before = false;
+				ASSERT_EQ(r.transmit(each), 0);
+				const auto sent = decoded_of(1, r.peer.last());
+				u32 positions = 0, whole = 0;
+
+				for (const xdr::ReadSegment segment : sent.reads) {
+					positions += segment.position.get() != 0;
+					whole += segment.position.get() ? 0 : segment.target.length;
+				}
+				EXPECT_EQ(positions != 0, each == call && marked);
+				if (each == call)
+					EXPECT_EQ(whole,
+						  kWide + kTail +
+							  (marked ? 0 : 5001 + xdr_pad(5001)));
+				else
+					EXPECT_TRUE(sent.reply.present());
+				EXPECT_EQ(sent.writes.count(), each == read && marked ? 1 : 0);
+			}
+			if (marked == first) {
+				rpcordma_core_client_close(r.core);
+				EXPECT_EQ(call->completed + read->completed, 0);
+			}
+		}
+		EXPECT_TRUE(r.answer_of(1, 1, 24));
+		EXPECT_TRUE(r.answer_of(1, 2, 24));
+		EXPECT_EQ(call->result, 24);
+		EXPECT_EQ(read->result, 24);
+		r.done(call);
+		r.done(read);
+		r.at_rest();
+	}
+}
+
 /* Each error ends its RPC with EIO, once; it is not sent again, and the grant in it is none. */
 RPCORDMA_TEST(client_version2, errors)
 {
@@ -1016,6 +1230,7 @@ RPCORDMA_TEST(client_version2, thresholds)
 RPCORDMA_SUITE(client_version2, question, answers, answers_cut, no_answer, late_answer,
 	       answer_and_disconnect, no_memory, question_not_mapped, who_is_asked, traced,
 	       traced_request, traced_malformed, off, unproved, inline_call, chunks, errors,
-	       other_messages, answered_often, answer_not_posted, backward, grants, thresholds);
+	       other_messages, answered_often, answer_not_posted, backward, grants, thresholds,
+	       two_kinds, two_kinds_elsewhere);
 
 } // namespace rpcordma

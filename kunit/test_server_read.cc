@@ -158,7 +158,7 @@ RPCORDMA_TEST(server_read, behind_waiters)
 RPCORDMA_TEST(server_read, linear)
 {
 	for (const bool eager : {true, false})
-		for (u32 form = 0; form < 3; form++) {
+		for (u32 form = 0; form < 4; form++) {
 			TEST_NOTE("eager", eager);
 			TEST_NOTE("form", form);
 			Connected c;
@@ -177,9 +177,9 @@ RPCORDMA_TEST(server_read, linear)
 				call.finish(0);
 				length = 1000;
 			} else {
-				/* The same as form 0, the inline part pulled as well. */
+				/* An item, and what is around it pulled as well; the item's pad is nowhere. */
 				call.read(0, 50, 200);
-				call.read(40, 700, 1000);
+				call.read(40, form == 2 ? 700 : 697, 1000);
 				call.read(0, 30, 300);
 				call.finish(0);
 				length = 780;
@@ -205,8 +205,9 @@ RPCORDMA_TEST(server_read, linear)
 
 				if (form == 1)
 					expected = client[100 + i];
-				else if (form == 2)
-					expected = i < 40  ? client[200 + i] :
+				else if (form >= 2)
+					expected = i < 40 ? client[200 + i] :
+						   form == 3 && i >= 737 && i < 740 ? 0 :
 						   i < 740 ? client[1000 + i - 40] :
 						   i < 750 ? client[200 + i - 700] :
 							     client[300 + i - 750];

@@ -119,13 +119,20 @@ RPCORDMA_TEST(server_reply, long_write)
 /* What does not fit inline goes to the Reply chunk, the results beside it to theirs. */
 RPCORDMA_TEST(server_reply, reply_chunk)
 {
-	for (const bool ddp : {true, false}) {
+	static constexpr struct {
+		bool ddp;
+		u32 size;
+	} cases[] = {{true, 700}, {true, 701}, {false, 700}};
+
+	for (const auto &[ddp, size] : cases) {
 		TEST_NOTE("ddp", ddp);
+		TEST_NOTE("size", size);
+		const u32 padded = size + xdr_pad(size);
 		Connected c;
 
 		have_call(c, 4 * kPage, 20 * kPage, ddp);
-		(void)rpcordma_core_server_result_payload(c.rqst->call, 60, 700);
-		ASSERT_EQ(c.send_reply_pages(60, 700, 2000), 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 60, size);
+		ASSERT_EQ(c.send_reply_pages(60, size, xdr_pad(size) + 2000), 0);
 		c.release();
 		c.work();
 		const auto header = c.got();
@@ -133,11 +140,11 @@ RPCORDMA_TEST(server_reply, reply_chunk)
 		EXPECT_EQ(header.value().kind, xdr::Kind::nomsg);
 		EXPECT_EQ(header.value().reply.length(), ddp ? 2060 : 2760);
 		EXPECT_EQ(header.value().writes.count(), 1);
-		EXPECT_EQ(header.value().writes.total_length(), ddp ? 700 : 0);
+		EXPECT_EQ(header.value().writes.total_length(), ddp ? size : 0);
 		expect_written(kReply, 0, 60);
 		if (ddp) {
-			expect_written(kWrite, 60, 700);
-			expect_written(kReply + 60, 760, 2000);
+			expect_written(kWrite, 60, size);
+			expect_written(kReply + 60, 60 + padded, 2000);
 		} else {
 			expect_written(kReply + 60, 60, 2700);
 		}

@@ -166,7 +166,7 @@ struct Limits {
 	u32 copy_limit = 4096;
 	/**
 	 * The peer is known to handle two kinds of chunk for one message: Position Zero and normal
-	 * Read chunk, Write and Reply chunk. See reduce.hh for why this is off.
+	 * Read chunk, Write and Reply chunk. See reduce.hh for why this is off with all others.
 	 */
 	bool combine_chunks = false;
 

@@ -17,6 +17,7 @@
 
 #include "compat/port/trace.h"
 #include "selftests/sim/scenario.hh"
+#include "selftests/sim/versions.hh"
 #include "selftests/sim/world.hh"
 
 /* ASan's own defaults would hide what the simulation is after, or cost what it need not. */
@@ -33,7 +34,11 @@ namespace {
 struct Progress {
 	unsigned long long seed; /* that runs */
 	unsigned long long passed, steps;
+	unsigned long long two_reads, two_replies, both_used; /* VersionTalk's */
 } * progress;
+
+/* So many seeds have all of it. */
+constexpr unsigned long long kEnough = 500;
 
 double seconds()
 {
@@ -60,6 +65,11 @@ void run(unsigned long long seed, bool verify)
 				"seed");
 		});
 	progress->passed++;
+	progress->two_reads += sim::VersionTalk::two_reads;
+	progress->two_replies += sim::VersionTalk::two_replies;
+	progress->both_used += sim::VersionTalk::both_used;
+	sim::VersionTalk::two_reads = sim::VersionTalk::two_replies = sim::VersionTalk::both_used =
+		0;
 }
 
 [[noreturn]] void usage()
@@ -146,6 +156,17 @@ int main(int argc, char **argv)
 			break;
 	}
 	const double took = seconds() - began;
+	if (!single)
+		std::printf(
+			"two kinds of chunk: %llu calls, %llu for replies, %llu replies in both\n",
+			progress->two_reads, progress->two_replies, progress->both_used);
+#ifndef RPCORDMA_TEST_VERSION
+	if (progress->passed >= kEnough &&
+	    (!progress->two_reads || !progress->two_replies || !progress->both_used)) {
+		std::printf("\nthe seeds have not all that they are to have\n");
+		failed++;
+	}
+#endif
 	if (!single)
 		std::printf("%.1f s, %.0f seeds a minute, %.0f steps each\n", took,
 			    double(progress->passed + failed) / took * 60,

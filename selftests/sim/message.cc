@@ -92,7 +92,9 @@ std::vector<u8> call_bytes(const Call &call, u32 xid)
 	out.word(call.sealed ? kSealed : kUnix).word(4 * call.credential);
 	out.data(call.id + 1, 4 * call.credential).word(0).word(0);
 	out.word(call.id).word(u32(call.kind)).word(call.call_data).word(call.reply_data);
-	out.word(call.verifier).word(call.sealed).word(call.trailer).word(call.call_data);
+	out.word(call.verifier).word(call.sealed).word(call.trailer);
+	out.word(call.wide_call).word(call.wide_reply).data(call.id + 5, 4 * call.wide_call);
+	out.word(call.call_data);
 	return out.data(call.id + 2, call.call_data).word(~call.id).word(kEnd).take();
 }
 
@@ -101,7 +103,8 @@ std::vector<u8> reply_bytes(const Call &call, u32 xid)
 	Writer out(call.reply_length());
 
 	out.word(xid).word(1).word(0).word(0).word(4 * call.verifier);
-	out.data(call.id + 3, 4 * call.verifier).word(0).word(call.id).word(call.reply_data);
+	out.data(call.id + 3, 4 * call.verifier).word(0).word(call.id);
+	out.data(call.id + 6, 4 * call.wide_reply).word(call.reply_data);
 	out.data(call.id + 4, call.reply_data);
 	if (call.trailer)
 		out.word(~call.id).word(kEnd);
@@ -112,11 +115,11 @@ Call check_call(const std::vector<u8> &bytes)
 {
 	Call call;
 
-	REQUIRE(bytes.size() >= 72 && !(bytes.size() % 4), "a call of %zu bytes", bytes.size());
+	REQUIRE(bytes.size() >= 80 && !(bytes.size() % 4), "a call of %zu bytes", bytes.size());
 	const u32 xid = word_at(bytes, 0);
 	call.credential = word_at(bytes, 7) / 4;
-	REQUIRE(bytes.size() >= call.call_front(), "xid %#x: a call of %zu bytes", xid,
-		bytes.size());
+	REQUIRE(call.credential <= bytes.size() && bytes.size() >= call.call_front(),
+		"xid %#x: a call of %zu bytes", xid, bytes.size());
 	const u32 at = 10 + call.credential;
 	call.id = word_at(bytes, at);
 	call.kind = Kind(word_at(bytes, at + 1));
@@ -125,6 +128,8 @@ Call check_call(const std::vector<u8> &bytes)
 	call.verifier = word_at(bytes, at + 4);
 	call.sealed = word_at(bytes, at + 5);
 	call.trailer = word_at(bytes, at + 6);
+	call.wide_call = word_at(bytes, at + 7);
+	call.wide_reply = word_at(bytes, at + 8);
 	REQUIRE(call.call_length() == bytes.size(), "xid %#x: a call of %zu bytes instead of %u",
 		xid, bytes.size(), call.call_length());
 	require_equal(bytes, call_bytes(call, xid), "the call", xid);

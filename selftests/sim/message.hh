@@ -31,15 +31,17 @@ struct Call {
 	u32 credential = 0, verifier = 0;  /* of the call, and of the reply; words */
 	bool sealed = false;		   /* integrity: nothing is to be placed directly */
 	bool trailer = true;		   /* results behind the reply's data */
+	/* Arguments, and results, that are before the data; words. */
+	u32 wide_call = 0, wide_reply = 0;
 
 	/** Bytes of the call, and of the reply, before their data and behind them. */
 	u32 call_front() const
 	{
-		return 4 * (10 + credential + 8);
+		return 4 * (10 + credential + 10 + wide_call);
 	}
 	u32 reply_front() const
 	{
-		return 4 * (6 + verifier + 2);
+		return 4 * (6 + verifier + 2 + wide_reply);
 	}
 	u32 back() const
 	{

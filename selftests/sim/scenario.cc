@@ -165,9 +165,20 @@ u32 draw_length(u32 most)
 	}
 }
 
+/* What is around a call's data is longer than the smallest Receive of version 2, or that of its reply. */
+void widen(Call &call)
+{
+	if (chance.one_in(2))
+		call.wide_call = chance.between(980, 1900);
+	/* All of it, a pad among it, is in one page of the service's; so are a few bytes of data. */
+	const u32 others = call.reply_front() + call.back() + (call.kind == Kind::write ? 104 : 4);
+	if (chance.one_in(2))
+		call.wide_reply = (kPageSize - others) / 4 - chance.below(16);
+}
+
 Call draw_call(u32 max_message, bool crowded)
 {
-	const u32 most = max_message - 2 * kPageSize;
+	u32 most = max_message - 2 * kPageSize;
 	Call call;
 
 	call.id = ++next_id;
@@ -177,6 +188,11 @@ Call draw_call(u32 max_message, bool crowded)
 	call.credential = chance.below(20);
 	call.verifier = chance.below(10);
 	call.sealed = chance.one_in(5);
+	if ((call.kind == Kind::write || call.kind == Kind::read || call.kind == Kind::both) &&
+	    chance.one_in(8)) {
+		widen(call);
+		most -= 2 * kPageSize;
+	}
 	switch (call.kind) {
 	case Kind::null:
 	case Kind::count:

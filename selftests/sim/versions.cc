@@ -61,11 +61,32 @@ void VersionTalk::begin(const std::vector<u8> &client, const std::vector<u8> &se
 		"server: the mark, in answer to a client without");
 }
 
+/* Linux's own server garbles data that come so; whoever has the mark does not. */
+static void count_kinds(const xdr::Message &message, bool server, bool may)
+{
+	bool whole = false, item = false;
+
+	for (const xdr::ReadSegment segment : message.reads)
+		(segment.position.get() ? item : whole) = true;
+	const bool reads = whole && item, replies = !message.writes.empty() && message.reply.present();
+	REQUIRE(server || may || (!reads && !replies),
+		"client: two kinds of chunk for one message, to a server without the mark");
+	if (server) {
+		VersionTalk::both_used += replies && message.reply.length() &&
+					  (*message.writes.begin()).length();
+		return;
+	}
+	VersionTalk::two_reads += reads;
+	VersionTalk::two_replies += replies;
+}
+
 void VersionTalk::posted(bool server, const xdr::Message &message, bool strange)
 {
 	/* What an error says of its version is an echo. */
 	const bool echo = message.kind == xdr::Kind::error;
 
+	if (!strange)
+		count_kinds(message, server, client_mark && server_mark);
 	if (!server) {
 		if (message.kind == xdr::Kind::connprop) {
 			REQUIRE(!asked, "client: asks for version 2 twice");
@@ -127,6 +148,7 @@ void VersionTalk::heard(const xdr::Message &message, bool strange)
 
 bool VersionMemory::calm;
 u32 VersionTalk::grown;
+unsigned long long VersionTalk::two_reads, VersionTalk::two_replies, VersionTalk::both_used;
 u32 VersionMemory::changes, VersionMemory::asked_again;
 
 void VersionMemory::reset()

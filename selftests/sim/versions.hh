@@ -54,6 +54,8 @@ public:
 	u32 told =
 		0; /* bytes of each Receive that the server has posted, since it said so; 0: it has not */
 	static u32 grown; /* servers' connections that said so; of a run */
+	/* Calls with two kinds of Read chunk, with two kinds of chunk for the reply, replies in both; of all runs. */
+	static unsigned long long two_reads, two_replies, both_used;
 
 private:
 	u32 server_version_ = 0; /* 0: it has said nothing */

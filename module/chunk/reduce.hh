@@ -26,8 +26,8 @@
  * that is what is sent, unless Limits::combine_chunks says that the peer can be trusted with both:
  * Linux's own server splices an unpadded Read chunk into a long call without its XDR pad, and in a
  * Reply chunk beside a Write chunk it reports the length of the whole reply instead of what it
- * wrote there. Either would garble file data silently. NFS hardly needs it: the rest of a READ or
- * WRITE is small.
+ * wrote there. Either would garble file data silently, so that it is for peers with the mark. NFS
+ * hardly needs it: the rest of a READ or WRITE is small.
  *
  * XDR roundup (3.4.4.4): a Read chunk goes without the pad, and the inline rest then lacks it too.
  * A Write chunk is offered without a pad segment. Position Zero Read chunk and Reply chunk hold a

@@ -68,7 +68,8 @@ static void count_kinds(const xdr::Message &message, bool server, bool may)
 
 	for (const xdr::ReadSegment segment : message.reads)
 		(segment.position.get() ? item : whole) = true;
-	const bool reads = whole && item, replies = !message.writes.empty() && message.reply.present();
+	const bool reads = whole && item,
+		   replies = !message.writes.empty() && message.reply.present();
 	REQUIRE(server || may || (!reads && !replies),
 		"client: two kinds of chunk for one message, to a server without the mark");
 	if (server) {
@@ -199,8 +200,8 @@ void VersionMemory::requested(const std::vector<u8> &private_data)
 	if (attempts_ > 1)
 		REQUIRE(!mark, "client: the mark on a second connection");
 	else
-		/* What asks takes memory of its own. */
-		REQUIRE(mark == may || (may && faults.memory_failed),
+		/* What asks takes memory of its own. The parameter may have changed before the client looked at it. */
+		REQUIRE(mark == may || changes != changes_ || (may && faults.memory_failed),
 			"client: %s mark, with version2 %u", mark ? "the" : "no", parameter_);
 }
 

@@ -24,20 +24,6 @@ struct Returning : CallMaker {
 	}
 };
 
-/* The peer writes pattern() to a chunk. */
-void fill(const xdr::WriteChunk &chunk, u32 size)
-{
-	u32 at = 0;
-
-	for (const xdr::Segment segment : chunk)
-		for (u32 i = 0; i < segment.length && at < size; i++, at++) {
-			u8 *byte = the_port->peer.reach(segment, i, true);
-			ASSERT_NE(byte, nullptr);
-			*byte = pattern(at);
-		}
-	EXPECT_EQ(at, size);
-}
-
 /* The first @size bytes of @call's reply, as its decoder finds them, are pattern(): head, then pages. */
 void expect_reply(const rpc_rqst *call, u32 size)
 {
@@ -95,7 +81,7 @@ RPCORDMA_TEST(client_reply, chunks)
 		const ExactCopy message(r.peer.last());
 		const auto offered = decoded(message.bytes());
 		const xdr::WriteChunk chunk = *offered.writes.begin();
-		fill(chunk, size);
+		fill_chunk(chunk, size);
 		EXPECT_TRUE(r.deliver(Returning(1, offered, size, 0, 48).message()));
 		EXPECT_EQ(call->result, int(48 + size + xdr_pad(size)));
 		for (u32 i = 0; i < size; i++)
@@ -106,7 +92,7 @@ RPCORDMA_TEST(client_reply, chunks)
 	rpc_rqst *call = r.call(2, 40, 4096);
 	const ExactCopy message(r.peer.last());
 	const auto offered = decoded(message.bytes());
-	fill(offered.reply, 3000);
+	fill_chunk(offered.reply, 3000);
 	EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, xdr::Kind::nomsg).message()));
 	EXPECT_EQ(call->result, 3000);
 	for (u32 i = 0; i < 3000; i++)
@@ -150,7 +136,7 @@ RPCORDMA_TEST(client_reply, places_lost)
 			const auto offered = decoded(message.bytes());
 			const xdr::WriteChunk chunk = *offered.writes.begin();
 			EXPECT_EQ(chunk.count(), gaps ? 1 : 3);
-			fill(chunk, kSize);
+			fill_chunk(chunk, kSize);
 			EXPECT_TRUE(r.deliver(Returning(xid, offered, kSize, 0, 48).message()));
 			EXPECT_EQ(call->result, int(48 + kSize + xdr_pad(kSize)));
 			for (u32 i = 0; i < kSize; i++)
@@ -293,7 +279,7 @@ RPCORDMA_TEST(client_reply, long_in_one_region)
 		EXPECT_EQ(r.transmit(call), 0);
 		const auto header = r.sent();
 		EXPECT_EQ(header.reply.count(), 1);
-		fill(header.reply, size);
+		fill_chunk(header.reply, size);
 		EXPECT_TRUE(r.deliver(Returning(size, header, 0, size, 0, xdr::Kind::nomsg).message(),
 				      header.reply[0].handle.get()));
 		EXPECT_EQ(r.peer.local_invalidations, 0);
@@ -462,7 +448,7 @@ RPCORDMA_TEST(client_reply, segments_missing)
 		const auto offered = decoded(copy.bytes());
 		const xdr::WriteChunk chunk = *offered.writes.begin();
 		ASSERT_EQ(chunk.count(), 3);
-		fill(chunk, size);
+		fill_chunk(chunk, size);
 		xdr::Segment returned[2] = {chunk[0], chunk[1]};
 		returned[0].length = min(size, kSegment);
 		returned[1].length = size - returned[0].length;

@@ -102,4 +102,18 @@ private:
 	u32 reserved_ = 0, pool_ = 0;
 };
 
+/** The peer writes pattern() from @from on to a chunk. */
+inline void fill_chunk(const xdr::WriteChunk &chunk, u32 size, u32 from = 0)
+{
+	u32 at = 0;
+
+	for (const xdr::Segment segment : chunk)
+		for (u32 i = 0; i < segment.length && at < size; i++, at++) {
+			u8 *byte = the_port->peer.reach(segment, i, true);
+			ASSERT_NE(byte, nullptr);
+			*byte = pattern(from + at);
+		}
+	EXPECT_EQ(at, size);
+}
+
 } // namespace rpcordma

@@ -32,20 +32,6 @@ xdr::Message decoded_of(u32 version, Bytes bytes)
 	return version == 1 ? decoded(bytes) : decoded2(bytes);
 }
 
-/* The peer writes pattern() from @from on to a chunk. */
-void fill_chunk(const xdr::WriteChunk &chunk, u32 size, u32 from)
-{
-	u32 at = 0;
-
-	for (const xdr::Segment segment : chunk)
-		for (u32 i = 0; i < segment.length && at < size; i++, at++) {
-			u8 *byte = the_port->peer.reach(segment, i, true);
-			ASSERT_NE(byte, nullptr);
-			*byte = pattern(from + at);
-		}
-	EXPECT_EQ(at, size);
-}
-
 /* RDMA_NOMSG that returns @offered, of which so many bytes are used. */
 template <typename Maker>
 bool deliver_with_chunks(Requester &r, Maker &&answer, const xdr::Message &offered, u32 written,
@@ -867,7 +853,7 @@ RPCORDMA_TEST(client_version2, two_kinds)
 			EXPECT_EQ(offered.writes.count(), 1);
 			EXPECT_EQ(offered.writes.total_length(), size);
 			EXPECT_EQ(offered.reply.length(), kWide + xdr_pad(size) + kTail);
-			fill_chunk(*offered.writes.begin(), size, 0);
+			fill_chunk(*offered.writes.begin(), size);
 			/* The reply's rest: what is before the item, and what is behind its pad. */
 			fill_chunk(offered.reply, kWide + kTail, kRest);
 			EXPECT_TRUE(r.deliver_returned(version, 2, offered, size, kWide + kTail));

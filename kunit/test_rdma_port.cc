@@ -35,7 +35,6 @@ void PortDouble::want_for_nothing()
 	verbs.fail_at = kNoLimit;
 }
 
-/* On the heap: a kernel's stack is small. */
 static bool same_words(const char *a, const char *b)
 {
 	while (*a && *a == *b) {
@@ -68,6 +67,7 @@ void PortLog::expect_property(u32 age, const char *what, const rpcordma_trace_pr
 	EXPECT_EQ(event.said.pages, said.pages);
 }
 
+/* On the heap: a kernel's stack is small. */
 PortFixture::PortFixture()
 	: port_(*new (rpcordma_test_alloc(sizeof(PortDouble))) PortDouble),
 	  memory(port_.memory),

@@ -44,6 +44,9 @@ BOUNDS = {
     "virtual": {"memory": (512, 0.002),    # KiB
                 "slab": (48, 0.01),        # objects
                 "count": (0, 0)},          # of what is open and connected: the same each time
+    "real": {"memory": (1024, 0.004),
+             "slab": (96, 0.02),
+             "count": (0, 0)},
 }
 # Caches that say nothing of a leak: of what the kernel's checkers know of others' objects, and of mappings, which it
 # gives back many at a time, hours later (VmallocUsed has those that are in use).

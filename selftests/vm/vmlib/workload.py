@@ -91,19 +91,20 @@ STEPS = (there_and_back, names_and_attributes, copy_over_restart)
 
 
 class Work:
-    """Verified I/O on @vm's /mnt that goes on until it is told to end. Its files begin with the machine's name."""
+    """Verified I/O on @vm, @where, that goes on until it is told to end. Its files begin with the machine's name."""
 
-    def __init__(self, vm, jobs=3):
+    def __init__(self, vm, jobs=3, where="/mnt"):
         self.vm = vm
-        vm.run("rm -f /tmp/enough; dd if=/dev/urandom of=/tmp/f bs=1000003 count=1 2>/dev/null")
+        source = "/tmp/f" + where.replace("/", "-")
+        vm.run(f"rm -f /tmp/enough; dd if=/dev/urandom of={source} bs=1000003 count=1 2>/dev/null")
         self.jobs = [vm.spawn(f"""
-            round=0 a=/mnt/{vm.name}-a{i} b=/mnt/{vm.name}-b{i}
+            round=0 a={where}/{vm.name}-a{i} b={where}/{vm.name}-b{i}
             until [ -e /tmp/enough ]; do
                 round=$((round + 1))
-                cp /tmp/f $a && sync $a && dd if=/tmp/f of=$b bs=262144 oflag=direct 2>/dev/null ||
+                cp {source} $a && sync $a && dd if={source} of=$b bs=262144 oflag=direct 2>/dev/null ||
                     die "round $round: write"
                 echo 1 > /proc/sys/vm/drop_caches
-                cmp /tmp/f $a && cmp /tmp/f $b || die "round $round: compare"
+                cmp {source} $a && cmp {source} $b || die "round $round: compare"
                 rm $a $b || die "round $round: remove"
                 echo $round
             done""", f"I/O number {i}") for i in range(jobs)]

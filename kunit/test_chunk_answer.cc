@@ -25,7 +25,9 @@ Result<Answer> plan(const xdr::ChunkLists &lists, Span<const ReplyRange> results
 
 	thresholds.send = most;
 	thresholds.bare_header = kHeader;
-	return plan_answer(lists, results, length, thresholds, shortfall);
+	Answer answer;
+	TRY_STATUS(plan_answer(lists, results, length, thresholds, answer, shortfall));
+	return answer;
 }
 Result<Answer> plan(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
 		    u32 most)

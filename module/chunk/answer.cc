@@ -30,10 +30,9 @@ static constexpr u32 kLeastInvalidated = 4;
 	return shortfall_of(*chunk, last, length);
 }
 
-Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
-			   const Thresholds &thresholds, Shortfall &shortfall)
+Status plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
+		   const Thresholds &thresholds, Answer &answer, Shortfall &shortfall)
 {
-	Answer answer;
 	u32 at = 0; /* of the reply; what precedes is placed or on the list of rest */
 	u32 kept = 0;
 	usize i = 0;
@@ -49,7 +48,8 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 		const ReplyRange result = results[i];
 
 		i++;
-		answer.placed_count++;
+		ReplyRange &placed = answer.placed[answer.placed_count++];
+		placed = {};
 		if (!chunk.count() || !result.length)
 			continue;
 		/* The service took it back, as it may when a later step of it failed. */
@@ -60,7 +60,7 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 			shortfall = shortfall_of(lists.writes, u32(i - 1), result.length);
 			return Error::no_space;
 		}
-		answer.placed[answer.placed_count - 1] = result;
+		placed = result;
 		answer.write_length += result.length;
 		keep(result.offset);
 		/* Its pad goes with it (3.4.6.2). */
@@ -77,7 +77,7 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 	if (const u32 n = thresholds.transmissions_for(thresholds.send, header, kept)) {
 		answer.transmissions = n;
 		answer.inline_length = kept;
-		return answer;
+		return {};
 	}
 	if (!lists.reply.present() || lists.reply.length() < kept) {
 		shortfall = shortfall_of(lists.reply, lists.writes.segments() + lists.reply.count(),
@@ -86,7 +86,7 @@ Result<Answer> plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> 
 	}
 	answer.kind = xdr::Kind::nomsg;
 	answer.reply_length = kept;
-	return answer;
+	return {};
 }
 
 void encode_answer(xdr::ListEncoder &encoder, const xdr::ChunkLists &lists, const Answer &answer)

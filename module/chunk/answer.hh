@@ -15,8 +15,8 @@ namespace rpcordma::chunk {
 
 /** A run of a reply's bytes. */
 struct ReplyRange {
-	u32 offset = 0;
-	u32 length = 0;
+	u32 offset;
+	u32 length;
 };
 
 /** How a reply is sent. */
@@ -31,7 +31,10 @@ struct Answer {
 	u32 inline_length = 0; /* of the reduced reply; 0 with Kind::nomsg */
 	u32 reply_length = 0;  /* of the reduced reply, in the Reply chunk; 0 with Kind::msg */
 	u32 write_length = 0;  /* of the results in Write chunks */
-	/* What the client gets back of Write chunk i: the payload written there, maybe nothing. */
+	/*
+	 * What the client gets back of Write chunk i: the payload written there, maybe nothing. Ranges behind those that
+	 * are counted are left unset.
+	 */
 	u32 placed_count = 0;
 	ReplyRange placed[kResults];
 	/* What stays of the reply, in order: before, between and behind the results placed. */
@@ -54,14 +57,15 @@ struct Shortfall {
  * one without a Write chunk does (RFC 8267 6.4.1). A result that is not in the reply is passed over.
  *
  * @thresholds  the connection's: what the client takes inline, and what a header costs
+ * @answer      new; means nothing after an error
  * @shortfall   set where it fits nowhere; of several chunks that are too short it has the first
  *
  * Errors: ENOSPC, a result is larger than its Write chunk, or the reply fits neither inline nor in a
  * Reply chunk: the client gets ERR_CHUNK (RFC 8166 4.5.3), or REPLY_RESOURCE.
  */
-[[nodiscard]] Result<Answer> plan_answer(const xdr::ChunkLists &lists,
-					 Span<const ReplyRange> results, u32 length,
-					 const Thresholds &thresholds, Shortfall &shortfall);
+[[nodiscard]] Status plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results,
+				 u32 length, const Thresholds &thresholds, Answer &answer,
+				 Shortfall &shortfall);
 
 /**
  * Put the Write list and the Reply chunk of @answer, which was planned for @lists, into a header: the

@@ -98,12 +98,9 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	/* The chunk costs no copy. */
 	if (message.reply.present())
 		thresholds.send = min(thresholds.send, call->sends[0].capacity());
-	/* Not copied: it is large. */
-	const auto planned = chunk::plan_answer(message, placeable_results(call, rqst, reply),
-						reply->len, thresholds, shortfall);
-	if (!planned.ok())
-		return planned.error();
-	const chunk::Answer &answer = planned.value();
+	chunk::Answer answer;
+	TRY_STATUS(chunk::plan_answer(message, placeable_results(call, rqst, reply), reply->len,
+				      thresholds, answer, shortfall));
 	const xdr::Envelope envelope = {message.xid, server.grant.credits(), xdr::Direction::reply,
 					answer.kind, answer.transmissions,   {}};
 

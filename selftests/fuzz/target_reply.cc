@@ -117,10 +117,9 @@ void exchange(const CallShape &call, const Plan &plan, u32 offset, u32 size, u32
 	Thresholds thresholds;
 	thresholds.send = threshold;
 	Shortfall shortfall;
-	const auto answer = plan_answer(message, Span<const ReplyRange>(&result, size ? 1 : 0),
-					length, thresholds, shortfall);
-	ASSERT_OK(answer);
-	const Answer &a = answer.value();
+	Answer a;
+	ASSERT_OK(plan_answer(message, Span<const ReplyRange>(&result, size ? 1 : 0), length,
+			      thresholds, a, shortfall));
 
 	Buffer buffer(call.receive);
 	ReplyFacts facts;

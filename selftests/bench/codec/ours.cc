@@ -163,9 +163,10 @@ uint32_t ours_plan_answer(const answer_shape *shape, void *prepared)
 {
 	const chunk::ReplyRange result{shape->result_offset, shape->result_length};
 	chunk::Shortfall shortfall;
-	auto answer = chunk::plan_answer(*static_cast<const xdr::Message *>(prepared),
-					 {&result, shape->result_length ? 1u : 0u}, shape->length,
-					 kThresholds, shortfall);
+	chunk::Answer answer;
+	const Status planned = chunk::plan_answer(*static_cast<const xdr::Message *>(prepared),
+						  {&result, shape->result_length ? 1u : 0u},
+						  shape->length, kThresholds, answer, shortfall);
 
-	return answer ? answer.value().header_length : 0;
+	return planned ? answer.header_length : 0;
 }

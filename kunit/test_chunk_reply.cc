@@ -580,5 +580,39 @@ RPCORDMA_TEST(chunk_reply, largest)
 	EXPECT_TRUE(result.value().truncated);
 }
 
-RPCORDMA_SUITE(chunk_reply, all_inline, write_chunk, reply_chunk, reply_chunk_unused,
+/* land_lone() says of each reply what land_reply() says, or leaves it to that. */
+RPCORDMA_TEST(chunk_reply, lone)
+{
+	static constexpr u32 one[] = {kPages}, two[] = {kPages - 4, 4};
+	u32 landed = 0;
+
+	for (Span<const u32> segments :
+	     {Span<const u32>(one), Span<const u32>(two), Span<const u32>()})
+		for (u32 length = 0; length <= kHead + 2; length++)
+			for (u32 written = 0; written <= kPages + 1; written++) {
+				const BufferShape receive = offered();
+				ReplyFacts facts;
+				LoneLanding at;
+				Plan plan;
+
+				set_plan(plan, ReceiveMode::write_chunk, segments, {});
+				facts.write_chunks = 1;
+				facts.write_lengths = {&written, 1};
+				facts.inline_length = length;
+				if (!land_lone(length, written, receive, plan, at))
+					continue;
+				const auto wanted = land_reply(facts, receive, plan);
+				ASSERT_OK(wanted);
+				EXPECT_EQ(at.length, wanted.value().length);
+				EXPECT_EQ(at.head_length, wanted.value().head_length);
+				EXPECT_EQ(kHead - at.head_length, wanted.value().buflen_reduction);
+				EXPECT_EQ(kPages, wanted.value().page_length);
+				EXPECT_EQ(length, wanted.value().head_copy);
+				EXPECT_FALSE(wanted.value().segments_missing);
+				landed++;
+			}
+	EXPECT_EQ(landed, kHead * (kPages + 1));
+}
+
+RPCORDMA_SUITE(chunk_reply, all_inline, lone, write_chunk, reply_chunk, reply_chunk_unused,
 	       write_and_reply, short_tail, hostile_lengths, hostile_lists, largest);

@@ -216,6 +216,57 @@ RPCORDMA_TEST(xdr_v1_encode, without_chunks)
 	EXPECT_ERROR(encode_bare(fast.first(min_header_length - 1), xid, credits), Error::no_space);
 }
 
-RPCORDMA_SUITE(xdr_v1_encode, without_chunks, error_bodies, returned_chunks, misuse, huge_span);
+/* So does that of one chunk of one segment; and what it gives is decoded. */
+RPCORDMA_TEST(xdr_v1_encode, lone_chunk)
+{
+	const LoneChunk chunks[] = {
+		{false, {}, {Rkey(0x01020304), 0x05060708, 0x090a0b0c0d0e0f10}},
+		{false, Position(4), {}},
+		{true, Position(148), {Rkey(0xfffefdfc), 4096, ~u64(1)}},
+	};
+
+	for (const LoneChunk &chunk : chunks) {
+		MutableBytes slow = test_alloc(64), fast = test_alloc(64);
+
+		__builtin_memset(slow.data(), 0xa5, slow.size());
+		__builtin_memset(fast.data(), 0xa5, fast.size());
+		Encoder encoder(slow, xid, credits, Kind::msg);
+		if (chunk.read)
+			encoder.read_segment(chunk.position, chunk.segment);
+		else
+			encoder.write_chunk({&chunk.segment, 1});
+		EXPECT_EQ(encoder.finish().value(), lone_header_length);
+		auto length = encode_lone(fast, xid, credits, chunk);
+		ASSERT_OK(length);
+		EXPECT_EQ(length.value(), lone_header_length);
+		EXPECT_BYTES(Bytes(fast), Bytes(slow));
+		EXPECT_ERROR(encode_lone(fast.first(lone_header_length - 1), xid, credits, chunk),
+			     Error::no_space);
+		ChunkLists lists;
+		Reader reader(Bytes(fast).from(fixed_header_size));
+		ASSERT_OK(decode_lists(reader, lists));
+		EXPECT_EQ(reader.left(), 64 - lone_header_length);
+		ASSERT_EQ(lists.reads.count(), chunk.read);
+		ASSERT_EQ(lists.writes.count(), !chunk.read);
+		EXPECT_FALSE(lists.reply.present());
+		if (chunk.read) {
+			EXPECT_TRUE(lists.reads[0] == (ReadSegment{chunk.position, chunk.segment}));
+			EXPECT_EQ(lists.reads.runs(), 1);
+			EXPECT_EQ(lists.reads.total_length(), chunk.segment.length);
+			EXPECT_FALSE(lists.reads.has_position_zero());
+		} else {
+			EXPECT_TRUE((*lists.writes.begin())[0] == chunk.segment);
+			EXPECT_EQ(lists.writes.segments(), 1);
+			EXPECT_EQ(lists.writes.total_length(), chunk.segment.length);
+		}
+	}
+	for (u32 position : {0u, 3u, 6u})
+		EXPECT_ERROR(encode_lone(test_alloc(64), xid, credits,
+					 {true, Position(position), {}}),
+			     Error::invalid);
+}
+
+RPCORDMA_SUITE(xdr_v1_encode, without_chunks, lone_chunk, error_bodies, returned_chunks, misuse,
+	       huge_span);
 
 } // namespace rpcordma

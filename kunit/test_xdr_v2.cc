@@ -78,6 +78,36 @@ RPCORDMA_TEST(xdr_v2, bare)
 	EXPECT_ERROR(V2::encode_continuation(room, envelope(Direction::call, 0), 1), Error::invalid);
 }
 
+/* What an Encoder makes of one chunk of one segment. */
+RPCORDMA_TEST(xdr_v2, lone_chunk)
+{
+	const LoneChunk chunks[] = {{false, {}, {Rkey(7), 8, 9}},
+				    {true, Position(40), {Rkey(7), 8, 9}}};
+
+	for (const LoneChunk &chunk : chunks) {
+		MutableBytes slow = test_alloc(64), fast = test_alloc(64);
+		const Envelope said = envelope(Direction::reply, 0x89abcdef);
+
+		__builtin_memset(slow.data(), 0xa5, slow.size());
+		__builtin_memset(fast.data(), 0xa5, fast.size());
+		V2::Encoder encoder(slow, said);
+		if (chunk.read)
+			encoder.read_segment(chunk.position, chunk.segment);
+		else
+			encoder.write_chunk({&chunk.segment, 1});
+		const u32 length = encoder.finish().value();
+		auto lone = V2::encode_lone(fast, said, chunk);
+		ASSERT_OK(lone);
+		EXPECT_EQ(lone.value(), length);
+		EXPECT_BYTES(Bytes(fast), Bytes(slow));
+		EXPECT_ERROR(V2::encode_lone(fast.first(length - 1), said, chunk), Error::no_space);
+		EXPECT_ERROR(V2::encode_lone(fast, envelope(Direction::unknown, 0), chunk),
+			     Error::invalid);
+	}
+	EXPECT_ERROR(V2::encode_lone(test_alloc(64), envelope(Direction::call, 0), {true, {}, {}}),
+		     Error::invalid);
+}
+
 /* The payload must be what the header says it is: a call is told, a reply is dropped. */
 RPCORDMA_TEST(xdr_v2, payload_contradicts)
 {
@@ -372,7 +402,7 @@ RPCORDMA_TEST(xdr_v2, encoder)
 	EXPECT_ERROR(wrong_direction.finish(), Error::invalid);
 }
 
-RPCORDMA_SUITE(xdr_v2, bare, payload_contradicts, positions, refusals, errors, connprop, updprop,
-	       resprop, optional, beyond_a_word, encoder);
+RPCORDMA_SUITE(xdr_v2, bare, lone_chunk, payload_contradicts, positions, refusals, errors, connprop,
+	       updprop, resprop, optional, beyond_a_word, encoder);
 
 } // namespace rpcordma

@@ -250,6 +250,11 @@ public:
 	{
 		return total_length_;
 	}
+	/** The first segment of all. Unchecked: segments() is not 0, and no chunk before it is empty. */
+	[[nodiscard]] Segment first_segment() const
+	{
+		return load_segment(first_ + write_item_size);
+	}
 	[[nodiscard]] Iterator begin() const
 	{
 		return {first_, bytes_(), count_};
@@ -354,6 +359,40 @@ constexpr u32 absent_lists_size = 3 * word_size;
 	return bare - absent_lists_size +
 	       encoded_lists_length(read_segments, write_chunks, write_segments, reply_chunk,
 				    reply_segments);
+}
+
+/** The chunk of a message that has one, of one segment: as most have that have any. */
+struct LoneChunk {
+	/** A Read chunk at @position; else a Write chunk. */
+	bool read = false;
+	Position position;
+	Segment segment;
+};
+/** Bytes of the three lists of such a message. */
+constexpr u32 lone_lists_size = 9 * word_size;
+static_assert(lone_lists_size == encoded_lists_length(1, 0, 0, false, 0) &&
+	      lone_lists_size == encoded_lists_length(0, 1, 1, false, 0));
+
+/** A Position that a chunk beside inline bytes may have: a multiple of four, and not zero (RFC 8166 3.4.5). */
+[[nodiscard]] inline bool is_position_of_data(Position position)
+{
+	return position.get() && !(position.get() & (word_size - 1));
+}
+
+/** What ListEncoder makes of @chunk. Unchecked: @at has lone_lists_size bytes, the Position is a multiple of four. */
+inline void store_lone(u8 *at, const LoneChunk &chunk)
+{
+	if (chunk.read) {
+		store_be32(at, 1);
+		store_be32(at + word_size, chunk.position.get());
+		store_segment(at + 2 * word_size, chunk.segment);
+		store_be32(at + 6 * word_size, 0);
+	} else {
+		store_be64(at, 1);
+		store_be32(at + 2 * word_size, 1);
+		store_segment(at + 3 * word_size, chunk.segment);
+	}
+	store_be64(at + 7 * word_size, 0);
 }
 
 /**

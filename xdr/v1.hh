@@ -105,6 +105,27 @@ private:
 	return min_header_length;
 }
 
+/** The header of a message with one chunk of one segment. */
+constexpr u32 lone_header_length = xdr::fixed_header_size + xdr::lone_lists_size;
+
+/**
+ * Build the header of an RDMA_MSG whose only chunk is @chunk: what an Encoder makes of it.
+ *
+ * Returns its length, lone_header_length. Errors: ENOSPC; EINVAL, a Position that is zero or no multiple of four.
+ */
+[[nodiscard]] inline Result<u32> encode_lone(MutableBytes room, Xid xid, Credits credits,
+					     const xdr::LoneChunk &chunk)
+{
+	if (room.size() < lone_header_length)
+		return Error::no_space;
+	if (chunk.read && !xdr::is_position_of_data(chunk.position))
+		return Error::invalid;
+	u8 *at = room.data();
+	xdr::store_fixed(at, {xid, version, credits, static_cast<u32>(Proc::msg)});
+	xdr::store_lone(at + xdr::fixed_header_size, chunk);
+	return lone_header_length;
+}
+
 /**
  * Build an RDMA_ERROR (RFC 8166 4.5).
  *

@@ -281,6 +281,26 @@ Result<u32> Encoder::finish()
 	return end(writer_);
 }
 
+/** What a MSG has in front of its lists. */
+static void store_head(u8 *at, Xid xid, Credits credits, xdr::Direction direction, Rkey invalidate)
+{
+	xdr::store_fixed(at, {xid, version, credits, static_cast<u32>(Proc::msg)});
+	xdr::store_be32(at + direction_at, direction_word(direction));
+	xdr::store_be32(at + invalidate_at, invalidate.get());
+}
+
+Result<u32> encode_lone(MutableBytes room, Xid xid, Credits credits, xdr::Direction direction,
+			Rkey invalidate, const xdr::LoneChunk &chunk)
+{
+	if (!is_direction(direction) || (chunk.read && !xdr::is_position_of_data(chunk.position)))
+		return Error::invalid;
+	if (room.size() < lists_at + xdr::lone_lists_size)
+		return Error::no_space;
+	store_head(room.data(), xid, credits, direction, invalidate);
+	xdr::store_lone(room.data() + lists_at, chunk);
+	return u32(lists_at + xdr::lone_lists_size);
+}
+
 Result<u32> encode_bare(MutableBytes room, Xid xid, Credits credits, xdr::Direction direction,
 			Rkey invalidate)
 {
@@ -289,9 +309,7 @@ Result<u32> encode_bare(MutableBytes room, Xid xid, Credits credits, xdr::Direct
 	if (room.size() < min_header_length)
 		return Error::no_space;
 	u8 *at = room.data();
-	xdr::store_fixed(at, {xid, version, credits, static_cast<u32>(Proc::msg)});
-	xdr::store_be32(at + direction_at, direction_word(direction));
-	xdr::store_be32(at + invalidate_at, invalidate.get());
+	store_head(at, xid, credits, direction, invalidate);
 	__builtin_memset(at + lists_at, 0, min_header_length - lists_at);
 	return min_header_length;
 }

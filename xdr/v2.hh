@@ -131,6 +131,16 @@ private:
 				      xdr::Direction direction, Rkey invalidate);
 
 /**
+ * Build the header of a MSG whose only chunk is @chunk: what an Encoder makes of it.
+ *
+ * Returns its length, min_header_length - absent_lists_size + lone_lists_size. Errors: ENOSPC; EINVAL, a direction that
+ * is neither, or a Position that is zero or no multiple of four.
+ */
+[[nodiscard]] Result<u32> encode_lone(MutableBytes room, Xid xid, Credits credits,
+				      xdr::Direction direction, Rkey invalidate,
+				      const xdr::LoneChunk &chunk);
+
+/**
  * Build an ERROR.
  *
  * @room      at least error_words_length bytes

@@ -111,6 +111,18 @@ struct TestVersion {
 	}
 
 	[[nodiscard]] static Result<u32>
+	encode_lone(MutableBytes room, const xdr::Envelope &envelope, const xdr::LoneChunk &chunk)
+	{
+		Encoder encoder(room, envelope);
+
+		if (chunk.read)
+			encoder.read_segment(chunk.position, chunk.segment);
+		else
+			encoder.write_chunk({&chunk.segment, 1});
+		return encoder.finish();
+	}
+
+	[[nodiscard]] static Result<u32>
 	encode_continuation(MutableBytes room, const xdr::Envelope &envelope, u32 index)
 	{
 		if (room.size() < 28)

@@ -88,4 +88,25 @@ struct Landing {
 [[nodiscard]] Result<Landing> land_reply(const ReplyFacts &facts, const BufferShape &receive,
 					 const Plan &plan);
 
+/** Where the reply is of land_lone(): all inline bytes go to the head, whose length is @head_length then. */
+struct LoneLanding {
+	u32 length;	 /* as Landing has it */
+	u32 head_length; /* likewise; page data and tail stay as they are */
+};
+
+/**
+ * The same for most replies to a READ: an RDMA_MSG, no longer than the head, with one Write chunk of one segment, of
+ * which @written bytes came back; one like it was offered. False: it is none of these, ask land_reply().
+ */
+[[nodiscard]] inline bool land_lone(u32 inline_length, u32 written, const BufferShape &receive,
+				    const Plan &plan, LoneLanding &at)
+{
+	if (plan.write_chunk.size() != 1 || written > plan.write_chunk[0].length ||
+	    !inline_length || inline_length > receive.head_length)
+		return false;
+	at.length = inline_length + written + xdr_pad(written);
+	at.head_length = written ? inline_length : receive.head_length;
+	return true;
+}
+
 } // namespace rpcordma::chunk

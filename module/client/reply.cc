@@ -155,6 +155,23 @@ static void unplace(const Call &call, u32 length)
 		rpcordma_rqst_set_reply(call->rqst, head, call->shape.receive.page_length, 0);
 		return u32(payload.size());
 	}
+	if (message.kind == xdr::Kind::msg && message.writes.segments() == 1 &&
+	    message.writes.count() == 1 && message.reads.empty() && !message.reply.present() &&
+	    !receive.next && !receive.in_pages()) {
+		const u32 written = message.writes.first_segment().length;
+		chunk::LoneLanding at;
+
+		/* Most READs. */
+		if (chunk::land_lone(u32(payload.size()), written, call->shape.receive, call->plan,
+				     at)) {
+			__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
+			rpcordma_rqst_set_reply(call->rqst, at.head_length,
+						call->shape.receive.page_length,
+						head - at.head_length);
+			tally(client.stats.total_rdma_reply, written);
+			return at.length;
+		}
+	}
 	if (message.kind == xdr::Kind::error) {
 		trace::reply(client.peer, "error", call->xid, message.credits.get(),
 			     static_cast<u32>(message.error.code),

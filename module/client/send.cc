@@ -234,6 +234,14 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 {
 	const chunk::Plan &plan = call.plan;
 	Region *region = call.mapped.front();
+
+	/* Most READs and WRITEs. */
+	if (plan.rkeys() == 1 && plan.position_zero.empty() && plan.reply_chunk.empty())
+		return c.session.encode_lone(
+			call.send().room(), envelope_of(c, call),
+			{!plan.read_chunk.empty(),
+			 Position(plan.read_chunk.empty() ? 0 : plan.read_position),
+			 segment_of(*region)});
 	auto next = [&] {
 		xdr::Segment segment = segment_of(*region);
 		region = call.mapped.next(region);

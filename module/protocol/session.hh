@@ -196,6 +196,18 @@ public:
 				    [&](auto codec) { return codec.encode_bare(room, envelope); });
 	}
 
+	/**
+	 * Write the header of a message whose only chunk is @chunk, with inline bytes behind it. Errors: ENOSPC; EINVAL, a
+	 * Position that such a message cannot have.
+	 */
+	[[nodiscard]] Result<u32> encode_lone(MutableBytes room, const xdr::Envelope &envelope,
+					      const xdr::LoneChunk &chunk) const
+	{
+		return Spoken::with(version_, [&](auto codec) {
+			return codec.encode_lone(room, envelope, chunk);
+		});
+	}
+
 	/** Write the header of a message's transmission @index, from 1 on. Errors: ENOSPC. */
 	[[nodiscard]] Result<u32> encode_continuation(MutableBytes room,
 						      const xdr::Envelope &envelope, u32 index) const

@@ -45,6 +45,12 @@ struct V1 {
 	{
 		return v1::encode_bare(room, envelope.xid, envelope.credits);
 	}
+	/** The header of a message whose only chunk is @chunk. */
+	[[nodiscard]] static Result<u32>
+	encode_lone(MutableBytes room, const xdr::Envelope &envelope, const xdr::LoneChunk &chunk)
+	{
+		return v1::encode_lone(room, envelope.xid, envelope.credits, chunk);
+	}
 	/** A message has one transmission. */
 	[[nodiscard]] static Result<u32> encode_continuation(MutableBytes, const xdr::Envelope &,
 							     u32)

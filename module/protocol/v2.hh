@@ -47,6 +47,13 @@ struct V2 {
 		return v2::encode_bare(room, envelope.xid, envelope.credits, envelope.direction,
 				       envelope.invalidate);
 	}
+	/** The header of a message whose only chunk is @chunk. */
+	[[nodiscard]] static Result<u32>
+	encode_lone(MutableBytes room, const xdr::Envelope &envelope, const xdr::LoneChunk &chunk)
+	{
+		return v2::encode_lone(room, envelope.xid, envelope.credits, envelope.direction,
+				       envelope.invalidate, chunk);
+	}
 	/** A message has one transmission. */
 	[[nodiscard]] static Result<u32> encode_continuation(MutableBytes, const xdr::Envelope &,
 							     u32)

@@ -88,6 +88,28 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	rpcordma_trace_encode(server.peer, &what);
 }
 
+/* Write the header of the reply that @answer says. Returns its length. */
+[[nodiscard]] static Result<u32> encode_header(const Server &server, const ServerCall &call,
+					       const xdr::Envelope &envelope,
+					       const chunk::Answer &answer)
+{
+	const xdr::Message &message = call.message();
+	const MutableBytes room = call.sends[0].room();
+
+	/* Most READs. */
+	if (answer.kind == xdr::Kind::msg && message.writes.segments() == 1 &&
+	    message.writes.count() == 1 && !message.reply.present()) {
+		xdr::LoneChunk chunk;
+
+		chunk.segment = message.writes.first_segment();
+		chunk.segment.length = answer.placed_count ? answer.placed[0].length : 0;
+		return server.session.encode_lone(room, envelope, chunk);
+	}
+	return server.session.encode(room, envelope, [&](xdr::ListEncoder &encoder) {
+		chunk::encode_answer(encoder, message, answer);
+	});
+}
+
 /* Build the reply to a call with chunks: its Sends, and its Writes if it has some. Where it fits nowhere: @shortfall. */
 [[nodiscard]] static Status build_chunked(Server &server, ServerCall *call, svc_rqst *rqst,
 					  const rpcordma_xdr_buf *reply, Outgoing &out,
@@ -110,11 +132,7 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 			RPCORDMA_ALLOC_SERVICE))
 		return Error::no_memory;
 	out.transmissions = answer.transmissions;
-	out.lengths[0] =
-		TRY(server.session.encode(call->sends[0].room(), envelope,
-					  [&](xdr::ListEncoder &encoder) {
-						  chunk::encode_answer(encoder, message, answer);
-					  }));
+	out.lengths[0] = TRY(encode_header(server, *call, envelope, answer));
 	if (protocol::kTransmissions > 1 && answer.transmissions > 1)
 		TRY_STATUS(encode_continuations(server, call, envelope, out));
 	if (answer.kind == xdr::Kind::msg)

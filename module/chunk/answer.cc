@@ -106,6 +106,15 @@ u32 choose_invalidation(const xdr::ChunkLists &lists)
 	u32 best = 0;
 	u64 most = kLeastInvalidated;
 
+	/* Most calls that have a chunk. */
+	if (lists.reads.count() + lists.writes.segments() == 1 && lists.writes.count() <= 1 &&
+	    !lists.reply.count()) {
+		const xdr::Segment segment = lists.reads.count() ? lists.reads[0].target :
+								   lists.writes.first_segment();
+
+		return segment.length > most ? segment.handle.get() : 0;
+	}
+
 	/* Neighbours with one R_key count as one. */
 	u32 key = 0;
 	u64 bytes = 0;

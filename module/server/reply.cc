@@ -150,8 +150,10 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
 	const xdr::Message &message = call->message();
 
-	if (!message.has_chunks()) {
-		/* Nothing can be placed. */
+	/* Nothing can be placed. What a call's Read chunks brought may be here still, and room for no more. */
+	if (!message.has_chunks() ||
+	    (message.writes.empty() && !message.reply.present() &&
+	     server.session.thresholds().bare_header + reply->len <= call->sends[0].capacity())) {
 		const xdr::Envelope envelope = {message.xid,
 						server.grant.credits(),
 						xdr::Direction::reply,

@@ -100,7 +100,26 @@ Octets message(const Header &header, const Chunks &chunks, const Octets &payload
 {
 	Octets room(65536);
 	room.resize(Lists({room.data(), room.size()}, chunks).length());
-	return Words().octets(fixed_header(header)).octets(room).octets(payload).get();
+	Words all;
+	all.octets(fixed_header(header));
+	if (header.direction)
+		all.words({*header.direction, header.invalidate});
+	return all.octets(room).octets(payload).get();
+}
+
+Octets message_2(u32 xid, u32 proc, std::initializer_list<u32> body, u32 credits)
+{
+	return Words().words({xid, version_2, credits, proc}).words(body).get();
+}
+
+Octets properties_2(u32 xid, u32 credits, u32 takes, u32 fixed)
+{
+	/* INLINE; a structure of one group, aligned to 8; one transmission each way. */
+	return message_2(xid, two_connprop,
+			 {6,  two_rbsiz, 4, takes, two_brs, 4, 1, two_rtrsupp,	4, 0, two_rbstruct,
+			  24, takes,	 1, 1,	   takes,   8, 0, two_reqrxlim, 4, 1, two_respsxlim,
+			  4,  1,	 1, fixed},
+			 credits);
 }
 
 Words rpc_call(u32 xid, u32 program, u32 version, u32 procedure, bool auth_sys)
@@ -222,13 +241,77 @@ Answer::Answer(Received &&received) : received_(std::move(received))
 	if (!fixed.ok())
 		return;
 	vers_ = fixed.value().vers;
-	/* An ERR_VERS echoes the version that it refuses, of which the decoder wants to know nothing. */
-	if (fixed.value().proc == rpcordma::xdr::proc_error)
-		rpcordma::xdr::store_be32(&received_.bytes[4], rpcordma::v1::version);
-	valid_ = rpcordma::v1::decode({received_.bytes.data(), received_.bytes.size()}, header_) ==
-		 rpcordma::Error::none;
+	if (vers_ == version_2) {
+		valid_ = take_version_2_();
+	} else {
+		/* An ERR_VERS echoes the version that it refuses, of which the decoder wants to know nothing. */
+		if (fixed.value().proc == rpcordma::xdr::proc_error)
+			rpcordma::xdr::store_be32(&received_.bytes[4], rpcordma::v1::version);
+		valid_ = take_version_1_();
+	}
 	if (!valid_)
 		header_ = {};
+}
+
+bool Answer::take_version_1_()
+{
+	return rpcordma::v1::decode({received_.bytes.data(), received_.bytes.size()}, header_) ==
+	       rpcordma::Error::none;
+}
+
+/* The four words are there. What properties say is for whom they are sent to. */
+bool Answer::take_version_2_()
+{
+	auto word = [&](u32 index) { return rpcordma::xdr::load_be32(&received_.bytes[4 * index]); };
+	const u32 proc = word(3);
+
+	if (proc == two_msg || proc == two_nomsg)
+		return take_transfer_2_();
+	header_.xid = rpcordma::Xid(word(0));
+	header_.version = version_2;
+	header_.credits = rpcordma::Credits(word(2));
+	header_.kind = Kind(proc);
+	header_.direction = proc == two_error || proc == two_resprop ?
+				    rpcordma::xdr::Direction::reply :
+				    rpcordma::xdr::Direction::call;
+	if (proc == two_error)
+		return take_error_2_();
+	return proc >= two_connprop && proc <= two_updprop;
+}
+
+/* Without direction and R_key it is of version 1. */
+bool Answer::take_transfer_2_()
+{
+	Octets &bytes = received_.bytes;
+
+	if (bytes.size() < 36)
+		return false;
+	const u32 direction = rpcordma::xdr::load_be32(&bytes[16]);
+	invalidate_ = rpcordma::xdr::load_be32(&bytes[20]);
+	bytes.erase(bytes.begin() + 16, bytes.begin() + 24);
+	rpcordma::xdr::store_be32(&bytes[4], rpcordma::v1::version);
+	/* In a reply the R_key is 0. */
+	return take_version_1_() && u32(header_.direction) == direction &&
+	       (direction == 0 || !invalidate_);
+}
+
+/* No shorter than its code has it, and no longer. */
+bool Answer::take_error_2_()
+{
+	const Octets &bytes = received_.bytes;
+
+	if (bytes.size() < 20)
+		return false;
+	const u32 code = rpcordma::xdr::load_be32(&bytes[16]);
+	const bool two_words = code == two_vers || code == two_reply_resource;
+	if (code < two_vers || code > two_system || bytes.size() != (two_words ? 28 : 20))
+		return false;
+	header_.error.code = ErrorCode(code - two_vers);
+	if (two_words) {
+		header_.error.low = rpcordma::xdr::load_be32(&bytes[20]);
+		header_.error.high = rpcordma::xdr::load_be32(&bytes[24]);
+	}
+	return true;
 }
 
 Octets Answer::payload() const
@@ -250,6 +333,9 @@ std::string Answer::describe() const
 		return text("ERR_VERS %u..%u to xid %u", header_.error.low, header_.error.high, xid);
 	if (is_error(ErrorCode::chunk))
 		return text("ERR_CHUNK to xid %u", xid);
+	if (header_.kind != Kind::msg && header_.kind != Kind::nomsg)
+		return text("rdma_proc %u of version 2, %zu bytes, to xid %u", u32(header_.kind),
+			    received_.bytes.size(), xid);
 	return text("an %s of %zu bytes to xid %u",
 		    header_.kind == Kind::msg ? "RDMA_MSG" : "RDMA_NOMSG", received_.bytes.size(),
 		    xid);

@@ -2,7 +2,7 @@
 /*
  * What is said: RPC-over-RDMA headers, right and wrong, RPC calls, NFSv4.0 COMPOUNDs; and what is
  * answered, taken apart. Headers are built and read by the project's own codecs in xdr/; what those
- * refuse to build is written word by word.
+ * refuse to build is written word by word. So is all of version 2, and it is read so, but for the chunk lists.
  */
 #pragma once
 
@@ -51,7 +51,44 @@ struct Header {
 	u32 proc = u32(Proc::msg);
 	u32 vers = rpcordma::v1::version;
 	u32 credits = 32;
+	/* What version 2 has before the lists: 0 in a call, 1 in a reply; and the R_key to invalidate. */
+	std::optional<u32> direction = {};
+	u32 invalidate = 0;
 };
+
+/* Of version 2, as this program has it from the draft (version-two-03), by itself. */
+constexpr u32 version_2 = 2;
+/** rdma_proc of version 2. */
+enum Proc2 : u32 {
+	two_msg = 0,
+	two_nomsg = 1,
+	two_error = 4,
+	two_optional = 5,
+	two_connprop = 6,
+	two_reqprop = 7,
+	two_resprop = 8,
+	two_updprop = 9
+};
+/** rdma_err of version 2. */
+enum Error2 : u32 {
+	two_vers = 1,
+	two_bad_xdr = 2,
+	two_reply_resource = 3,
+	two_inval_proc = 4,
+	two_inval_option = 5,
+	two_system = 6
+};
+/** Its properties: receive size, backward calls, extensions, receive structure, transmissions of calls and replies. */
+enum Property2 : u32 {
+	two_rbsiz = 1,
+	two_brs = 2,
+	two_rtrsupp = 3,
+	two_rbstruct = 4,
+	two_reqrxlim = 5,
+	two_respsxlim = 6
+};
+/** The bytes of a message that every end of version 2 takes. */
+constexpr u32 two_least = 4096;
 
 /** Chunk lists to be sent. */
 struct Chunks {
@@ -70,6 +107,15 @@ struct Chunks {
 Octets fixed_header(const Header &header);
 /** A message: header, lists and @payload, whether or not the three fit each other. */
 Octets message(const Header &header, const Chunks &chunks, const Octets &payload = {});
+
+/** Any message of version 2: the four words, and @body. */
+Octets message_2(u32 xid, u32 proc, std::initializer_list<u32> body, u32 credits = 32);
+/**
+ * A CONNPROP with all that an end says that receives @takes bytes and has no extension.
+ *
+ * @fixed  of the six, those that will not change: bit n is that of the n-th, from 0
+ */
+Octets properties_2(u32 xid, u32 credits = 32, u32 takes = two_least, u32 fixed = 0x3f);
 
 /** The head of an RPC call; arguments are appended to it. By default with AUTH_NONE. */
 Words rpc_call(u32 xid, u32 program, u32 version, u32 procedure, bool auth_sys = false);
@@ -133,11 +179,17 @@ public:
 	{
 		return vers_;
 	}
-	/** Lists and payload point into the message, which this object has. */
+	/** Of a call of version 2: the R_key that the reply is to invalidate, or 0. */
+	[[nodiscard]] u32 invalidate() const
+	{
+		return invalidate_;
+	}
+	/** Lists and payload point into the message, which this object has. Of what version 2 adds, the first four words. */
 	[[nodiscard]] const rpcordma::xdr::Message &header() const
 	{
 		return header_;
 	}
+	/** All of it; of a call or reply of version 2, as version 1 would have it. */
 	[[nodiscard]] const Octets &bytes() const
 	{
 		return received_.bytes;
@@ -153,9 +205,14 @@ public:
 	[[nodiscard]] std::string describe() const;
 
 private:
+	[[nodiscard]] bool take_version_1_();
+	[[nodiscard]] bool take_version_2_();
+	[[nodiscard]] bool take_transfer_2_();
+	[[nodiscard]] bool take_error_2_();
+
 	Received received_;
 	rpcordma::xdr::Message header_;
-	u32 vers_ = 0;
+	u32 vers_ = 0, invalidate_ = 0;
 	bool valid_ = false;
 };
 

@@ -398,7 +398,7 @@ void oversized(Server &s)
 	connections(s, 1);
 	once(s, proc_read, [&](Call &call) {
 		Reply reply = s.prepare(call);
-		reply.payload.resize(5000);
+		reply.payload.resize(call.on.replies_to + 904);
 		s.reply(call.on, reply);
 	});
 	s.read(0, small);

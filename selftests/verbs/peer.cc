@@ -224,10 +224,10 @@ void Connection::say_private_data_()
 {
 	if (!setup_.default_private_data)
 		return;
-	u8 room[rpcordma::private_data::length];
+	u8 room[rpcordma::private_data::marked_length];
 	/* Memory of ours is plain: a Send With Invalidate would cost the connection. */
 	rpcordma::private_data::Properties ours = {setup_.message_size, setup_.message_size,
-						   setup_.remote_invalidation};
+						   setup_.remote_invalidation, setup_.mark};
 	u32 length = rpcordma::private_data::encode(room, ours).value();
 	setup_.private_data.assign(room, room + length);
 }

@@ -139,6 +139,7 @@ struct Setup {
 	bool default_private_data = true;
 	Octets private_data;
 	bool remote_invalidation = false; /* the R bit that goes with it */
+	bool mark = false;		  /* and the mark of version 2 */
 	u8 responder_resources = 16;	  /* RDMA Reads that we serve at once */
 	u32 message_size = 4096;	  /* bytes of a receive buffer, and what we say of it */
 	u32 receives = 40;

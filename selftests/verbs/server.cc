@@ -91,6 +91,15 @@ std::vector<Segment> Call::call_chunk() const
 	return reads(*this, true);
 }
 
+bool Call::has(u32 rkey) const
+{
+	for (auto chunk : {write_chunk(), reply_chunk(), read_chunk(), call_chunk()})
+		for (const Segment &segment : chunk)
+			if (segment.handle.get() == rkey)
+				return true;
+	return false;
+}
+
 Server::Server(Peer &peer, const std::string &address, const std::string &client)
 	: peer_(peer),
 	  address_(address),
@@ -194,14 +203,20 @@ void Server::handle_request_()
 		return parsed.ok() ? parsed.value() : rpcordma::private_data::Properties();
 	};
 	theirs = properties(on->connection->private_data());
+	on->marked = theirs.mark;
+	Setup with_mark = setup;
+	with_mark.mark = version2 && theirs.mark;
 	if (setup.default_private_data)
-		ours = {setup.message_size, setup.message_size, setup.remote_invalidation};
+		ours = {setup.message_size, setup.message_size, setup.remote_invalidation,
+			with_mark.mark};
 	else
 		ours = properties(setup.private_data);
 	on->calls_to = std::min(ours.receive_size, theirs.send_size);
 	on->replies_to = std::min(ours.send_size, theirs.receive_size);
 	on->remote_invalidation = ours.remote_invalidation && theirs.remote_invalidation;
-	on->connection->accept(setup);
+	if (ours.mark && theirs.mark)
+		on->vers = Conversation::either;
+	on->connection->accept(with_mark);
 	conversations_.push_back(std::move(on));
 }
 
@@ -211,6 +226,119 @@ Conversation &Server::current()
 		if ((*on)->number)
 			return **on;
 	throw Failure{"there is no connection"};
+}
+
+Header Conversation::header(u32 xid, bool call) const
+{
+	Header header = {xid};
+
+	if (vers == version_2) {
+		header.vers = version_2;
+		header.direction = call ? 0 : 1;
+	}
+	return header;
+}
+
+void Server::speak(Conversation &on, u32 vers, u32 calls_to, u32 replies_to)
+{
+	on.vers = vers;
+	if (vers != version_2)
+		return;
+	on.calls_to = calls_to;
+	on.replies_to = std::min(replies_to, on.its_receives);
+}
+
+void Server::answer(const Question &question, u32 credits)
+{
+	speak(question.on, version_2, takes);
+	granted(question.on, credits);
+	send(question.on, properties_2(question.xid, credits, takes));
+}
+
+/* What comes is of the version that was come to; where that is still to be, it decides. */
+bool Server::judge_version_(Conversation &on, const Answer &answer)
+{
+	/* Refusals echo what they refuse. */
+	if (answer.is_error(rpcordma::xdr::ErrorCode::version) && on.said)
+		return true;
+	if (on.vers == Conversation::either)
+		on.vers = answer.vers();
+	if (answer.vers() == on.vers)
+		return true;
+	accuse_(on,
+		on.vers ? text("speaks version %u where %u was agreed on", answer.vers(), on.vers) :
+			  "goes on without an answer to its question");
+	return false;
+}
+
+/* All that a client without extensions says, in order. Nothing of it will change. */
+void Server::judge_properties_(Conversation &on, const Octets &message)
+{
+	Reader in(message);
+	auto one = [&](u32 id, u32 length) {
+		u32 got = in.word(), bytes = in.word();
+		if (got != id || bytes != length)
+			throw Failure{text("property %u of %u bytes, expected %u of %u", got, bytes,
+					   id, length)};
+	};
+
+	in.octets(16);
+	if (in.word() != 6)
+		throw Failure{"not six properties"};
+	one(two_rbsiz, 4);
+	on.its_receives = in.word();
+	one(two_brs, 4);
+	const u32 backward = in.word();
+	one(two_rtrsupp, 4);
+	const u32 extensions = in.word();
+	if (in.word() != two_rbstruct)
+		throw Failure{"no RBSTRUCT at its place"};
+	Octets structure = in.opaque();
+	one(two_reqrxlim, 4);
+	const u32 calls = in.word();
+	one(two_respsxlim, 4);
+	const u32 replies = in.word();
+	if (in.word() != 1 || in.word() != 0x3f)
+		throw Failure{"not all six are said not to change"};
+	in.end();
+	Reader groups(structure);
+	const u32 total = groups.word(), count = groups.word();
+	u64 sum = 0;
+	for (u32 i = 0; i < count; i++) {
+		u64 pieces = groups.word();
+		sum += pieces * groups.word();
+		groups.two_words();
+	}
+	groups.end();
+	if (on.its_receives < two_least || total != on.its_receives || sum != total)
+		throw Failure{
+			text("receives %u bytes, in a structure of %u, of which there are %llu",
+			     on.its_receives, total, (unsigned long long)sum)};
+	if (backward != 1 || extensions || calls != 1 || replies != 1)
+		throw Failure{text("backward calls %u, extensions %#x, %u and %u transmissions",
+				   backward, extensions, calls, replies)};
+}
+
+/* The first message, and the only one of its kind. */
+void Server::handle_question_(Conversation &on, const Answer &answer)
+{
+	questions_++;
+	if (on.vers != version_2 || on.its_question) {
+		accuse_(on, "asks for version 2 once more");
+		return;
+	}
+	on.its_question = true;
+	if (on.outstanding || !on.xids.empty())
+		accuse_(on, "asks for version 2 in the midst of calls");
+	try {
+		judge_properties_(on, answer.bytes());
+	} catch (Failure &failure) {
+		accuse_(on, "its properties: " + failure.what);
+	}
+	Question question = {on, answer.header().xid.get()};
+	on.vers = 0;
+	if (!questioned || !questioned(question))
+		this->answer(question);
 }
 
 /* Deal with its next message; false: there is none. */
@@ -240,11 +368,21 @@ bool Server::handle_message_(Conversation &on)
 		accuse_(on, "sends what is neither call nor reply");
 		return true;
 	}
+	if (!judge_version_(on, answer))
+		return true;
 	if (header.direction == rpcordma::xdr::Direction::reply) {
 		if (!on.said)
 			accuse_(on, text("replies to xid %u, which nobody sent there",
 					 header.xid.get()));
 		on.answers.push_back(std::move(answer));
+		return true;
+	}
+	if (header.kind == Kind(two_connprop)) {
+		handle_question_(on, answer);
+		return true;
+	}
+	if (header.kind != Kind::msg && header.kind != Kind::nomsg) {
+		accuse_(on, "says what nobody wants to know: " + answer.describe());
 		return true;
 	}
 
@@ -283,6 +421,8 @@ bool Server::handle_message_(Conversation &on)
 	}
 	call.arguments = reader.at();
 	judge_chunks_(call);
+	if (const u32 rkey = call.message.invalidate(); rkey && !call.has(rkey))
+		accuse_(on, text("wants R_key %#x invalidated, which it does not offer", rkey));
 	if (odd && odd(call))
 		return true;
 	try {
@@ -544,7 +684,7 @@ Reply Server::prepare_dry(Call &call)
 Reply Server::prepare_(Call &call, bool dry)
 {
 	Reply reply;
-	reply.header.xid = call.xid;
+	reply.header = call.on.header(call.xid, false);
 	reply.header.credits = grant;
 
 	Words results;
@@ -582,7 +722,10 @@ Reply Server::prepare_(Call &call, bool dry)
 		return segments;
 	};
 
-	bool invalidate = call.on.remote_invalidation;
+	/* In version 1 it is the server's choice. */
+	bool invalidate = call.on.remote_invalidation && call.on.vers == rpcordma::v1::version;
+	if (call.on.remote_invalidation && call.message.invalidate())
+		reply.invalidate = call.message.invalidate();
 	if (auto chunk = call.write_chunk(); !chunk.empty()) {
 		if (invalidate)
 			reply.invalidate = chunk[0].handle.get();
@@ -591,7 +734,7 @@ Reply Server::prepare_(Call &call, bool dry)
 		payload.octets(data).octets(Octets(xdr_pad(u32(data.size()))));
 	}
 	auto chunk = call.reply_chunk();
-	u32 room = call.on.replies_to;
+	u32 room = std::min(call.on.replies_to, most_inline);
 	if (!chunk.empty()) {
 		reply.chunks.reply_chunk(chunk);
 		for (Segment &segment : reply.chunks.reply[0])

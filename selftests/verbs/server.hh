@@ -59,9 +59,24 @@ struct Conversation {
 	u32 outstanding = 0;
 	u32 most_outstanding = 0;
 	u32 said = 0; /* messages that were no replies to its calls */
+	/* The version that the client has to speak; 0: none, while its question is not answered. */
+	static constexpr u32 either = ~0u;
+	u32 vers = 1;
+	bool marked = false;	      /* its private data are */
+	bool its_question = false;    /* has come */
+	u32 its_receives = two_least; /* what it says in version 2 that it takes at once */
 	std::set<u32> xids;
 	/* What came and is no call of a program: replies to backward calls. */
 	std::deque<Answer> answers;
+
+	/** That of a call, or of a reply, in its version. */
+	[[nodiscard]] Header header(u32 xid, bool call) const;
+};
+
+/** What a client asks with the first message of a connection: a CONNPROP. */
+struct Question {
+	Conversation &on;
+	u32 xid = 0;
 };
 
 /** A call of the client's. */
@@ -78,6 +93,8 @@ struct Call {
 	[[nodiscard]] std::vector<Segment> read_chunk() const;
 	/** The same of the Position Zero Read chunk. */
 	[[nodiscard]] std::vector<Segment> call_chunk() const;
+	/** Some segment has this R_key. */
+	[[nodiscard]] bool has(u32 rkey) const;
 };
 
 /** A reply, for a test to change. */
@@ -108,6 +125,13 @@ public:
 	/** How connections are accepted, and how many credits each reply grants. */
 	Setup setup;
 	u32 grant = 32;
+	/** Version 2 is spoken here: the mark is answered with the mark, and it says that it receives @takes bytes. */
+	bool version2 = false;
+	u32 takes = two_least;
+	/** Each question for version 2; true: dealt with. Until speak() nothing may come on that connection any more. */
+	std::function<bool(Question &)> questioned;
+	/** Replies that are longer than this go into the Reply chunk. */
+	u32 most_inline = ~0u;
 	/** Links that are there, or that the client made. */
 	std::vector<Link> links;
 
@@ -167,6 +191,14 @@ public:
 	void send(Conversation &on, const Octets &bytes);
 	/** @on is granted so many by something else than a reply to it. */
 	void granted(Conversation &on, u32 credits);
+	/** From here on the client has to speak @vers; in version 2, with messages up to these lengths. */
+	void speak(Conversation &on, u32 vers, u32 calls_to = two_least, u32 replies_to = ~0u);
+	/** Say yes to a question, and grant so much. */
+	void answer(const Question &question)
+	{
+		answer(question, grant);
+	}
+	void answer(const Question &question, u32 credits);
 	/** The conversation of the newest connection that was accepted. */
 	[[nodiscard]] Conversation &current();
 	/** Connections accepted so far. */
@@ -177,6 +209,11 @@ public:
 	[[nodiscard]] u32 requests() const
 	{
 		return requests_;
+	}
+	/** Questions for version 2 that came. */
+	[[nodiscard]] u32 questions() const
+	{
+		return questions_;
 	}
 	/** What the client did wrong, if anything. */
 	[[nodiscard]] const std::string &wrong() const
@@ -198,6 +235,9 @@ private:
 	void handle_mount_call_();
 	void accuse_(const Conversation &on, const std::string &what);
 	void judge_chunks_(const Call &call);
+	[[nodiscard]] bool judge_version_(Conversation &on, const Answer &answer);
+	void judge_properties_(Conversation &on, const Octets &message);
+	void handle_question_(Conversation &on, const Answer &answer);
 	void attributes_(Words &to, u32 id) const;
 	void post_op_attributes_(Words &to, u32 id) const;
 	void changed_(Words &to, u32 id) const;
@@ -213,7 +253,7 @@ private:
 	Listener listener_;
 	int mountd_ = -1;
 	std::vector<std::unique_ptr<Conversation>> conversations_;
-	u32 accepted_ = 0, requests_ = 0;
+	u32 accepted_ = 0, requests_ = 0, questions_ = 0;
 	Octets file_, file_acl_;
 	std::string wrong_;
 };

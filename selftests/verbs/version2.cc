@@ -10,10 +10,6 @@ namespace verbs {
 
 namespace {
 
-constexpr u32 kMsg = 0, kError = 4, kConnprop = 6, kReqprop = 7, kResprop = 8, kUpdprop = 9;
-constexpr u32 kErrVers = 1, kBadXdr = 2;
-constexpr u32 kReceiveSize = 1, kStructure = 4;
-
 Octets octets(std::initializer_list<u32> values)
 {
 	return Words().words(values).get();
@@ -69,33 +65,27 @@ void served(Test &t, Connection &c, u32 invalidate = 0)
 {
 	const u32 xid = t.xid();
 
-	t.send(c,
-	       Words().words({xid, 2, 32, kMsg, 0, invalidate, 0, 0, 0}).octets(null_call(xid)).get());
-	expect(c, {xid, 2, 0, kMsg, 1, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0}, "NULL");
-}
-
-/* All that an end says that receives 4096 bytes. */
-Octets properties(u32 xid, u32 credits = 32)
-{
-	return octets({xid, 2,	  credits, kConnprop, 6,    1, 4, 4096, 2, 4, 1, 3, 4, 0, 4,
-		       24,  4096, 1,	   1,	      4096, 8, 0, 5,	4, 1, 6, 4, 1, 1, 0x3f});
+	t.send(c, Words().words({xid, 2, 32, two_msg, 0, invalidate, 0, 0, 0})
+			  .octets(null_call(xid))
+			  .get());
+	expect(c, {xid, 2, 0, two_msg, 1, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0}, "NULL");
 }
 
 /* The answer to properties: another CONNPROP. */
 void expect_properties(Connection &c, u32 xid)
 {
-	expect(c, {xid, 2, 0, kConnprop, 6, kReceiveSize, 4}, "CONNPROP");
+	expect(c, {xid, 2, 0, two_connprop, 6, two_rbsiz, 4}, "CONNPROP");
 }
 
 void cut(Test &t)
 {
-	const Octets whole = properties(t.xid());
+	const Octets whole = properties_2(t.xid());
 	/* As a first message, and behind others. */
 	for (const size_t size : {size_t(16), size_t(20), size_t(44), whole.size() - 1}) {
 		Connection &c = connect(t);
 		const u32 xid = rpcordma::xdr::load_be32(whole.data());
 		t.send(c, Octets(whole.begin(), whole.begin() + size));
-		expect(c, {xid, 2, 0, kError, kBadXdr}, "cut, at first");
+		expect(c, {xid, 2, 0, two_error, two_bad_xdr}, "cut, at first");
 		served(t, c);
 		t.drop(c);
 	}
@@ -105,7 +95,7 @@ void cut(Test &t)
 		const u32 xid = rpcordma::xdr::load_be32(whole.data());
 		t.send(c, Octets(whole.begin(), whole.begin() + size));
 		if (size >= 16)
-			expect(c, {xid, 2, 0, kError, kBadXdr}, "cut");
+			expect(c, {xid, 2, 0, two_error, two_bad_xdr}, "cut");
 		else
 			served(t, c);
 	}
@@ -122,14 +112,15 @@ void many(Test &t)
 		const u32 xid = t.xid();
 		Words words;
 
-		words.words({xid, 2, 32, kConnprop, count});
+		words.words({xid, 2, 32, two_connprop, count});
 		for (u32 i = 0; i < 500; i++)
 			words.words({100 + i, 0});
 		t.send(c, words.word(0).get());
 		if (count == 500)
 			expect_properties(c, xid);
 		else
-			expect(c, {xid, 2, 0, kError, kBadXdr}, "1,000, of which half are there");
+			expect(c, {xid, 2, 0, two_error, two_bad_xdr},
+			       "1,000, of which half are there");
 		served(t, c);
 	}
 }
@@ -140,7 +131,7 @@ void sizes(Test &t)
 		Connection &c = connect(t);
 		const u32 xid = t.xid();
 
-		t.send(c, octets({xid, 2, 32, kConnprop, 1, kReceiveSize, 4, size, 0}));
+		t.send(c, octets({xid, 2, 32, two_connprop, 1, two_rbsiz, 4, size, 0}));
 		expect_properties(c, xid);
 		served(t, c);
 		t.drop(c);
@@ -158,7 +149,7 @@ void structures(Test &t)
 		Connection &c = connect(t);
 		const u32 xid = t.xid();
 
-		t.send(c, Words().words({xid, 2, 32, kConnprop, 1, kStructure, 24, 4096, 1})
+		t.send(c, Words().words({xid, 2, 32, two_connprop, 1, two_rbstruct, 24, 4096, 1})
 				  .words({group[0], group[1], group[2], group[3], 0})
 				  .get());
 		expect_properties(c, xid);
@@ -170,9 +161,9 @@ void structures(Test &t)
 		Connection &c = connect(t);
 		const u32 xid = t.xid();
 
-		t.send(c, octets({xid, 2, 32, kConnprop, 1, kStructure, 24, 4096, count, 1, 4096, 8,
-				  0, 0}));
-		expect(c, {xid, 2, 0, kError, kBadXdr}, "a count of groups");
+		t.send(c, octets({xid, 2, 32, two_connprop, 1, two_rbstruct, 24, 4096, count, 1,
+				  4096, 8, 0, 0}));
+		expect(c, {xid, 2, 0, two_error, two_bad_xdr}, "a count of groups");
 		served(t, c);
 		t.drop(c);
 	}
@@ -184,24 +175,24 @@ void flood(Test &t)
 	const u32 first = t.xid();
 
 	/* With few credits: for more, its Receives would grow, and it would say so in between. */
-	t.send(c, properties(first, 8));
+	t.send(c, properties_2(first, 8));
 	expect_properties(c, first);
 	/* Updates are not answered, however many; and one that does not decode is. */
 	for (u32 i = 0; i < 500; i++)
-		t.send(c, octets({t.xid(), 2, 8, kUpdprop, 1, kReceiveSize, 4, 4096 + i}));
+		t.send(c, octets({t.xid(), 2, 8, two_updprop, 1, two_rbsiz, 4, 4096 + i}));
 	served(t, c);
 	const u32 xid = t.xid();
-	t.send(c, octets({xid, 2, 8, kUpdprop, 1, kReceiveSize, 2, 0}));
-	expect(c, {xid, 2, 0, kError, kBadXdr}, "UPDPROP with half a word");
+	t.send(c, octets({xid, 2, 8, two_updprop, 1, two_rbsiz, 2, 0}));
+	expect(c, {xid, 2, 0, two_error, two_bad_xdr}, "UPDPROP with half a word");
 	/* Questions are, each. */
 	for (u32 i = 0; i < 100; i++) {
 		const u32 question = t.xid();
 
 		if (i % 2) {
-			t.send(c, octets({question, 2, 8, kReqprop, 1, kReceiveSize, 4, 8192}));
-			expect(c, {question, 2, 0, kResprop, 0, 1, 1, 0}, "REQPROP");
+			t.send(c, octets({question, 2, 8, two_reqprop, 1, two_rbsiz, 4, 8192}));
+			expect(c, {question, 2, 0, two_resprop, 0, 1, 1, 0}, "REQPROP");
 		} else {
-			t.send(c, properties(question, 8));
+			t.send(c, properties_2(question, 8));
 			expect_properties(c, question);
 		}
 	}
@@ -213,7 +204,7 @@ void no_credits(Test &t)
 	Connection &c = connect(t);
 	const u32 xid = t.xid();
 
-	t.send(c, properties(xid, 0));
+	t.send(c, properties_2(xid, 0));
 	expect_properties(c, xid);
 	served(t, c);
 }
@@ -226,7 +217,7 @@ void mixed(Test &t)
 		const u32 xid = t.xid();
 
 		t.send(two, Words().words({xid, vers, 32, 0, 0, 0, 0}).octets(null_call(xid)).get());
-		expect(two, {xid, vers, 0, kError, kErrVers, 2, 2}, "amid version 2");
+		expect(two, {xid, vers, 0, two_error, two_vers, 2, 2}, "amid version 2");
 	}
 	served(t, two);
 	Connection &one = connect(t);
@@ -234,15 +225,15 @@ void mixed(Test &t)
 	for (const u32 vers : {0u, 2u, 3u}) {
 		const u32 xid = t.xid();
 
-		t.send(one, octets({xid, vers, 32, kConnprop, 0, 0}));
-		expect(one, {xid, vers, 0, kError, kErrVers, 1, 1}, "amid version 1");
+		t.send(one, octets({xid, vers, 32, two_connprop, 0, 0}));
+		expect(one, {xid, vers, 0, two_error, two_vers, 1, 1}, "amid version 1");
 	}
 	t.served(one);
 	/* What is of neither leaves both open. */
 	Connection &open = connect(t);
 	const u32 xid = t.xid();
-	t.send(open, octets({xid, 3, 32, kConnprop, 0, 0}));
-	expect(open, {xid, 3, 0, kError, kErrVers, 1, 2}, "before either");
+	t.send(open, octets({xid, 3, 32, two_connprop, 0, 0}));
+	expect(open, {xid, 3, 0, two_error, two_vers, 1, 2}, "before either");
 	served(t, open);
 }
 
@@ -251,8 +242,8 @@ void unmarked(Test &t)
 	Connection &c = connect(t, false);
 	const u32 xid = t.xid();
 
-	t.send(c, properties(xid));
-	expect(c, {xid, 2, 0, kError, kErrVers, 1, 1}, "without the mark");
+	t.send(c, properties_2(xid));
+	expect(c, {xid, 2, 0, two_error, two_vers, 1, 1}, "without the mark");
 	t.served(c);
 }
 

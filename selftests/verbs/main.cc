@@ -133,8 +133,8 @@ std::vector<OddTest> chosen_odd(char **names)
 	std::vector<OddTest> tests;
 
 	/* Those that wait come first. */
-	for (auto *group : {&odd_connection_tests, &odd_reply_tests, &odd_item_tests,
-			    &odd_memory_tests, &odd_backward_tests})
+	for (auto *group : {&odd_connection_tests, &odd_version2_tests, &odd_reply_tests,
+			    &odd_item_tests, &odd_memory_tests, &odd_backward_tests})
 		for (const OddTest &test : *group)
 			if (is_chosen(test.name, names))
 				tests.push_back(test);
@@ -168,6 +168,7 @@ bool run_odd(Peer &peer, const std::string &address, const std::string &client, 
 	/* Whatever has been done to the client, it works with the next server. */
 	try {
 		Server server(peer, address, client);
+		server.version2 = true;
 		server.mount();
 		server.read(0, 65536);
 		server.write(65536, 20000, 5);

@@ -51,10 +51,15 @@ public:
 		answers.pop_front();
 		return first;
 	}
+	/* That of a backward call, of the connection's version. */
+	Header header(u32 xid)
+	{
+		return on().header(xid, true);
+	}
 	/* CB_NULL is executed. */
 	void served(u32 xid)
 	{
-		s.send(on(), message({xid}, {}, callback(xid)));
+		s.send(on(), message(header(xid), {}, callback(xid)));
 		expect(xid);
 	}
 	void expect(u32 xid)
@@ -76,10 +81,10 @@ public:
 		same_version(got);
 	}
 	/* As the calls that are answered at all. */
-	static void same_version(const Answer &got)
+	void same_version(const Answer &got)
 	{
-		check(got.vers() == Header().vers,
-		      text("version %u in the answer to a call of %u", got.vers(), Header().vers));
+		check(got.vers() == on().vers,
+		      text("version %u in the answer to a call of %u", got.vers(), on().vers));
 	}
 	/* Nothing has come of what was sent; the same connection serves. */
 	void ignored(u32 xid)
@@ -145,11 +150,13 @@ void backward_chunks(Server &s)
 	      Chunks().reply_chunk({memory.segment()}),
 	      Chunks().read(40, memory.segment()).reply_chunk({memory.segment()})}) {
 		++xid;
-		s.send(w.on(), message({xid}, chunks, callback(xid)));
+		s.send(w.on(), message(w.header(xid), chunks, callback(xid)));
 		w.refused(xid);
 	}
 	++xid;
-	s.send(w.on(), message({xid, u32(Proc::nomsg)}, Chunks().read(0, memory.segment()), {}));
+	Header nomsg = w.header(xid);
+	nomsg.proc = u32(Proc::nomsg);
+	s.send(w.on(), message(nomsg, Chunks().read(0, memory.segment()), {}));
 	w.refused(xid);
 	w.ignored(++xid);
 	w.end();
@@ -178,7 +185,7 @@ void backward_burst(Server &s)
 	Waiting w(s);
 	std::set<u32> owed;
 	for (u32 xid = 1; xid <= backward_credits; xid++) {
-		s.send(w.on(), message({xid}, {}, callback(xid)));
+		s.send(w.on(), message(w.header(xid), {}, callback(xid)));
 		owed.insert(xid);
 	}
 	while (!owed.empty()) {
@@ -197,7 +204,7 @@ void backward_overrun(Server &s)
 	Conversation &on = w.on();
 	u32 sent = 0;
 	for (; sent < 400 && on.connection->state() == Connection::State::connected; sent++)
-		s.send(on, message({sent + 1}, {}, callback(sent + 1)));
+		s.send(on, message(w.header(sent + 1), {}, callback(sent + 1)));
 	s.run(10000, [&] {
 		return on.answers.size() == sent ||
 		       on.connection->state() != Connection::State::connected;
@@ -216,7 +223,7 @@ void backward_leave(Server &s)
 	Waiting w(s);
 	for (u32 round = 0; round < 2; round++) {
 		for (u32 xid = 1; xid <= backward_credits; xid++)
-			s.send(w.on(), message({xid}, {}, callback(xid)));
+			s.send(w.on(), message(w.header(xid), {}, callback(xid)));
 		/* They have come when the last Send has ended. */
 		(void)w.on().connection->sent();
 		w.on().connection->disconnect();
@@ -233,22 +240,22 @@ void backward_noise(Server &s)
 	u32 xid = 200;
 	Octets longest = callback(++xid);
 	longest.resize(4096 - 28);
-	s.send(w.on(), message({xid}, {}, longest));
+	s.send(w.on(), message(w.header(xid), {}, longest));
 	w.answer();
 	++xid;
-	s.send(w.on(), message({xid}, {}, rpc_call(xid, 4711, 1, 0).get()));
+	s.send(w.on(), message(w.header(xid), {}, rpc_call(xid, 4711, 1, 0).get()));
 	Results(w.answer().payload(), xid).reply_stat();
 	w.ignored(++xid);
 	for (size_t length : {8, 12, 20, 39}) {
 		Octets call = callback(++xid);
 		call.resize(length);
-		s.send(w.on(), message({xid}, {}, call));
+		s.send(w.on(), message(w.header(xid), {}, call));
 	}
 	/* What it makes of half a call is sunrpc's. */
 	s.serve(500);
 	w.on().answers.clear();
 	w.served(++xid);
-	Header none = {++xid};
+	Header none = w.header(++xid);
 	none.credits = 0;
 	s.send(w.on(), message(none, {}, callback(xid)));
 	w.expect(xid);
@@ -267,15 +274,69 @@ void backward_error(Server &s)
 	w.end();
 }
 
+/* What is not of version 2 is refused there, and what is, but cannot be served. The R_key of a call is nobody's here. */
+void backward_version_2(Server &s)
+{
+	s.version2 = true;
+	Waiting w(s);
+	check(w.on().vers == version_2, "version 2 is not spoken");
+	u32 xid = 500;
+	for (u32 vers : {0u, 1u, 3u, ~0u}) {
+		Header header = w.header(++xid);
+		header.vers = vers;
+		if (vers == 1)
+			header.direction.reset();
+		s.send(w.on(), message(header, {}, callback(xid)));
+		Answer got = w.answer();
+		check(got.is_error(ErrorCode::version) && got.vers() == vers &&
+			      got.header().xid.get() == xid && got.header().error.low == version_2 &&
+			      got.header().error.high == version_2,
+		      text("a call of version %u: expected ERR_VERS 2..2, came ", vers) +
+			      got.describe());
+	}
+	for (u32 proc : {2u, 3u, 10u, ~0u}) {
+		Header header = w.header(++xid);
+		header.proc = proc;
+		s.send(w.on(), message(header, {}, callback(xid)));
+		Answer got = w.answer();
+		check(got.is_error(ErrorCode::procedure) && got.header().xid.get() == xid,
+		      text("rdma_proc %u: expected INVAL_PROC, came ", proc) + got.describe());
+	}
+	/* Neither call nor reply; a call whose payload is something else, or nothing. */
+	for (u32 direction : {2u, ~0u}) {
+		Header header = w.header(++xid);
+		header.direction = direction;
+		s.send(w.on(), message(header, {}, callback(xid)));
+		w.refused(xid);
+	}
+	++xid;
+	s.send(w.on(), message(w.header(xid), {}, callback(xid + 1)));
+	w.refused(xid);
+	++xid;
+	s.send(w.on(), message(w.header(xid), {}, Words().words({xid, 1, 0, 0, 0, 0}).get()));
+	w.refused(xid);
+	s.send(w.on(), message(w.header(++xid), {}, {}));
+	w.refused(xid);
+	for (u32 rkey : {0x1234u, ~0u}) {
+		Header header = w.header(++xid);
+		header.invalidate = rkey;
+		s.send(w.on(), message(header, {}, callback(xid)));
+		w.expect(xid);
+	}
+	w.ignored(++xid);
+	w.end();
+}
+
 /* A client of NFSv3 serves none. */
 void backward_unexpected(Server &s)
 {
 	s.mount("hard,timeo=600");
 	Memory memory(s.peer(), 4096);
 	for (u32 xid = 1; xid <= 4; xid++) {
-		s.send(s.current(), message({xid}, {}, callback(xid)));
+		Header header = s.current().header(xid, true);
+		s.send(s.current(), message(header, {}, callback(xid)));
 		s.send(s.current(),
-		       message({xid}, Chunks().read(0, memory.segment()), callback(xid)));
+		       message(header, Chunks().read(0, memory.segment()), callback(xid)));
 		s.serve(50);
 	}
 	s.serve(300);
@@ -297,6 +358,8 @@ const std::vector<OddTest> odd_backward_tests = {
 	 backward_leave},
 	{"odd-backward-noise", "too long, too short, unknown: a service goes on", backward_noise},
 	{"odd-backward-error", "errors to backward replies: dropped", backward_error},
+	{"odd-v2-backward-refused",
+	 "in version 2: other versions and procs, no direction, a foreign R_key", backward_version_2},
 	{"odd-unexpected", "to a client that serves none: dropped", backward_unexpected},
 };
 

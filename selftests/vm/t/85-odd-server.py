@@ -4,12 +4,15 @@
 import os
 import re
 
+from vmlib.disturb import VERSION2
 from vmlib.testing import test
 
 # Conversations that go on at once, each at a server's address of its own: most of them wait.
 SERVERS = 8
 # Conversations with NFSv4.1.
-ALONE = "odd-backward-"
+ALONE = ("odd-backward-", "odd-v2-backward-")
+# Those with the client's version2=1, which is for all of its mounts.
+SECOND = "odd-v2-"
 # One with the client's scratch_remap, which is for all of its mounts.
 SCRATCH = "odd-scratch-"
 # Longest that all of them may take, in seconds.
@@ -37,23 +40,31 @@ def odd_server(t):
     names = os.environ.get("ODD", "").split() or \
         [line.split()[0] for line in pair.server.run("verbspeer --list-odd").splitlines()]
     pair.server.run("mkdir /tmp/claims")
-    # A client gets to know one NFSv4.1 server at a time: these would wait for each other.
-    alone = [name for name in names if name.startswith(ALONE)]
     scratch = [name for name in names if name.startswith(SCRATCH)]
-    others = [name for name in names if name not in alone + scratch]
-    shares = [alone] + [others] * (SERVERS - 1)
+    second = [name for name in names if name.startswith(SECOND)]
+    first = [name for name in names if name not in scratch + second]
 
     def serve(address, share):
         return pair.server.spawn(f"VERBS_CLAIMS=/tmp/claims verbspeer {address} serve 10.0.0.2 " +
                                  " ".join(f"{name}=" for name in share), f"odd server at {address}")
 
-    jobs = [serve(address, share) for address, share in zip(addresses, shares) if share]
-    out = "".join(job.wait(PATIENCE, check=False) for job in jobs)
+    def serve_all(all_names):
+        # A client gets to know one NFSv4.1 server at a time: these would wait for each other.
+        alone = [name for name in all_names if name.startswith(ALONE)]
+        others = [name for name in all_names if name not in alone]
+        shares = [alone] + [others] * (SERVERS - 1)
+        jobs = [serve(address, share) for address, share in zip(addresses, shares) if share]
+        return "".join(job.wait(PATIENCE, check=False) for job in jobs)
+
+    out = serve_all(first)
     if t.xprt == "rpcrdma":
-        names = [name for name in names if name not in scratch]
-    elif scratch:
-        pair.client.run("echo Y > /sys/module/rpcordma/parameters/scratch_remap")
-        out += serve(addresses[0], scratch).wait(PATIENCE, check=False)
+        names = first
+    else:
+        if scratch:
+            pair.client.run("echo Y > /sys/module/rpcordma/parameters/scratch_remap")
+            out += serve(addresses[0], scratch).wait(PATIENCE, check=False)
+        pair.client.run(f"echo N > /sys/module/rpcordma/parameters/scratch_remap; echo 1 > {VERSION2}")
+        out += serve_all(second)
     verdicts = {name: (word == "ok", line) for line, word, name in
                 re.findall(r"^(((?:not )?ok) - ([a-z0-9-]+): .*)$", out, re.M)}
     missing = [name for name in names if name not in verdicts]

@@ -89,9 +89,9 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 }
 
 /* Write the header of the reply that @answer says. Returns its length. */
-[[nodiscard]] static Result<u32> encode_header(const Server &server, const ServerCall &call,
-					       const xdr::Envelope &envelope,
-					       const chunk::Answer &answer)
+[[nodiscard]] static Result<u32> encode_answer_header(const Server &server, const ServerCall &call,
+						      const xdr::Envelope &envelope,
+						      const chunk::Answer &answer)
 {
 	const xdr::Message &message = call.message();
 	const MutableBytes room = call.sends[0].room();
@@ -132,7 +132,7 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 			RPCORDMA_ALLOC_SERVICE))
 		return Error::no_memory;
 	out.transmissions = answer.transmissions;
-	out.lengths[0] = TRY(encode_header(server, *call, envelope, answer));
+	out.lengths[0] = TRY(encode_answer_header(server, *call, envelope, answer));
 	if (protocol::kTransmissions > 1 && answer.transmissions > 1)
 		TRY_STATUS(encode_continuations(server, call, envelope, out));
 	if (answer.kind == xdr::Kind::msg)

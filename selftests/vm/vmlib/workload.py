@@ -91,11 +91,12 @@ STEPS = (there_and_back, names_and_attributes, copy_over_restart)
 
 
 class Work:
-    """Verified I/O on @vm, @where, that goes on until it is told to end. Its files begin with the machine's name."""
+    """Verified I/O on @vm, @where, that goes on until it is told to end. Its files begin with the machine's name.
+    `source` is a file of the machine's that it copies there."""
 
     def __init__(self, vm, jobs=3, where="/mnt"):
         self.vm = vm
-        source = "/tmp/f" + where.replace("/", "-")
+        self.source = source = "/tmp/f" + where.replace("/", "-")
         vm.run(f"rm -f /tmp/enough; dd if=/dev/urandom of={source} bs=1000003 count=1 2>/dev/null")
         self.jobs = [vm.spawn(f"""
             round=0 a={where}/{vm.name}-a{i} b={where}/{vm.name}-b{i}

@@ -191,6 +191,12 @@ endurance: ## is memory flat over 24 hours of verified work? In virtual time, wh
 	@scripts/setup build uml
 	@scripts/endurance virtual $(if $(HOURS),--hours $(HOURS))
 
+.PHONY: endurance-real
+endurance-real: ## the same between two machines over soft RoCE, for two hours of real time; HOURS=2
+	@scripts/setup build vm
+	@$(build)
+	@scripts/endurance real $(if $(HOURS),--hours $(HOURS))
+
 .PHONY: hca
 hca: ## NFS over a virtual RDMA device that does DMA: every preset, drops, removals, ...; KERNEL=hca ONLY="smoke late" TIMES=100
 	@scripts/setup build vm $(if $(filter hca,$(KERNEL)),uml)

@@ -23,10 +23,11 @@ FOLDERS = 12
 
 
 class Pair(lab.Lab):
-    """Passes over what rxe complains of itself when connections are lost for long (kernlog.RXE_COMPLETER)."""
+    """Passes over what rxe complains of itself when connections are lost for long (kernlog.RXE_COMPLETER). Each cache of
+    objects has its own name, so that a series says what it is of."""
 
-    def _boot(self, *args, **options):
-        vm = super()._boot(*args, **options)
+    def _boot(self, role, kernel, initramfs, nets, memory, cmdline="", cpus=2):
+        vm = super()._boot(role, kernel, initramfs, nets, memory, f"{cmdline} slab_nomerge", cpus)
         vm.scanner.known = kernlog.Known(kernlog.OVERLAP, kernlog.RXE_COMPLETER)
         return vm
 

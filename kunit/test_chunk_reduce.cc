@@ -202,7 +202,7 @@ RPCORDMA_TEST(chunk_reduce, small_payload_is_inline)
 {
 	Plan &plan = test_zeroed<Plan>();
 	const Thresholds thresholds{4096, 4096};
-	const Limits limits;
+	Limits limits;
 	CallShape call;
 
 	call.send = shape(160, 100, 0);
@@ -212,6 +212,23 @@ RPCORDMA_TEST(chunk_reduce, small_payload_is_inline)
 	EXPECT_EQ(plan.send_mode, SendMode::inline_only);
 	EXPECT_EQ(plan.receive_mode, ReceiveMode::inline_only);
 	EXPECT_EQ(plan.rkeys(), 0);
+
+	/* Up to the last byte, also where it is gathered. */
+	for (const u32 copy_limit : {4096u, 256u}) {
+		TEST_NOTE("copy limit", copy_limit);
+		limits.copy_limit = copy_limit;
+		call.send = call.receive = shape(160, 4096 - 28 - 160, 0);
+		ASSERT_OK(reduce(call, limits, thresholds, plan));
+		EXPECT_EQ(plan.rkeys(), 0);
+		call.send.page_length++;
+		ASSERT_OK(reduce(call, limits, thresholds, plan));
+		EXPECT_EQ(plan.send_mode, SendMode::read_chunk);
+		EXPECT_EQ(plan.receive_mode, ReceiveMode::inline_only);
+		call.send.page_length--;
+		call.receive.page_length++;
+		ASSERT_OK(reduce(call, limits, thresholds, plan));
+		EXPECT_EQ(plan.receive_mode, ReceiveMode::write_chunk);
+	}
 }
 
 /* 3.4.4.4, 3.4.5.2: neither chunk nor inline stream has the pad; a long call has it. */

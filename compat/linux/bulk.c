@@ -197,6 +197,9 @@ static bool add_page_data(struct rpcordma_scatter *scatter, const struct xdr_buf
 bool rpcordma_scatter_add_buf(struct rpcordma_scatter *scatter, const struct xdr_buf *buf,
 			      u32 offset, u32 length)
 {
+	/* All page data, or what they begin with, mostly. */
+	if (length && offset == buf->head[0].iov_len && length <= buf->page_len)
+		return rpcordma_scatter_add_pages(scatter, buf->pages, buf->page_base, length);
 	return add_kvec(scatter, &buf->head[0], &offset, &length) &&
 	       add_page_data(scatter, buf, &offset, &length) &&
 	       add_kvec(scatter, &buf->tail[0], &offset, &length) && !length;

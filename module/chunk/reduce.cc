@@ -13,15 +13,25 @@ namespace {
 	return layout_segments(shape, {0, static_cast<u32>(shape.length())}, limits, out);
 }
 
-[[nodiscard]] Status layout_pages(const BufferShape &shape, const Limits &limits, SegmentList &out)
+/** Whether one region holds the page data. */
+[[nodiscard]] bool in_one_region(const BufferShape &shape, const Limits &limits)
 {
 	const u64 touched = (shape.page_base & (limits.mr_page_size - 1)) + u64(shape.page_length);
 
-	/* What one region holds, mostly. */
-	if (!limits.parts_alone && touched <= u64(limits.mr_pages) * limits.mr_page_size) {
-		out.clear();
-		out.gaps = false;
-		(void)out.push({shape.head_length, shape.page_length});
+	return !limits.parts_alone && touched <= u64(limits.mr_pages) * limits.mr_page_size;
+}
+
+void layout_in_one(const BufferShape &shape, SegmentList &out)
+{
+	out.clear();
+	out.gaps = false;
+	(void)out.push({shape.head_length, shape.page_length});
+}
+
+[[nodiscard]] Status layout_pages(const BufferShape &shape, const Limits &limits, SegmentList &out)
+{
+	if (in_one_region(shape, limits)) {
+		layout_in_one(shape, out);
 		return {};
 	}
 	return layout_segments(shape, {shape.head_length, shape.page_length}, limits, out);
@@ -200,6 +210,48 @@ void plan_inline(const CallShape &call, const Limits &limits, Plan &plan)
 			(void)plan.inline_ranges.push(part);
 }
 
+/**
+ * The plan of most READs and WRITEs: the page data in one chunk of one region, and what is left of the call copied
+ * behind the header. False: it is another, and @plan says nothing.
+ */
+[[nodiscard]] bool plan_lone(const CallShape &call, const Limits &limits,
+			     const Thresholds &thresholds, Plan &plan)
+{
+	const u32 bare = thresholds.bare_header, header = header_length(bare, 0, 1, 0);
+	const BufferShape &send = call.send, &receive = call.receive;
+	const u64 sent = send.length(), received = receive.length();
+
+	static_assert(header_length(0, 0, 1, 0) == header_length(0, 1, 0, 0));
+	if (bare + received > thresholds.receive) {
+		/* Without page data it is too long with a chunk as well. */
+		if (!call.ddp_allowed || !call.receive_ddp || !sent || sent > limits.copy_limit ||
+		    header + sent > thresholds.send ||
+		    header + received - receive.page_length > thresholds.receive ||
+		    !in_one_region(receive, limits))
+			return false;
+		plan.set_short(header, static_cast<u32>(sent));
+		plan.receive_mode = ReceiveMode::write_chunk;
+		layout_in_one(receive, plan.write_chunk);
+		return true;
+	}
+	const u32 pad = pad_in_tail(send), tail = send.tail_length - pad;
+	const u64 rest = u64(send.head_length) + tail;
+
+	if (!reducible(call) || bare + sent <= thresholds.send || rest > limits.copy_limit ||
+	    header + rest > thresholds.send || !in_one_region(send, limits))
+		return false;
+	plan.set_short(header, static_cast<u32>(rest));
+	plan.send_mode = SendMode::read_chunk;
+	plan.read_position = send.head_length;
+	layout_in_one(send, plan.read_chunk);
+	if (tail) {
+		plan.inline_ranges.clear();
+		(void)plan.inline_ranges.push({0, send.head_length});
+		(void)plan.inline_ranges.push({send.head_length + send.page_length + pad, tail});
+	}
+	return true;
+}
+
 } // namespace
 
 Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thresholds, Plan &plan)
@@ -217,6 +269,8 @@ Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thr
 		return Error::invalid;
 	if (call.send.length() > kMaxMessage || call.receive.length() > kMaxMessage)
 		return Error::message_size;
+	if (plan_lone(call, limits, thresholds, plan))
+		return {};
 	TRY_STATUS(plan_reply(call, limits, thresholds, plan));
 	TRY_STATUS(plan_call(call, limits, thresholds, plan));
 	plan_inline(call, limits, plan);

@@ -234,14 +234,6 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 {
 	const chunk::Plan &plan = call.plan;
 	Region *region = call.mapped.front();
-
-	/* Most READs and WRITEs. */
-	if (plan.rkeys() == 1 && plan.position_zero.empty() && plan.reply_chunk.empty())
-		return c.session.encode_lone(
-			call.send().room(), envelope_of(c, call),
-			{!plan.read_chunk.empty(),
-			 Position(plan.read_chunk.empty() ? 0 : plan.read_position),
-			 segment_of(*region)});
 	auto next = [&] {
 		xdr::Segment segment = segment_of(*region);
 		region = call.mapped.next(region);
@@ -316,12 +308,33 @@ marshal_chunks(Client &client, const Connection &c, Call *call, const rpcordma_r
 	return length;
 }
 
+/* The same for most READs and WRITEs. */
+[[nodiscard, gnu::noinline]] static Result<u32>
+marshal_lone(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
+{
+	const chunk::Plan &plan = call->plan;
+	const bool read = !plan.read_chunk.empty();
+
+	TRY_STATUS(client.map_segments(read ? plan.read_chunk : plan.write_chunk,
+				       read ? request.send : request.receive, call, !read));
+	const xdr::Segment segment = segment_of(*call->mapped.front());
+	const u32 length =
+		TRY(c.session.encode_lone(call->send().room(), envelope_of(c, *call),
+					  {read, Position(read ? plan.read_position : 0), segment}));
+
+	tally(read ? client.stats.read_chunk_count : client.stats.write_chunk_count, 1);
+	tally(client.stats.total_rdma_request, segment.length);
+	return length;
+}
+
 /* Map the call's chunks, if it has some, and write its header. Returns the header's length. */
 [[nodiscard, gnu::always_inline]] static inline Result<u32>
 marshal_header(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
 {
 	if (!call->plan.rkeys())
 		return c.session.encode_bare(call->send().room(), envelope_of(c, *call));
+	if (call->plan.rkeys() == 1 && !call->plan.nomsg() && call->plan.reply_chunk.empty())
+		return marshal_lone(client, c, call, request);
 	return marshal_chunks(client, c, call, request);
 }
 

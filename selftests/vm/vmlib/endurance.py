@@ -20,6 +20,9 @@ PERIOD = 7.0
 PATIENCE = 240
 # Of a tree that fsops makes.
 FOLDERS = 12
+# Processes that have a call under way at once, which is more than there are slots: a slot's buffers grow to what its calls
+# need, and stay so.
+CROWD = 140
 
 
 class Pair(lab.Lab):
@@ -65,6 +68,8 @@ class Hours:
             self.pair.mount(version, where=f"/mnt/{version}", timeout=120)
             # The mounts are of the same files: to each its own.
             client.run(f"mkdir /mnt/{version}/of-{version}", 60, "make a folder")
+        for version in VERSIONS:
+            self._crowd(version)
         began = time.monotonic()
         for number in range(self.rounds):
             end = began + (number + 1) * self.seconds
@@ -127,6 +132,18 @@ class Hours:
             if time.monotonic() > deadline:
                 raise Wrong(f"I/O of {version} does not go on behind the drops")
             time.sleep(0.5)
+
+    def _crowd(self, version):
+        """As many calls at once as there can be: what is kept for each is there before samples are taken."""
+        self.pair.client.run(f"""
+            here=/mnt/{version}/of-{version}
+            for i in $(seq {CROWD}); do
+                (cp /tmp/large $here/crowd$i && cmp /tmp/large $here/crowd$i &&
+                    rm $here/crowd$i || echo "$i failed") &
+            done > /tmp/crowd
+            wait
+            [ ! -s /tmp/crowd ] || die "$(cat /tmp/crowd)"
+            """, PATIENCE, f"{CROWD} processes on {version}")
 
     def _tree(self, version):
         folder, tree = f"d{self.random.randrange(FOLDERS):02}", f"tree-{version}"

@@ -150,10 +150,12 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
 	const xdr::Message &message = call->message();
 
+	const chunk::Thresholds &thresholds = server.session.thresholds();
+
 	/* Nothing can be placed. What a call's Read chunks brought may be here still, and room for no more. */
-	if (!message.has_chunks() ||
-	    (message.writes.empty() && !message.reply.present() &&
-	     server.session.thresholds().bare_header + reply->len <= call->sends[0].capacity())) {
+	if (!message.has_chunks() || (message.writes.empty() && !message.reply.present() &&
+				      thresholds.bare_header + reply->len <=
+					      min(thresholds.send, call->sends[0].capacity()))) {
 		const xdr::Envelope envelope = {message.xid,
 						server.grant.credits(),
 						xdr::Direction::reply,

@@ -148,6 +148,11 @@ sim-mutants: ## planted bugs, each to be found by the simulation within 10000 se
 	@scripts/setup host
 	@selftests/sim/mutants/run
 
+.PHONY: mutants
+mutants: ## would the tests on this machine notice? Faults planted at random in module/ and xdr/; SEED=1 COUNT=100
+	@scripts/setup host
+	@scripts/mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+
 .PHONY: kunit
 kunit: ## the same unit tests in a user mode Linux kernel with KASAN and lockdep; FILTER=glob
 	@scripts/setup uml

@@ -107,6 +107,7 @@ def sites_of(source):
     inside = in_functions(tokens)
     sites, before = [], None
     in_case = False
+    hints = hinted(tokens)
     for i, token in enumerate(tokens):
         if token.text == "case":
             in_case = True
@@ -124,14 +125,14 @@ def sites_of(source):
                 sites.append(Site("condition negated", token.at, f"{token.text} (!({flat(text)}))",
                                   [(start, start, "::mutants::is({n}) != bool("), (stop, stop, ")")]))
         spaced = source[token.at - 1:token.at].isspace() and source[token.end:token.end + 1].isspace()
-        if token.text in COMPARISONS and spaced:
+        if token.text in COMPARISONS and spaced and i not in hints:
             kind = COMPARISONS[token.text]
             sites.append(Site("boundary moved", token.at, f"{token.text} at {around(source, token)}",
                               [(token.end, token.end, f" ::mutants::{kind}<{{n}}>() {token.text}")]))
         if token.kind == "number" or re.fullmatch(r"k[A-Z]\w*", token.text):
             after, ahead = tokens[i + 1].text, tokens[i - 1].text
             of_template = ahead == "<" and tokens[i - 1].end == token.at
-            if not of_template and ahead not in ("::", ".", "->") and after not in ("::", "(", "{", ":"):
+            if i not in hints and not of_template and ahead not in ("::", ".", "->") and after not in ("::", "(", "{", ":"):
                 sites.append(Site("constant off by one", token.at, f"{token.text} + 1 at {around(source, token)}",
                                   [(token.at, token.end, f"(::mutants::is({{n}}) ? {token.text} + 1 : {token.text})")]))
         if tokens[i - 1].text in (";", "{", "}", ")", "else", ":"):
@@ -156,6 +157,16 @@ def sites_of(source):
                                     f"{{{{ {escape(first)} {escape(text)} }}}} }}}}")]))
             before = (i, end + 1, called)
     return sites
+
+
+def hinted(tokens):
+    """Tokens that nothing is decided by when the program runs: what __builtin_expect() expects, and if constexpr."""
+    found = set()
+    for i, token in enumerate(tokens):
+        if token.text in ("__builtin_expect", "constexpr") and tokens[i + 1].text == "(":
+            end = closing(tokens, i + 1)
+            found |= set(range(end - 1, end) if token.text == "__builtin_expect" else range(i, end))
+    return found
 
 
 def is_controlled(tokens, i):

@@ -368,8 +368,44 @@ RPCORDMA_TEST(client_life, shorter_queues)
 	EXPECT_EQ(r.log.take(trace::Loss::connect_failed), 2);
 }
 
-RPCORDMA_SUITE(client_life, back_off, back_off_unconnected, receives_not_posted, send_queue_full,
-	       refill, regions_for_who_needs_them, gaps_where_needed, room_for_all_calls,
-	       shorter_queues);
+/* A connection's life is told, from its thresholds on; and that it is over is said to the server before the queues are drained. */
+RPCORDMA_TEST(client_life, told)
+{
+	Requester r;
+
+	r.connect();
+	EXPECT_EQ(r.log.connection_events, 3);
+	r.log.expect_connection(2, "inline threshold, send",
+				int(r.connection()->session.thresholds().send));
+	r.log.expect_connection(1, "inline threshold, receive",
+				int(r.connection()->session.thresholds().receive));
+	r.log.expect_connection(0, "connected", int(r.connection()->credits.requested().get()));
+
+	EXPECT_EQ(r.verbs.disconnects, 0);
+	rpcordma_core_client_inject_disconnect(r.core);
+	r.log.expect_connection(0, "disconnect injected", 0);
+	EXPECT_EQ(r.verbs.disconnects, 1);
+
+	rpcordma_core_client_close(r.core);
+	r.log.expect_connection(0, "close", 0);
+	EXPECT_EQ(r.verbs.disconnects, 2);
+	EXPECT_TRUE(r.verbs.drained);
+	/* There is nothing any more that could be disconnected, or closed. */
+	rpcordma_core_client_inject_disconnect(r.core);
+	rpcordma_core_client_close(r.core);
+	EXPECT_EQ(r.verbs.disconnects, 2);
+	EXPECT_EQ(r.log.connection_events, 5);
+
+	/* To who does not listen nothing is told. */
+	rpcordma_trace_enabled &= ~RPCORDMA_TRACE_CONNECTION;
+	r.connect();
+	rpcordma_core_client_close(r.core);
+	EXPECT_EQ(r.log.connection_events, 5);
+	rpcordma_trace_enabled |= RPCORDMA_TRACE_CONNECTION;
+}
+
+RPCORDMA_SUITE(client_life, told, back_off, back_off_unconnected, receives_not_posted,
+	       send_queue_full, refill, regions_for_who_needs_them, gaps_where_needed,
+	       room_for_all_calls, shorter_queues);
 
 } // namespace rpcordma

@@ -67,6 +67,13 @@ void PortLog::expect_property(u32 age, const char *what, const rpcordma_trace_pr
 	EXPECT_EQ(event.said.pages, said.pages);
 }
 
+void PortLog::expect_connection(u32 age, const char *what, int value) const
+{
+	TEST_NOTE("events ago", age);
+	EXPECT_TRUE(same_words(connections[age].what, what));
+	EXPECT_EQ(connections[age].value, value);
+}
+
 /* On the heap: a kernel's stack is small. */
 PortFixture::PortFixture()
 	: port_(*new (rpcordma_test_alloc(sizeof(PortDouble))) PortDouble),
@@ -160,8 +167,14 @@ void rpcordma_warn(const char *)
 
 /* --- trace.h --- */
 
-void rpcordma_trace_connection(const rpcordma_peer *, const char *, int)
+void rpcordma_trace_connection(const rpcordma_peer *, const char *what, int value)
 {
+	PortLog &log = the_port->log;
+
+	for (u32 i = sizeof(log.connections) / sizeof(log.connections[0]) - 1; i; i--)
+		log.connections[i] = log.connections[i - 1];
+	log.connections[0] = {what, value};
+	log.connection_events++;
 }
 
 void rpcordma_trace_version(const rpcordma_peer *, const char *role, rpcordma_u32 version,

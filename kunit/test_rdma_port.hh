@@ -47,6 +47,12 @@ struct PortLog {
 		rpcordma_trace_properties said;
 	} properties[3] = {{"", {}}, {"", {}}, {"", {}}};
 	u32 property_events = 0;
+	/* The last ones of a connection's life, the newest first, and how many there were. */
+	struct {
+		const char *what;
+		int value;
+	} connections[6] = {{"", 0}, {"", 0}, {"", 0}, {"", 0}, {"", 0}, {"", 0}};
+	u32 connection_events = 0;
 	rpcordma_trace_call decoded = {};
 	rpcordma_trace_answer encoded = {};
 	u32 failures[RPCORDMA_FAILURE_COUNT] = {};
@@ -74,6 +80,8 @@ struct PortLog {
 	void expect_version(const char *role, u32 number, const char *why, u32 events) const;
 	/** The last event but @age about properties said so. */
 	void expect_property(u32 age, const char *what, const rpcordma_trace_properties &said) const;
+	/** The last event but @age of a connection's life said so. */
+	void expect_connection(u32 age, const char *what, int value) const;
 	/** Nothing else failed. */
 	void expect_no_others() const;
 

@@ -390,6 +390,7 @@ int rpcordma_endpoint_connect(rpcordma_endpoint *, const rpcordma_connect_parame
 			      rpcordma_u32)
 {
 	the_port->verbs.connects++;
+	the_port->verbs.connected = true;
 	the_port->verbs.parameters = *parameters;
 	__builtin_memcpy(the_port->verbs.private_data, parameters->private_data,
 			 parameters->private_data_length);
@@ -416,11 +417,14 @@ const void *rpcordma_endpoint_private_data(const rpcordma_endpoint *, rpcordma_u
 void rpcordma_endpoint_disconnect(rpcordma_endpoint *)
 {
 	the_port->verbs.disconnects++;
+	the_port->verbs.connected = false;
 }
 
 void rpcordma_endpoint_drain(rpcordma_endpoint *)
 {
 	EXPECT_EQ(the_port->sync.locks_held, 0);
+	/* The server learns of it now, and not when somebody destroys the endpoint. */
+	EXPECT_FALSE(the_port->verbs.connected);
 	/* Completions may come until it returns; none of them is to post. */
 	the_port->verbs.drained = true;
 	the_port->verbs.takes_receives = false;

@@ -324,6 +324,19 @@ RPCORDMA_TEST(server_accept, events)
 	EXPECT_EQ(c.svc.closed, 0);
 }
 
+/* What was agreed on is told, and when the client is there. */
+RPCORDMA_TEST(server_accept, told)
+{
+	Accepted c;
+
+	EXPECT_EQ(c.accept(), 0);
+	EXPECT_EQ(c.log.connection_events, 1);
+	c.log.expect_connection(0, "accept", 64);
+	rpcordma_core_server_event(c.server, RPCORDMA_EVENT_ESTABLISHED);
+	EXPECT_EQ(c.log.connection_events, 2);
+	c.log.expect_connection(0, "established", 0);
+}
+
 /* Receives that come back flushed are no calls, and bring no others. */
 RPCORDMA_TEST(server_accept, flushed)
 {
@@ -349,6 +362,6 @@ RPCORDMA_TEST(server_accept, late_message)
 }
 
 RPCORDMA_SUITE(server_accept, sizes, silent_client, read_depth, small_queues, device_sges,
-	       fewer_sges, read_needs_region, failures, module, events, flushed, late_message);
+	       fewer_sges, read_needs_region, failures, module, events, told, flushed, late_message);
 
 } // namespace rpcordma

@@ -700,6 +700,47 @@ RPCORDMA_TEST(client_version2, unproved)
 	}
 }
 
+/* Neither the answer to the question nor a reply to nobody shows that the server serves: an answered call does. */
+RPCORDMA_TEST(client_version2, talks_only)
+{
+	enum Said { properties, nobody, error, request, killed, served };
+
+	for (u32 said = properties; said <= served; said++) {
+		TEST_NOTE("said", said);
+		Requester2 r;
+		const u32 refusal[] = {9, 2, 3, 4, 2}, ask[] = {9, 2, 3, 7, 0};
+
+		r.connect2();
+		r.event(RPCORDMA_EVENT_DISCONNECTED);
+		EXPECT_TRUE(r.backs_off());
+		rpcordma_core_client_close(r.core);
+		/* That was before its first reply. */
+		r.sync.now += kAvoidMs;
+		r.connect2();
+		rpc_rqst *call = r.call(1);
+		if (said == nobody)
+			EXPECT_TRUE(r.reply2(2, 24));
+		if (said == error)
+			EXPECT_TRUE(r.say(refusal));
+		if (said == request)
+			EXPECT_TRUE(r.say(ask));
+		if (said == killed || said == served) {
+			if (said == killed)
+				r.done(call);
+			EXPECT_TRUE(r.reply2(1, 24));
+			if (said == served)
+				r.done(call);
+			call = nullptr;
+		}
+		const bool shown = !call;
+		EXPECT_EQ(r.backs_off(), !shown);
+		r.event(RPCORDMA_EVENT_DISCONNECTED);
+		r.expect_next(shown);
+		if (call)
+			r.done(call);
+	}
+}
+
 /* Calls and replies without chunks: the header word by word. */
 RPCORDMA_TEST(client_version2, inline_call)
 {
@@ -989,6 +1030,8 @@ constexpr Said kSaid[] = {
 	/* With chunks: a Write chunk of no segment, a Reply chunk. */
 	{{9, 2, 3, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0}, 52, {9, 2, 16, 4, 2}, 5},
 	{{9, 2, 3, 1, 0, 0, 0, 0, 1, 0}, 40, {9, 2, 16, 4, 2}, 5},
+	/* Without, and with an R_key that is to be invalidated. */
+	{{9, 2, 3, 0, 0, 77, 0, 0, 0, 9, 0}, 44, {9, 2, 16, 4, 2}, 5},
 	/* Extensions: none of them is there, known or not. */
 	{{9, 2, 3, 5, 0, 77, 0}, 28, {9, 2, 16, 4, 5}, 5},
 	{{9, 2, 3, 5, 0, 2, 12, 0, 1, 0}, 40, {9, 2, 16, 4, 5}, 5},
@@ -1052,7 +1095,7 @@ RPCORDMA_TEST(client_version2, other_messages)
 			const u32 messages = r.peer.messages;
 			EXPECT_TRUE(r.deliver(RawMessage(m.words).message().first(m.length)));
 			/* Without anybody who serves it, a call that is well-formed is dropped. */
-			const bool chunked = i == 10 || i == 11;
+			const bool chunked = i >= 10 && i <= 12;
 			const u32 answer = chunked && !backchannel ? 0 : m.answer_length;
 			EXPECT_EQ(r.peer.messages, messages + (answer ? 1 : 0));
 			if (answer)
@@ -1215,7 +1258,7 @@ RPCORDMA_TEST(client_version2, thresholds)
 
 RPCORDMA_SUITE(client_version2, question, answers, answers_cut, no_answer, late_answer,
 	       answer_and_disconnect, no_memory, question_not_mapped, who_is_asked, traced,
-	       traced_request, traced_malformed, off, unproved, inline_call, chunks, errors,
+	       traced_request, traced_malformed, off, unproved, talks_only, inline_call, chunks, errors,
 	       other_messages, answered_often, answer_not_posted, backward, grants, thresholds,
 	       two_kinds, two_kinds_elsewhere);
 

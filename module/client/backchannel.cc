@@ -111,8 +111,9 @@ void rpcordma_client::handle_backward_call(Connection &c, Receive *receive)
 		c.recycle(receive);
 		return;
 	}
-	/* One transmission, and no chunk. */
-	if (message.has_chunks() || message.kind != xdr::Kind::msg || receive->next) {
+	/* One transmission, and no chunk, nor then an R_key to invalidate. */
+	if (message.has_chunks() || message.kind != xdr::Kind::msg || message.invalidate.get() ||
+	    receive->next) {
 		trace::failure(peer, Failure::backward_call_chunks, xid, 0);
 		/* RFC 8167 5.3 */
 		refuse(c, *receive, xdr::ErrorCode::chunk);

@@ -258,21 +258,28 @@ static void process_reply(Client &client, Connection &c, Pin pin, Receive *recei
 	return false;
 }
 
+/* The peer has answered a call of ours: who only talks has shown nothing. Receive completion. */
+static void is_served(Client &client, Connection &c)
+{
+	rpcordma_xprt_conversed(client.xprt);
+	if (client.back_off.load(std::memory_order_relaxed))
+		client.back_off.store(false, std::memory_order_relaxed);
+	c.unproved = false;
+}
+
 /* A reply that is whole, from the peer. Receive completion. */
 static void handle_reply(Client &client, Connection &c, Receive *receive)
 {
 	const xdr::Message &message = receive->message;
 	const u32 xid = message.xid.get();
 
-	rpcordma_xprt_conversed(client.xprt);
-	if (client.back_off.load(std::memory_order_relaxed))
-		client.back_off.store(false, std::memory_order_relaxed);
-	c.unproved = false;
 	if (message.kind != xdr::Kind::error || !c.session.rules().tells_direction)
 		accept_grant(client, c, message.credits);
 	Pin pin = Pin::find(client.xprt, xid);
 	if (!pin) {
-		if (c.unmatched >= kMostUnmatched || !client.take_late_reply(c, xid, *receive)) {
+		if (c.unmatched < kMostUnmatched && client.take_late_reply(c, xid, *receive)) {
+			is_served(client, c);
+		} else {
 			rpcordma_xprt_count_bad_xid(client.xprt);
 			if (++c.unmatched == kMostUnmatched)
 				c.request_close(trace::Loss::replies_unmatched, kMostUnmatched);
@@ -281,6 +288,7 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 		c.recycle(receive);
 		return;
 	}
+	is_served(client, c);
 	Call *call = pin.call();
 	trace::reply(client.peer, "reply", xid, message.credits.get(),
 		     static_cast<u32>(message.kind), 0);

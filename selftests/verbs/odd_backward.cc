@@ -321,7 +321,7 @@ void backward_version_2(Server &s)
 		Header header = w.header(++xid);
 		header.invalidate = rkey;
 		s.send(w.on(), message(header, {}, callback(xid)));
-		w.expect(xid);
+		w.refused(xid);
 	}
 	w.ignored(++xid);
 	w.end();

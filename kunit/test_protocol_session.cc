@@ -181,8 +181,6 @@ RPCORDMA_TEST(protocol_session, open)
 {
 	static const u32 of_3[] = {7, 3, 1, 0, 0, 0, 0, 7, 0}, of_1[] = {7, 1, 1, 0, 0, 0, 0, 7, 0},
 			 of_2[] = {7, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0};
-	const properties::Properties said;
-
 	for (const u32 version : {1u, 2u}) {
 		const Bytes own = version == 1 ? Bytes(wire(of_1)) : Bytes(wire(of_2));
 		const Bytes foreign = version == 1 ? Bytes(wire(of_2)) : Bytes(wire(of_1));
@@ -203,7 +201,6 @@ RPCORDMA_TEST(protocol_session, open)
 		EXPECT_EQ(session.receive(own, message).action, Action::deliver);
 		EXPECT_EQ(session.version(), version);
 		EXPECT_EQ(session.rules().extra_receives, version == 2 ? 2 : 0);
-		EXPECT_FALSE(session.take(said));
 		for (const Bytes &other : {foreign, Bytes(wire(of_3))}) {
 			verdict = session.receive(other, message);
 			EXPECT_EQ(verdict.action, Action::refuse);
@@ -240,30 +237,97 @@ RPCORDMA_TEST(protocol_session, properties)
 			EXPECT_EQ(session.thresholds().send, 4096);
 			EXPECT_EQ(session.thresholds().receive, 4096);
 			EXPECT_EQ(session.thresholds().bare_header, 36);
-			EXPECT_TRUE(session.take(said));
+			session.take(said, 0);
 			EXPECT_EQ(session.thresholds().send, min(16384u, size));
 			EXPECT_EQ(session.thresholds().receive, 16384);
 			/* What this end has room for may be more than it told before. */
 			session.have_room(20480, 32768);
 			EXPECT_EQ(session.thresholds().send, min(32768u, size));
 			EXPECT_EQ(session.thresholds().receive, 20480);
-			EXPECT_EQ(session.threshold_to(20480), 20480);
-			EXPECT_EQ(session.threshold_to(65536), 32768);
-			/* Once. */
-			said.receive_size = 4096;
-			EXPECT_FALSE(session.take(said));
-			EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
-			EXPECT_FALSE(session.take(said));
-			EXPECT_EQ(session.thresholds().send, min(32768u, size));
+			/* Any time again. */
+			for (const u32 later : {4096u, 20480u, 65536u}) {
+				said.receive_size = later;
+				EXPECT_EQ(session.receive(wire(connprop), message).action,
+					  Action::control);
+				session.take(said, 0);
+				EXPECT_EQ(session.thresholds().send, min(32768u, later));
+				EXPECT_EQ(session.properties().receive_size, later);
+				EXPECT_EQ(session.thresholds().receive, 20480);
+			}
 		}
-	/* Behind another message they are too late. */
-	Session session;
-	xdr::Message message;
-	session.begin({}, Error::no_protocol);
-	session.open();
-	EXPECT_EQ(session.receive(wire(call), message).action, Action::deliver);
-	EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
-	EXPECT_FALSE(session.take({}));
+	/* Behind another message the threshold from the peer stays: what it is told may not have come yet. */
+	for (const bool refused : {false, true}) {
+		Session session;
+		properties::Properties said;
+		xdr::Message message;
+
+		TEST_NOTE("refused", refused);
+		said.receive_size = 8192;
+		session.begin({16384, 16384, true, true}, Error::no_protocol);
+		session.open();
+		EXPECT_EQ(session.receive(refused ? wire(connprop) : wire(call), message).action,
+			  refused ? Action::control : Action::deliver);
+		if (refused)
+			session.end_beginning();
+		EXPECT_EQ(session.receive(wire(connprop), message).action, Action::control);
+		session.take(said, 0);
+		EXPECT_EQ(session.thresholds().send, 8192);
+		EXPECT_EQ(session.thresholds().receive, 4096);
+	}
+}
+
+/* Some properties change, but none that was said to stay; a CONNPROP says all of them anew. */
+RPCORDMA_TEST(protocol_session, updates)
+{
+	const u32 size = properties::bit(properties::Id::receive_size);
+
+	for (const bool fixed : {false, true}) {
+		Session session;
+		properties::Properties all, some;
+
+		TEST_NOTE("fixed", fixed);
+		session.begin({16384, 16384, true, true}, Error::no_protocol);
+		session.ask();
+		session.speak(2);
+		all.present = properties::all;
+		all.receive_size = 5000;
+		all.call_limit = 3;
+		session.take(all, fixed ? size : 0);
+		some.present = size;
+		some.receive_size = 6000;
+		session.update(some);
+		EXPECT_EQ(session.thresholds().send, fixed ? 5000 : 6000);
+		EXPECT_EQ(session.properties().call_limit, 3);
+		/* Nothing of it is said: nothing changes. */
+		some.present = 0;
+		some.receive_size = 7000;
+		session.update(some);
+		EXPECT_EQ(session.thresholds().send, fixed ? 5000 : 6000);
+		all.receive_size = 8000;
+		session.take(all, 0);
+		EXPECT_EQ(session.thresholds().send, 8000);
+		some.present = size;
+		session.update(some);
+		EXPECT_EQ(session.thresholds().send, 7000);
+	}
+}
+
+/* What a message to a peer may have is one word: bytes and segments of one moment. */
+RPCORDMA_TEST(protocol_session, peer_room)
+{
+	protocol::PeerRoom room;
+
+	EXPECT_EQ(room.now().bytes, 0);
+	EXPECT_EQ(room.now().segments, 0);
+	room.set({~0u, 1});
+	EXPECT_EQ(room.now().bytes, ~0u);
+	EXPECT_EQ(room.now().segments, 1);
+	protocol::PeerRoom copy(room);
+	room.set({1, ~0u});
+	EXPECT_EQ(copy.now().bytes, ~0u);
+	copy = room;
+	EXPECT_EQ(copy.now().bytes, 1);
+	EXPECT_EQ(copy.now().segments, ~0u);
 }
 
 /* In version 2: what is wrong with a call gets its own error, what is wrong with a reply none. */
@@ -347,6 +411,6 @@ RPCORDMA_TEST(protocol_session, verdicts_2)
 }
 
 RPCORDMA_SUITE(protocol_session, born_ready, verdicts, refusals, thresholds, open, properties,
-	       verdicts_2);
+	       updates, peer_room, verdicts_2);
 
 } // namespace rpcordma

@@ -237,6 +237,23 @@ RPCORDMA_TEST(server_growth, begins)
 	EXPECT_EQ(nochange, properties::all & ~protocol::kSizes);
 }
 
+/* Properties that come late are as good: from then on it grows, if it has the grant for it already. */
+RPCORDMA_TEST(server_growth, late_properties)
+{
+	for (const u32 calls : {1u, 400u}) {
+		TEST_NOTE("calls", calls);
+		Growing c;
+
+		c.serve_all(calls);
+		EXPECT_FALSE(c.begun());
+		c.introduce();
+		c.serve_all(400);
+		EXPECT_TRUE(c.begun());
+		EXPECT_EQ(c.updates, 1);
+		EXPECT_EQ(c.small_posted(), 0);
+	}
+}
+
 /* Receives that were spare when it began are no longer, until they have pages. */
 RPCORDMA_TEST(server_growth, spares)
 {
@@ -276,7 +293,7 @@ RPCORDMA_TEST(server_growth, spares)
 /* What keeps a connection small. */
 RPCORDMA_TEST(server_growth, does_not_begin)
 {
-	enum What { no_properties, late_properties, no_pages, one_sge, unmarked, version_1 };
+	enum What { no_properties, no_pages, one_sge, unmarked, version_1 };
 
 	for (u32 what = no_properties; what <= version_1; what++) {
 		TEST_NOTE("what", what);
@@ -296,8 +313,6 @@ RPCORDMA_TEST(server_growth, does_not_begin)
 				c.expect_reply(i, 20);
 			}
 		} else {
-			if (what == late_properties)
-				c.serve();
 			if (what != no_properties)
 				c.introduce();
 			c.serve_all(400);
@@ -897,9 +912,9 @@ RPCORDMA_TEST(server_growth, ends)
 	}
 }
 
-RPCORDMA_SUITE(server_growth, begins, spares, does_not_begin, budget, no_memory_to_begin, no_pages,
-	       no_room, not_posted, before_established, lent, exchanged, copied, not_copied,
-	       read_chunks, no_calls, long_replies, long_reply_failures, sges_refused, long_header,
-	       ends);
+RPCORDMA_SUITE(server_growth, begins, late_properties, spares, does_not_begin, budget,
+	       no_memory_to_begin, no_pages, no_room, not_posted, before_established, lent,
+	       exchanged, copied, not_copied, read_chunks, no_calls, long_replies,
+	       long_reply_failures, sges_refused, long_header, ends);
 
 } // namespace rpcordma

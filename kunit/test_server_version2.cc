@@ -285,19 +285,19 @@ RPCORDMA_TEST(server_version2, properties)
 				      {0xabc, k.credits, 6, 1, 0, max(k.says, 4096u), 0});
 		c.log.expect_property(0, "sent", {0xabc, k.grant, 6, 0x3f, 0x3f, k.size, 0});
 		c.expect_served(1, true);
-		/* A second one, any time: answered, and not taken up any more. */
+		/* A second one, any time. */
 		ASSERT_TRUE(c.say_properties(0xabd, 64, 5000));
 		c.work();
 		c.expect_properties(0xabd, c.grant(), k.size);
-		c.log.expect_property(1, "late", {0xabd, 64, 6, 1, 0, 5000, 0});
+		c.log.expect_property(1, "applied", {0xabd, 64, 6, 1, 0, 5000, 0});
 		c.log.expect_version("server", 2, "CONNPROP", 1);
-		EXPECT_EQ(c.send_size(), k.send);
+		EXPECT_EQ(c.send_size(), 5000);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_CONNECTIONS), 1);
 		EXPECT_EQ(c.room_taken(), 0);
 	}
 }
 
-/* Only properties that come first count: threads may be sending when others do. */
+/* Properties count whenever they come: nothing that came before them matters. */
 RPCORDMA_TEST(server_version2, late_properties)
 {
 	enum First { call, question, cut_short, not_its_type };
@@ -328,10 +328,13 @@ RPCORDMA_TEST(server_version2, late_properties)
 		}
 		EXPECT_EQ(c.version(), 2);
 		EXPECT_EQ(c.send_size(), 4096);
-		ASSERT_TRUE(c.say_properties(2, 64, 8192));
+		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_CONNECTIONS), 1);
+		ASSERT_TRUE(c.say_properties(2, 64, 6000));
 		c.work();
 		c.expect_properties(2, c.grant(), 8192);
-		EXPECT_EQ(c.send_size(), 4096);
+		c.log.expect_property(1, "applied", {2, 64, 6, 1, 0, 6000, 0});
+		EXPECT_EQ(c.send_size(), 6000);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_CONNECTIONS), 1);
 		c.expect_served(3, true);
 		EXPECT_EQ(c.svc.closed, 0);
 	}
@@ -429,26 +432,81 @@ RPCORDMA_TEST(server_version2, strange_properties)
 	}
 }
 
-/* Updates, however many, are not answered, and take nothing. */
+/* Updates, however many, apply at once, are not answered, and take nothing. */
 RPCORDMA_TEST(server_version2, updates)
 {
-	Served2 c;
+	enum { by_default, told, fixed };
 
-	ASSERT_TRUE(c.say_properties(1));
-	c.work();
-	const u32 messages = c.peer.messages;
-	for (u32 i = 0; i < 1000; i++) {
-		const u32 words[] = {9, 2, 64, 9, 1, 1, 4, 4096 + i};
+	for (u32 before = by_default; before <= fixed; before++) {
+		TEST_NOTE("before", before);
+		Served2 c({1, true, 8192});
+		const u32 says[] = {1, 2, 64, 6, 1, 1, 4, 5000, 1, before == fixed};
 
-		ASSERT_TRUE(c.say(words));
-		EXPECT_EQ(c.in_service(), 0);
-		c.log.expect_property(0, "ignored", {9, 64, 9, 1, 0, 4096 + i, 0});
+		if (before != by_default) {
+			ASSERT_TRUE(c.say(says));
+			c.work();
+			c.expect_properties(1, c.grant(), 8192);
+		}
+		const u32 messages = c.peer.messages;
+		for (u32 i = 0; i < 1000; i++) {
+			const u32 words[] = {9, 2, 64, 9, 1, 1, 4, 4096 + i};
+
+			ASSERT_TRUE(c.say(words));
+			EXPECT_EQ(c.in_service(), 0);
+			c.log.expect_property(0, "applied", {9, 64, 9, 1, 0, 4096 + i, 0});
+			EXPECT_EQ(c.send_size(), before == fixed ? 5000 : 4096 + i);
+		}
+		EXPECT_EQ(c.peer.messages, messages);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
+		/* One that does not decode changes nothing. */
+		static constexpr u32 wrong[] = {9, 2, 64, 9, 2, 1, 4, 6000, 3, 8, 0, 0},
+				     bad_xdr[] = {2};
+		const u32 size = c.send_size();
+		ASSERT_TRUE(c.say(wrong));
+		c.expect_refused(9, 2, bad_xdr);
+		EXPECT_EQ(c.send_size(), size);
+		c.expect_served(2, true);
+		EXPECT_EQ(c.promised(), c.granted() + kExtra);
 	}
-	EXPECT_EQ(c.peer.messages, messages);
-	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1000);
-	EXPECT_EQ(c.send_size(), 4096);
-	c.expect_served(2, true);
-	EXPECT_EQ(c.promised(), c.granted() + kExtra);
+}
+
+/* A reply is as long as the client takes when it is planned, which may be more or less than when its call came. */
+RPCORDMA_TEST(server_version2, reply_after_update)
+{
+	static constexpr struct {
+		u32 before, after;
+		bool fits;
+	} cases[] = {
+		{4096, 5000, true}, {5000, 4096, false}, {5000, 4999, false}, {5000, 5000, true}};
+	static constexpr u32 payload = 5000 - 36;
+
+	for (const auto &k : cases)
+		for (const bool update : {false, true}) {
+			TEST_NOTE("before", k.before);
+			TEST_NOTE("after", k.after);
+			TEST_NOTE("update", update);
+			Served2 c({1, true, 8192});
+			const u32 words[] = {2, 2, 64, 9, 1, 1, 4, k.after};
+
+			ASSERT_TRUE(c.say_properties(1, 64, k.before));
+			c.work();
+			ASSERT_TRUE(c.say_call(7));
+			ASSERT_EQ(c.receive(), 40);
+			ASSERT_TRUE(update ? c.say(words) : c.say_properties(2, 64, k.after));
+			c.work();
+			EXPECT_EQ(c.reply(payload), 0);
+			c.work();
+			if (k.fits) {
+				const u32 header[] = {7, 2, c.grant(), 0, 1, 0, 0, 0, 0};
+
+				EXPECT_BYTES(c.peer.last().first(36), RawMessage(header).message());
+				EXPECT_EQ(c.peer.message_length, 5000);
+			} else {
+				const u32 refusal[] = {7, 2, c.grant(), 4, 3, 0, 0};
+
+				expect_words(c.peer.last(), refusal);
+			}
+		}
 }
 
 /* What comes ahead of the ESTABLISHED event is answered by it, all of it. */
@@ -630,8 +688,6 @@ constexpr Bad kBad[] = {
 	{{9, 2, 3, 8, 0, 0, 0}, 28, 0},
 	{{9, 2, 3, 8, 0, 0, 1}, 28, 0},
 	{{9, 2, 3, 8, 0, 0, 1, 1, 2, 0}, 40, 0},
-	/* A property of the client's that changes: it has none that we heed. */
-	{{9, 2, 3, 9, 1, 1, 4, 20480}, 32, 0},
 	/* Too short for anything. */
 	{{9, 2, 3, 6}, 15, 0},
 	{{}, 0, 0},
@@ -1011,7 +1067,8 @@ RPCORDMA_TEST(server_version2, receives)
 }
 
 RPCORDMA_SUITE(server_version2, mark, first_message, properties, late_properties, properties_cut,
-	       strange_properties, updates, before_established, no_answer, flood, bad_messages,
-	       beyond_us, invalidation, chunks, longest_reply, backward, request, receives);
+	       strange_properties, updates, reply_after_update, before_established,
+	       no_answer, flood, bad_messages, beyond_us, invalidation, chunks, longest_reply,
+	       backward, request, receives);
 
 } // namespace rpcordma

@@ -206,7 +206,7 @@ struct rpcordma_trace_properties {
 	rpcordma_u32 receive_size;
 	rpcordma_u32 pages; /* DDP segments behind a Receive's head */
 };
-/** @what: "sent"; or what came of them: "applied", "late", "rejected", "ignored" or "malformed". */
+/** @what: "sent"; or what came of them: "applied", "rejected", "ignored" or "malformed". */
 void rpcordma_trace_property(const struct rpcordma_peer *peer, const char *what,
 			     const struct rpcordma_trace_properties *said);
 /** A call was reduced: the modes as chunk/reduce.hh numbers them. */

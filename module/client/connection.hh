@@ -31,11 +31,6 @@ struct Connection : ConnectionBase {
 	rpcordma_cqe silent_invalidate_cqe = {};
 	/* Pages behind the head of a long call, as the device has SGEs; none where the version is 1 for certain. */
 	MessagePages::Layout send_pages;
-	/* The threshold that the peer's properties came to since the connection was made; 0: as the session has it. */
-	std::atomic<u32> send_threshold{0};
-	/* What it says of itself, and will not change (a mask); receive completions. */
-	properties::Properties peer_properties;
-	u32 fixed_properties = 0;
 	u32 unmatched = 0; /* replies that no call owed; receive completions */
 	u32 regions_limit = 0;
 	std::atomic<u32> regions_created[2] =

@@ -259,7 +259,7 @@ rpcordma_size rpcordma_core_bc_max_payload(rpcordma_client *client)
 		SpinGuard guard(client->lock);
 
 		if (client->connection) {
-			const chunk::Thresholds &t = client->connection->session.thresholds();
+			const chunk::Thresholds t = client->connection->session.thresholds();
 
 			most = min(t.send, t.receive);
 			header = t.bare_header;

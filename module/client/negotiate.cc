@@ -95,8 +95,6 @@ void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 	protocol::take_up(c.session, answered_with);
 	c.unproved = answered_with.answer == Answer::version_2 ||
 		     answered_with.answer == Answer::defaults;
-	c.peer_properties = answered_with.properties;
-	c.fixed_properties = answered_with.fixed;
 	if (answered_with.answer == Answer::version_2)
 		accept_grant(*this, c, answered_with.grant);
 	c.answer.store(answered_with.answer, std::memory_order_release);
@@ -108,11 +106,9 @@ static void take_update(Client &client, Connection &c, const xdr::Message &messa
 			const properties::Properties &update)
 {
 	trace::property(client.peer, "applied", message, update);
-	c.peer_properties.apply(update, c.fixed_properties);
-	const u32 threshold = c.session.threshold_to(c.peer_properties.receive_bytes());
-
-	c.send_threshold.store(threshold, std::memory_order_relaxed);
-	trace::connection(client.peer, "inline threshold, send", static_cast<int>(threshold));
+	c.session.update(update);
+	trace::connection(client.peer, "inline threshold, send",
+			  static_cast<int>(c.session.thresholds().send));
 }
 
 /*

@@ -110,8 +110,6 @@ static void copy_kvec(u64 to, const rpcordma_kvec &from)
 	chunk::Thresholds thresholds = c.session.thresholds();
 	SendBuffer &send = call->send();
 
-	if (const u32 told = c.send_threshold.load(std::memory_order_relaxed))
-		thresholds.send = told;
 	if (__builtin_expect(thresholds.send > send.capacity(), 0)) {
 		const u64 length = thresholds.bare_header + call->shape.send.length();
 

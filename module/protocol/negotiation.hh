@@ -131,7 +131,7 @@ inline void take_up(Session &session, const Answered &answered)
 	switch (answered.answer) {
 	case Answer::version_2:
 		session.speak(v2::version);
-		(void)session.take(answered.properties);
+		session.take(answered.properties, answered.fixed);
 		break;
 	case Answer::defaults:
 		session.speak(v2::version);

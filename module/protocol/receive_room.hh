@@ -2,6 +2,8 @@
 /* What a message is received into, as far as a peer hears of it. */
 #pragma once
 
+#include <atomic>
+
 #include "module/base/types.hh"
 
 namespace rpcordma::protocol {
@@ -16,6 +18,42 @@ struct ReceiveRoom {
 	{
 		return head + pages * page_size;
 	}
+};
+
+/**
+ * What a message to a peer may have, as the peer told last: bytes in all, and segments for items placed directly. A receive
+ * completion may change it while others send; they read both as one word, and once for a message.
+ */
+class PeerRoom {
+public:
+	struct Now {
+		u32 bytes = 0;
+		u32 segments = 0;
+	};
+	PeerRoom() = default;
+	PeerRoom(const PeerRoom &other) : word_(other.word_.load(std::memory_order_relaxed))
+	{
+	}
+	PeerRoom &operator=(const PeerRoom &other)
+	{
+		set(other.now());
+		return *this;
+	}
+	/** Any context. */
+	[[nodiscard]] Now now() const
+	{
+		const u64 word = word_.load(std::memory_order_relaxed);
+
+		return {u32(word >> 32), u32(word)};
+	}
+	/** One at a time. */
+	void set(Now now)
+	{
+		word_.store(u64(now.bytes) << 32 | now.segments, std::memory_order_relaxed);
+	}
+
+private:
+	std::atomic<u64> word_{0};
 };
 
 /**

@@ -12,6 +12,7 @@
 
 #include "module/chunk/reduce.hh"
 #include "module/protocol/codec.hh"
+#include "module/protocol/receive_room.hh"
 #include "xdr/private_data.hh"
 
 namespace rpcordma::protocol {
@@ -71,7 +72,7 @@ public:
 	{
 		open();
 		standing_ = Standing::asking;
-		expects_properties_ = true;
+		begins_ = true;
 	}
 	/** Speak @version, which is one of Spoken, from here on. */
 	void speak(u32 version)
@@ -82,30 +83,39 @@ public:
 		set_thresholds_();
 	}
 	/**
-	 * The peer's properties, of a version that has them. Nobody sends over the connection yet: thresholds change. At a
-	 * responder only those count that came with the first message; returns whether they did.
+	 * All of the peer's properties, of a version that has them, in place of what it said before. They hold for messages that
+	 * are planned from now on, as others may be sending. @fixed: of these, those that will not change, a mask.
+	 *
+	 * The inline threshold from the peer is another one too if this is the first that comes over the connection.
 	 */
-	bool take(const properties::Properties &properties)
+	void take(const properties::Properties &properties, u32 fixed)
 	{
-		if (!expects_properties_)
-			return false;
-		expects_properties_ = false;
-		told_ = true;
-		receive_size_ = properties.receive_bytes();
-		set_thresholds_();
-		return true;
+		properties_ = properties;
+		fixed_ = fixed;
+		if (begins_) {
+			begins_ = false;
+			told_ = true;
+			set_thresholds_();
+		} else {
+			set_peer_room_();
+		}
+	}
+	/** Some of these are others now, but none of the fixed ones. As take(). */
+	void update(const properties::Properties &some)
+	{
+		properties_.apply(some, fixed_);
+		set_peer_room_();
 	}
 
-	/** The inline threshold to a peer that takes @receive_bytes now; in a version with properties. */
-	[[nodiscard]] u32 threshold_to(u32 receive_bytes) const
+	/** At a responder: the first message is done with, and others may be sending from now on. */
+	void end_beginning()
 	{
-		return private_data::inline_threshold(sends_, receive_bytes);
+		begins_ = false;
 	}
-
-	/** At a responder: the first message is done with, and with it the time for properties. */
-	void end_properties()
+	/** What the peer says of itself, in a version with properties. Receive completions, or nobody sends yet. */
+	[[nodiscard]] const properties::Properties &properties() const
 	{
-		expects_properties_ = false;
+		return properties_;
 	}
 
 	[[nodiscard]] u32 version() const
@@ -122,10 +132,13 @@ public:
 	{
 		return rules_;
 	}
-	/** Inline thresholds, and what headers cost in this version. */
-	[[nodiscard]] const chunk::Thresholds &thresholds() const
+	/** Inline thresholds, and what headers cost in this version. The one to the peer may change: see PeerRoom. */
+	[[nodiscard]] chunk::Thresholds thresholds() const
 	{
-		return thresholds_;
+		chunk::Thresholds now = thresholds_;
+
+		now.send = peer_room_.now().bytes;
+		return now;
 	}
 	/** What the peer said of itself; by default, what a peer is that says nothing. */
 	[[nodiscard]] const private_data::Properties &peer() const
@@ -244,7 +257,7 @@ private:
 		if (!fixed || !Spoken::speak(fixed.value().vers))
 			return;
 		speak(fixed.value().vers);
-		expects_properties_ = fixed.value().proc == static_cast<u32>(xdr::Kind::connprop);
+		begins_ = fixed.value().proc == static_cast<u32>(xdr::Kind::connprop);
 	}
 
 	[[nodiscard]] static Verdict judge_(Error error, xdr::ErrorCode refusal)
@@ -258,33 +271,44 @@ private:
 	{
 		if (!said_)
 			peer_ = {rules_.default_threshold, rules_.default_threshold, false, false};
-		if (rules_.properties) {
-			/* A peer sends as much as it is told that we take, or what every peer takes. */
-			thresholds_.send = threshold_to(receive_size_);
+		/* A peer sends as much as it is told that we take, or what every peer takes. */
+		if (rules_.properties)
 			thresholds_.receive = told_ ? takes_ : min(takes_, rules_.default_threshold);
-		} else {
-			thresholds_.send =
-				private_data::inline_threshold(ours_.send_size, peer_.receive_size);
+		else
 			thresholds_.receive =
 				private_data::inline_threshold(peer_.send_size, ours_.receive_size);
-		}
+		set_peer_room_();
 		thresholds_.bare_header = rules_.bare_header;
 		thresholds_.continuation_header = rules_.continuation_header;
 		thresholds_.transmissions = rules_.transmissions;
 	}
 
+	void set_peer_room_()
+	{
+		if (rules_.properties)
+			peer_room_.set(
+				{private_data::inline_threshold(sends_, properties_.receive_bytes()),
+				 properties_.ddp_segments()});
+		else
+			peer_room_.set(
+				{private_data::inline_threshold(ours_.send_size, peer_.receive_size),
+				 0});
+	}
+
 	u32 version_ = Spoken::preferred();
 	Standing standing_ = kBornOpen ? Standing::open : Standing::settled;
-	bool said_ = false;		  /* the peer, what it is, in its private data */
-	bool told_ = false;		  /* each of the other's properties */
-	bool expects_properties_ = false; /* the peer's count, if they come now */
-	/* Of the peer, in a version with properties. */
-	u32 receive_size_ = properties::default_receive_size;
+	bool said_ = false;   /* the peer, what it is, in its private data */
+	bool told_ = false;   /* each of the other's properties */
+	bool begins_ = false; /* nobody sends yet: properties that come now set both thresholds */
+	/* Of the peer, in a version with properties; and those that will not change. */
+	properties::Properties properties_;
+	u32 fixed_ = 0;
 	/* Of this end, in such a version. */
 	u32 takes_ = properties::default_receive_size;
 	u32 sends_ = properties::default_receive_size;
 	Rules rules_ = rules_of(Spoken::preferred());
-	chunk::Thresholds thresholds_;
+	chunk::Thresholds thresholds_; /* but for the one to the peer */
+	PeerRoom peer_room_;
 	private_data::Properties ours_;
 	private_data::Properties peer_;
 };

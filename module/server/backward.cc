@@ -105,7 +105,7 @@ void take_backward_reply(Server &server, const Receive &receive)
 		return Error::no_buffers;
 	TRY_STATUS(build_bare(server, call, nullptr,
 			      {Xid(xid), kRequested, xdr::Direction::call, xdr::Kind::msg, 1, {}},
-			      message, out));
+			      message, server.session.thresholds(), out));
 	{
 		SpinGuard guard(server.lock);
 
@@ -128,14 +128,12 @@ void take_backward_reply(Server &server, const Receive &receive)
 
 Status send_backward(Server &server, u32 xid, const rpcordma_xdr_buf *message)
 {
-	const chunk::Thresholds &thresholds = server.session.thresholds();
-
 	/* A client that has not said anything has not asked for calls either; nor is it known in which version it would. */
 	if (server.closing.load(std::memory_order_acquire) ||
 	    !server.established.load(std::memory_order_acquire) || !server.session.settled())
 		return Error::not_connected;
 	/* RPC-over-RDMA without chunks, both ways (RFC 8167 5), in one Send. */
-	if (thresholds.bare_header + message->len > send_size(server)) {
+	if (server.session.thresholds().bare_header + message->len > send_size(server)) {
 		trace::failure(server.peer, trace::Failure::backward_call_long, xid,
 			       int(message->len));
 		return Error::message_size;
@@ -165,7 +163,7 @@ u32 backward_payload(const Server *server)
 	if (!server || !server->receive_maker.buffer_size())
 		return private_data::size_unit -
 		       max(protocol::rules_of(protocol::Spoken::preferred()).bare_header, least);
-	const chunk::Thresholds &thresholds = server->session.thresholds();
+	const chunk::Thresholds thresholds = server->session.thresholds();
 
 	return min(thresholds.send, server->receive_maker.buffer_size()) -
 	       max(thresholds.bare_header, least);

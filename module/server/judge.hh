@@ -17,6 +17,7 @@ enum class Judgement : u8 {
 	refused,  /* a call that gets an error for an answer */
 	backward, /* a reply in the backward direction */
 	control,  /* about the connection: a question that negotiate.hh answers */
+	noted,	  /* about the connection: it was taken up, and nothing answers it */
 	dropped,  /* none of these, and not to be answered */
 };
 

@@ -9,6 +9,14 @@
 
 namespace rpcordma {
 
+/* What is received into. What the client does not know of yet it hears when it is true of all. */
+[[nodiscard]] static protocol::ReceiveRoom told_room(const Server &server) REQUIRES(server.lock)
+{
+	const ReceiveMaker &maker = server.receive_maker;
+
+	return server.growth.told() ? maker.room() : protocol::ReceiveRoom{maker.buffer_size()};
+}
+
 /* What the client says of itself. False: it cannot be understood, and none of it holds. */
 [[nodiscard]] static bool take_properties(Server &server, const xdr::Message &message)
 {
@@ -19,17 +27,20 @@ namespace rpcordma {
 		trace::property(server.peer, "malformed", message);
 		return false;
 	}
-	const bool counts = server.session.take(said);
-	trace::property(server.peer, counts ? "applied" : "late", message, said, nochange);
-	if (counts) {
-		rpcordma_server_count(RPCORDMA_SERVER_V2_CONNECTIONS, 1);
-		{
-			SpinGuard guard(server.lock);
+	trace::property(server.peer, "applied", message, said, nochange);
+	server.session.take(said, nochange);
+	SpinGuard guard(server.lock);
 
-			server.growth.possible = server.receive_maker.layout().count != 0;
-		}
-	}
+	server.growth.possible = server.receive_maker.layout().count != 0;
 	return true;
+}
+
+/* Some of it is otherwise now. */
+static void apply_update(Server &server, const xdr::Message &message,
+			 const properties::Properties &said)
+{
+	trace::property(server.peer, "applied", message, said);
+	server.session.update(said);
 }
 
 Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorCode &refusal)
@@ -55,9 +66,8 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 			trace::property(server.peer, "rejected", message, said);
 			return Judgement::control;
 		}
-		/* No client of ours has a property that it changes. */
-		trace::property(server.peer, "ignored", message, said);
-		return Judgement::dropped;
+		apply_update(server, message, said);
+		return Judgement::noted;
 	case xdr::Kind::optional:
 		/* There is no extension here. */
 		refusal = xdr::ErrorCode::option;
@@ -80,11 +90,8 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 		trace::property(server.peer, "sent", message.xid, grant, xdr::Kind::resprop);
 		return v2::encode_resprop(room, message, grant);
 	}
-	const ReceiveMaker &maker = server.receive_maker;
-	/* What it does not know of yet it hears when it is true of all. */
-	const protocol::ReceiveRoom ours =
-		server.growth.told() ? maker.room() : protocol::ReceiveRoom{maker.buffer_size()};
-	const u32 may_change = maker.layout().count ? protocol::kSizes : 0;
+	const protocol::ReceiveRoom ours = told_room(server);
+	const u32 may_change = server.receive_maker.layout().count ? protocol::kSizes : 0;
 
 	trace::property(server.peer, "sent", message.xid, grant, xdr::Kind::connprop,
 			protocol::properties_of(ours), properties::all & ~may_change);

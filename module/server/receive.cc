@@ -59,18 +59,20 @@ struct Arrived {
 	}
 	if (verdict.action != Action::control)
 		trace::failure(server.peer, trace::undecodable(verdict.why), xid, verdict.why);
-	/* Understood or not: from here on there may be calls, and thresholds stay as they are for their replies. */
-	server.session.end_properties();
+	/* Understood or not: from here on there may be calls. */
+	server.session.end_beginning();
 	return arrived;
 }
 
 /* The first message, in @bytes, has said the version. */
-[[gnu::noinline]] static void trace_version(const Server &server, Bytes bytes)
+[[gnu::noinline]] static void settled(const Server &server, Bytes bytes)
 {
 	const auto header = xdr::peek(bytes);
-	const bool asked = server.session.version() != v1::version && header.ok() &&
-			   header.value().proc == u32(xdr::Kind::connprop);
+	const bool two = server.session.version() == v2::version;
+	const bool asked = two && header.ok() && header.value().proc == u32(xdr::Kind::connprop);
 
+	if (two)
+		rpcordma_server_count(RPCORDMA_SERVER_V2_CONNECTIONS, 1);
 	trace::version(server.peer, "server", server.session.version(),
 		       asked ? "CONNPROP" : "first message");
 }
@@ -82,7 +84,7 @@ struct Arrived {
 	const auto verdict = server.session.receive(receive->bytes(), receive->message);
 
 	if (__builtin_expect(open, 0) && server.session.settled())
-		trace_version(server, receive->bytes());
+		settled(server, receive->bytes());
 	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0))
 		return no_rpc_message(server, receive, verdict);
 	Arrived arrived;
@@ -145,8 +147,12 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 
 	server.receive_maker.arrived(receive, completion);
 	Arrived arrived = decode(server, receive, arrival);
-	if (arrived.message && __builtin_expect(arrived.judgement == Judgement::dropped, 0)) {
-		arrived.useless = chain(arrived.message, arrived.useless);
+	Receive *noted = nullptr;
+	if (arrived.message && __builtin_expect(arrived.judgement >= Judgement::noted, 0)) {
+		if (arrived.judgement == Judgement::noted)
+			noted = arrived.message;
+		else
+			arrived.useless = chain(arrived.message, arrived.useless);
 		arrived.message = nullptr;
 	}
 	const bool is_call = arrived.message && arrived.judgement != Judgement::backward;
@@ -178,6 +184,8 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		rpcordma_server_count(RPCORDMA_SERVER_DROPPED, 1);
 		put_receives(server, arrived.useless);
 	}
+	if (__builtin_expect(noted != nullptr, 0))
+		put_receives(server, noted);
 	if (is_call && __builtin_expect(arrived.judgement == Judgement::control, 0)) {
 		answer_control(server, call);
 	} else if (is_call) {

@@ -150,7 +150,7 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
 	const xdr::Message &message = call->message();
 
-	const chunk::Thresholds &thresholds = server.session.thresholds();
+	const chunk::Thresholds thresholds = server.session.thresholds();
 
 	/* Nothing can be placed. What a call's Read chunks brought may be here still, and room for no more. */
 	if (!message.has_chunks() || (message.writes.empty() && !message.reply.present() &&
@@ -163,7 +163,7 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 						1,
 						{}};
 
-		TRY_STATUS(build_bare(server, call, rqst, envelope, reply, out));
+		TRY_STATUS(build_bare(server, call, rqst, envelope, reply, thresholds, out));
 		if (trace::on(RPCORDMA_TRACE_ENCODE))
 			trace_encode(server, *call, out, reply->len, nullptr);
 		return {};

@@ -93,16 +93,13 @@ inline void append_inline(const Server &server, ServerCall *call, const rpcordma
 }
 /**
  * Write a message without chunks, with the bytes of @buf behind the header; as many transmissions as they take.
- * @rqst: whose reply @buf is, or null. Errors: ENOSPC, it is too long; ENOMEM. @call has a first send buffer. A
- * service thread, or any process context for what fits a send buffer.
+ * @rqst: whose reply @buf is, or null. @thresholds: the session's, by which it was planned. Errors: ENOSPC, it is too
+ * long; ENOMEM. @call has a first send buffer. A service thread, or any process context for what fits a send buffer.
  */
-[[nodiscard, gnu::always_inline]] inline Status build_bare(Server &server, ServerCall *call,
-							   svc_rqst *rqst, xdr::Envelope envelope,
-							   const rpcordma_xdr_buf *buf,
-							   Outgoing &out)
+[[nodiscard, gnu::always_inline]] inline Status
+build_bare(Server &server, ServerCall *call, svc_rqst *rqst, xdr::Envelope envelope,
+	   const rpcordma_xdr_buf *buf, const chunk::Thresholds &thresholds, Outgoing &out)
 {
-	const chunk::Thresholds &thresholds = server.session.thresholds();
-
 	envelope.transmissions =
 		thresholds.transmissions_for(thresholds.send, thresholds.bare_header, buf->len);
 	if (!envelope.transmissions)

@@ -322,7 +322,11 @@ public:
 			}
 			if (floods_)
 				continue;
-			sleep_for(50 * kMillisecond, "the next thing to say");
+			/* What it says that it takes holds for replies that are planned after that. */
+			u32 patience = 20;
+			do
+				sleep_for(50 * kMillisecond, "the next thing to say");
+			while (!expected_.empty() && other() && --patience);
 			check_receives_();
 		}
 		sleep_for(kSecond, "answers");
@@ -420,12 +424,13 @@ private:
 		spoken_ = vers;
 		if (first && vers == 2 && chance.one_in(2)) {
 			takes_ = chance.one_in(2) ? 2 * kPageSize : kPageSize;
+			fixed_ = true;
 			expect_(xid, {xid, 2, 0, 6});
 			return connprop(xid, 8, takes_);
 		}
 		if (vers == 1 || chance.one_in(4))
 			return call_(vers, xid);
-		return version_2_(xid, first);
+		return version_2_(xid);
 	}
 
 	Octets call_(u32 vers, u32 xid)
@@ -433,7 +438,7 @@ private:
 		Call call = small_call(xid);
 
 		/* A reply that is as long as messages are here, or a little longer. */
-		if (vers == 2 && call.kind == Kind::small && chance.one_in(3))
+		if (vers == 2 && call.kind == Kind::small && !floods_ && chance.one_in(3))
 			call.reply_data = kPageSize - 64 - call.reply_length() + call.reply_data +
 					  chance.below(64);
 		/* A server sends as much as we say that we take. */
@@ -449,15 +454,16 @@ private:
 		       call_bytes(call, xid);
 	}
 
-	Octets version_2_(u32 xid, bool first)
+	Octets version_2_(u32 xid)
 	{
 		const u32 takes = chance.one_in(2) ? 2 * kPageSize : kPageSize;
 		Octets usual = connprop(xid, 1 + chance.below(20), takes);
 
 		switch (chance.below(12)) {
 		case 0:
-		case 1: /* as often as it likes; those of the first message hold */
-			takes_ = first ? takes : takes_;
+		case 1: /* as often as it likes; the last ones hold, and say that they stay */
+			takes_ = takes;
+			fixed_ = true;
 			expect_(xid, {xid, 2, 0, 6});
 			return usual;
 		case 2: /* the first words are there, or a known property does not decode */
@@ -481,6 +487,8 @@ private:
 				expect_error_(xid, 2);
 			else if (!update)
 				expect_(xid, {xid, 2, 0, 8});
+			else if (id == u32(properties::Id::receive_size) && !fixed_)
+				takes_ = std::max(value, u32(kPageSize));
 			return words(xid, 2, 4, update ? 9 : 7, 1, id, 4, value);
 		}
 		case 5: /* RESPROP, that decodes or not; ERROR */
@@ -504,6 +512,8 @@ private:
 
 			for (u32 i = 0; i < count; i++)
 				many = many + words(100 + i, 4, i);
+			takes_ = kPageSize;
+			fixed_ = false;
 			expect_(xid, {xid, 2, 0, 6});
 			return many + words(0);
 		}
@@ -521,8 +531,9 @@ private:
 	u32 spoken_ = 0; /* 0: not settled */
 	u32 last_xid_ = 0x1000;
 	u32 granted_ = 1;
-	/* Of a message; what it says with its first one holds. */
+	/* Of a message, by what it said last; and whether it said that this stays so. */
 	u32 takes_ = kPageSize;
+	bool fixed_ = false;
 	std::map<u32, Answer> expected_;
 };
 

@@ -80,12 +80,17 @@ std::string key_of(const Session &session)
 	const auto range = session.refusal(xdr::ErrorCode::version);
 	const std::string strange = words({1, 99, 1, 0});
 	xdr::Message message;
-	Session copy = session;
+	Session copy = session, updated = session;
 	const auto action = copy.receive(bytes_of(strange), message).action;
-	const bool expects = copy.take({});
+	properties::Properties large;
 
-	return words({session.version(), range.low, range.high, static_cast<u32>(action), expects,
+	large.receive_size = 1 << 20;
+	large.present = properties::bit(properties::Id::receive_size);
+	copy.take({}, 0);
+	updated.update(large);
+	return words({session.version(), range.low, range.high, static_cast<u32>(action),
 		      session.thresholds().send, session.thresholds().receive,
+		      copy.thresholds().receive, updated.thresholds().send,
 		      session.rules().extra_receives});
 }
 
@@ -519,9 +524,9 @@ private:
 		properties::Properties said;
 		u32 fixed;
 		s.fault.unless(properties::decode_connprop(message.body(), said, fixed) ==
-					       Error::none &&
-				       s.responder.take(said),
-			       "the client's properties do not count");
+				       Error::none,
+			       "the client's properties do not decode");
+		s.responder.take(said, fixed);
 		reply(s, encoded([&](MutableBytes room) {
 			      return protocol::encode_properties(room, message.xid, Credits(1),
 								 {kServerSize, 0, 0}, 0);
@@ -584,17 +589,24 @@ public:
 	struct Kind {
 		const char *name;
 		std::string bytes;
-		u32 version;	 /* 0: too short to have one */
-		What what;	 /* in its own version */
-		bool first_says; /* properties count if it is the first */
+		u32 version;	      /* 0: too short to have one */
+		What what;	      /* in its own version */
+		bool says = false;    /* all its properties */
+		bool updates = false; /* some of them */
 	};
 	struct State {
 		Fault fault;
 		Session session;
 		u32 speaks = 0; /* as the text has it; 0: nothing is settled */
 		u8 messages = 0;
-		u32 threshold = kServerSize;
+		/* As the text has them: what the client takes, and will not change of that; whether it began with that. */
+		u32 takes = properties::default_receive_size;
+		bool fixed = false;
+		bool told = false;
 	};
+
+	/* What the server takes and sends at once in version 2. */
+	static constexpr u32 kTakes = 5000, kSends = 16384;
 
 	Responder(u32 parameter, bool mark)
 		: parameter_(parameter),
@@ -606,30 +618,28 @@ public:
 		said.receive_size = kSaid;
 		said.present = properties::bit(properties::Id::receive_size);
 		kinds_ = {
-			{"12 bytes", words({1, 2, 3}), 0, What::nothing, false},
+			{"12 bytes", words({1, 2, 3}), 0, What::nothing},
 			{"a call of version 1", rpc_message(1, 5, xdr::Direction::call), 1,
-			 What::call, false},
+			 What::call},
 			{"a call of version 2", rpc_message(2, 5, xdr::Direction::call), 2,
-			 What::call, false},
+			 What::call},
 			{"a CONNPROP", encoded([&](MutableBytes room) {
 				 return v2::encode_connprop(room, Xid(5), Credits(1), said, 0);
 			 }),
 			 2, What::control, true},
-			{"a REQPROP", words({5, 2, 1, 7, 0}), 2, What::control, false},
-			{"a call of version 3", words({5, 3, 1, 0, 0, 0, 0, 5, 0}), 3, What::ranges,
-			 false},
-			{"a call of version 0", words({5, 0, 1, 0, 0, 0, 0, 5, 0}), 3, What::ranges,
-			 false},
-			{"version 1, no list", words({5, 1, 1, 0, 2, 0, 0, 5, 0}), 1, What::chunk,
-			 false},
+			{"a REQPROP", words({5, 2, 1, 7, 0}), 2, What::control},
+			{"an UPDPROP", words({5, 2, 1, 9, 1, 1, 4, kSaid}), 2, What::control, false,
+			 true},
+			{"a call of version 3", words({5, 3, 1, 0, 0, 0, 0, 5, 0}), 3, What::ranges},
+			{"a call of version 0", words({5, 0, 1, 0, 0, 0, 0, 5, 0}), 3, What::ranges},
+			{"version 1, no list", words({5, 1, 1, 0, 2, 0, 0, 5, 0}), 1, What::chunk},
 			{"version 2, no list", words({5, 2, 1, 0, 0, 0, 2, 0, 0, 5, 0}), 2,
-			 What::chunk, false},
-			{"version 2, proc 3", words({5, 2, 1, 3}), 2, What::procedure, false},
-			{"version 2, OPTIONAL 9", words({5, 2, 1, 5, 0, 9, 0}), 2, What::option,
-			 false},
-			{"an ERROR of version 2", error_message(5, 2, {6}), 2, What::nothing, false},
+			 What::chunk},
+			{"version 2, proc 3", words({5, 2, 1, 3}), 2, What::procedure},
+			{"version 2, OPTIONAL 9", words({5, 2, 1, 5, 0, 9, 0}), 2, What::option},
+			{"an ERROR of version 2", error_message(5, 2, {6}), 2, What::nothing},
 			{"a malformed reply of version 2", words({5, 2, 1, 0, 1, 0, 2, 0, 0, 5, 1}),
-			 2, What::reply, false},
+			 2, What::reply},
 		};
 	}
 
@@ -640,6 +650,7 @@ public:
 		State s;
 
 		s.session.begin(ours, peer);
+		s.session.have_room(kTakes, kSends);
 		if (protocol::may_mark(parameter_, kServerSize, kServerSize) &&
 		    protocol::may_speak_2(parameter_, s.session.peer()))
 			s.session.open();
@@ -650,7 +661,7 @@ public:
 	}
 	std::string key(const State &s) const
 	{
-		return key_of(s.session) + words({s.speaks, s.messages});
+		return key_of(s.session) + words({s.speaks, s.messages, s.takes, s.fixed, s.told});
 	}
 	bool may_end(const State &s) const
 	{
@@ -709,16 +720,40 @@ private:
 		if (s.speaks)
 			f.unless(s.session.version() == s.speaks,
 				 "another version than the first message's");
-		if (verdict.action == Action::control) {
-			properties::Properties said;
-
-			said.receive_size = 2 * kServerSize;
+		if (verdict.action == Action::control && (kind.says || kind.updates))
+			hear(s, kind, !before);
+		if (s.speaks == 2) {
 			f.unless(
-				s.session.take(said) == (kind.first_says && !before),
-				"properties count that are not the first message, or those do not");
+				s.session.thresholds().send == min(kSends, s.takes),
+				"what the client said last does not count, or what it said before");
+			f.unless(
+				s.session.thresholds().receive ==
+					(s.told ? kTakes : properties::default_receive_size),
+				"another threshold from the client than what it was told at first");
 		}
+		if (verdict.action != Action::deliver)
+			s.session.end_beginning();
 		f.unless(s.session.rules().extra_receives == (s.speaks == 1 ? 0u : 2u),
 			 "Receives beyond the credits that are not needed, or are missing");
+	}
+
+	/* A word with its properties: each CONNPROP tells another receive size, and every other one that it stays so. */
+	void hear(State &s, const Kind &kind, bool first) const
+	{
+		properties::Properties said;
+
+		said.present = properties::bit(properties::Id::receive_size);
+		said.receive_size = kTakes + s.messages;
+		if (kind.says) {
+			s.fixed = s.messages % 2;
+			s.told = s.told || first;
+			s.takes = said.receive_size;
+			s.session.take(said, s.fixed ? said.present : 0);
+		} else {
+			if (!s.fixed)
+				s.takes = said.receive_size;
+			s.session.update(said);
+		}
 	}
 
 	void check_refusal(State &s, Bytes bytes, xdr::ErrorCode code, What wanted, u32 low,

@@ -177,7 +177,7 @@ struct Requester2 : Requester {
 		EXPECT_EQ(questions(), before + (asked ? 1 : 0));
 		EXPECT_EQ(verbs.connects, connects + 1);
 		EXPECT_EQ(version(), asked ? 2 : 1);
-		EXPECT_EQ(stats().version, asked ? 2 : 1);
+		EXPECT_EQ(stats().agreed.version, asked ? 2 : 1);
 		/* The mark says what we can, not what we do. */
 		EXPECT_EQ(verbs.parameters.private_data_length, kMarkedLength);
 	}
@@ -318,7 +318,7 @@ RPCORDMA_TEST(client_version2, answers)
 		const bool two = c.outcome == Outcome::version_2 || c.outcome == Outcome::defaults;
 		EXPECT_EQ(r.verbs.connects, c.outcome == Outcome::again ? 2 : 1);
 		EXPECT_EQ(r.version(), two ? 2 : 1);
-		EXPECT_EQ(r.stats().version, two ? 2 : 1);
+		EXPECT_EQ(r.stats().agreed.version, two ? 2 : 1);
 		EXPECT_EQ(r.thresholds().bare_header, two ? 36 : 28);
 		EXPECT_EQ(r.thresholds().send, c.send);
 		EXPECT_EQ(r.thresholds().receive, 4096);
@@ -657,7 +657,7 @@ RPCORDMA_TEST(client_version2, off)
 	EXPECT_TRUE(r.say(ask));
 	EXPECT_EQ(r.peer.messages, 0);
 	EXPECT_EQ(r.sunrpc.window, 1);
-	EXPECT_EQ(r.stats().version, 1);
+	EXPECT_EQ(r.stats().agreed.version, 1);
 	EXPECT_EQ(r.log.take(trace::Failure::message_version), 2);
 	r.at_rest();
 }
@@ -739,6 +739,40 @@ RPCORDMA_TEST(client_version2, talks_only)
 		if (call)
 			r.done(call);
 	}
+}
+
+/* What an administrator sees of the newest connection. */
+RPCORDMA_TEST(client_version2, described)
+{
+	Requester2 r;
+	const rpcordma_agreement &agreed = r.stats().agreed;
+
+	EXPECT_EQ(agreed.why, nullptr);
+	rpcordma_tunables.version2_pages = 2;
+	r.verbs.device.max_recv_sge = 8;
+	const u32 large = 4096 + 2 * r.verbs.device.page_size;
+	r.connect2(false, kGrant, 6000);
+	EXPECT_TRUE(same_words(agreed.why, "answered"));
+	EXPECT_EQ(agreed.version, 2);
+	EXPECT_EQ(agreed.receive_size, large);
+	EXPECT_EQ(agreed.receive_pages, 2);
+	EXPECT_EQ(agreed.peer_receive_size, 6000);
+	EXPECT_EQ(agreed.peer_receive_pages, 0);
+	const u32 grown[] = {9,	    2, 3, 9,	2, 1, 4, 12288, 4,    40,
+			     12288, 2, 1, 4096, 8, 0, 2, 4096,	4096, 1};
+	EXPECT_TRUE(r.say(grown));
+	EXPECT_EQ(agreed.peer_receive_size, 12288);
+	EXPECT_EQ(agreed.peer_receive_pages, 2);
+	r.event(RPCORDMA_EVENT_DISCONNECTED);
+	rpcordma_core_client_close(r.core);
+	/* It broke before its first reply. */
+	r.connect_unmarked();
+	EXPECT_TRUE(same_words(agreed.why, "unmarked"));
+	EXPECT_EQ(agreed.version, 1);
+	EXPECT_EQ(agreed.receive_size, 4096);
+	EXPECT_EQ(agreed.receive_pages, 0);
+	EXPECT_EQ(agreed.peer_receive_size, 4096);
+	EXPECT_EQ(agreed.peer_receive_pages, 0);
 }
 
 /* Calls and replies without chunks: the header word by word. */
@@ -1258,8 +1292,8 @@ RPCORDMA_TEST(client_version2, thresholds)
 
 RPCORDMA_SUITE(client_version2, question, answers, answers_cut, no_answer, late_answer,
 	       answer_and_disconnect, no_memory, question_not_mapped, who_is_asked, traced,
-	       traced_request, traced_malformed, off, unproved, talks_only, inline_call, chunks, errors,
-	       other_messages, answered_often, answer_not_posted, backward, grants, thresholds,
-	       two_kinds, two_kinds_elsewhere);
+	       traced_request, traced_malformed, off, unproved, talks_only, described, inline_call,
+	       chunks, errors, other_messages, answered_often, answer_not_posted, backward, grants,
+	       thresholds, two_kinds, two_kinds_elsewhere);
 
 } // namespace rpcordma

@@ -35,8 +35,10 @@ void PortDouble::want_for_nothing()
 	verbs.fail_at = kNoLimit;
 }
 
-static bool same_words(const char *a, const char *b)
+bool same_words(const char *a, const char *b)
 {
+	if (!a || !b)
+		return a == b;
 	while (*a && *a == *b) {
 		a++;
 		b++;

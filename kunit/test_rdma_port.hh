@@ -27,6 +27,9 @@
 
 namespace rpcordma {
 
+/** Two texts, or none. */
+[[nodiscard]] bool same_words(const char *a, const char *b);
+
 /** What was logged and traced. */
 struct PortLog {
 	u32 logged = 0, warned = 0;

@@ -251,6 +251,10 @@ RPCORDMA_TEST(server_growth, late_properties)
 		EXPECT_TRUE(c.begun());
 		EXPECT_EQ(c.updates, 1);
 		EXPECT_EQ(c.small_posted(), 0);
+		rpcordma_agreement agreed;
+		rpcordma_core_server_describe(c.server, &agreed);
+		EXPECT_EQ(agreed.receive_size, kLarge);
+		EXPECT_EQ(agreed.receive_pages, kPages);
 	}
 }
 
@@ -514,6 +518,7 @@ RPCORDMA_TEST(server_growth, before_established)
 RPCORDMA_TEST(server_growth, lent)
 {
 	Growing c;
+	u32 lent = 0; /* pages */
 
 	c.grow();
 	for (u32 size = kHead - kHeader - 4; size <= kLarge - kHeader;
@@ -532,6 +537,8 @@ RPCORDMA_TEST(server_growth, lent)
 		EXPECT_EQ(arg.page_length, reaches ? size - (kHead - kHeader) : 0);
 		EXPECT_EQ(arg.tail_length, 0);
 		EXPECT_EQ(arg.pages_used, 0);
+		lent += div_round_up(arg.page_length, kPage);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_LENT_PAGES), lent);
 		EXPECT_FALSE(c.transfer_of_call());
 		EXPECT_EQ(c.dma.bulks, bulks);
 		EXPECT_EQ(c.peer.reads, reads);

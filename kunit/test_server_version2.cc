@@ -509,6 +509,55 @@ RPCORDMA_TEST(server_version2, reply_after_update)
 		}
 }
 
+/* What an administrator sees of a connection. */
+RPCORDMA_TEST(server_version2, described)
+{
+	auto seen = [](const Served2 &c) {
+		rpcordma_agreement agreed;
+
+		rpcordma_core_server_describe(c.server, &agreed);
+		EXPECT_EQ(agreed.receive_pages, 0);
+		EXPECT_EQ(agreed.peer_receive_pages, 0);
+		return agreed;
+	};
+
+	for (const bool two : {false, true}) {
+		TEST_NOTE("two", two);
+		Served2 c({1, true, 8192});
+
+		EXPECT_EQ(seen(c).why, nullptr);
+		EXPECT_EQ(seen(c).receive_size, 8192);
+		c.expect_served(1, two);
+		EXPECT_TRUE(same_words(seen(c).why, "first message"));
+		EXPECT_EQ(seen(c).version, two ? 2 : 1);
+		EXPECT_EQ(seen(c).receive_size, 8192);
+		EXPECT_EQ(seen(c).peer_receive_size, two ? 4096 : c.send_size());
+		if (two) {
+			ASSERT_TRUE(c.say_properties(2, 64, 6000));
+			c.work();
+			EXPECT_EQ(seen(c).peer_receive_size, 6000);
+			const u32 words[] = {9, 2, 64, 9, 1, 1, 4, 7000};
+			ASSERT_TRUE(c.say(words));
+			EXPECT_EQ(seen(c).peer_receive_size, 7000);
+			EXPECT_TRUE(same_words(seen(c).why, "first message"));
+		}
+	}
+	{
+		Served2 c({1, true, 8192});
+
+		ASSERT_TRUE(c.say_properties(1));
+		c.work();
+		EXPECT_TRUE(same_words(seen(c).why, "CONNPROP"));
+		EXPECT_EQ(seen(c).version, 2);
+	}
+	for (const bool off : {false, true}) {
+		Served2 c({off ? 0u : 1u, off, 8192});
+
+		EXPECT_TRUE(same_words(seen(c).why, off ? "off" : "unmarked"));
+		EXPECT_EQ(seen(c).version, 1);
+	}
+}
+
 /* What comes ahead of the ESTABLISHED event is answered by it, all of it. */
 RPCORDMA_TEST(server_version2, before_established)
 {
@@ -854,6 +903,9 @@ RPCORDMA_TEST(server_version2, invalidation)
 				c.work();
 				EXPECT_EQ(c.peer.invalidated,
 					  able && chunk != none && key == PortPeer::kKey ? key : 0);
+				/* Of no chunk: as none, but counted. */
+				EXPECT_EQ(counter(RPCORDMA_SERVER_V2_FOREIGN_KEYS),
+					  key && (chunk == none || key != PortPeer::kKey) ? 1 : 0);
 			}
 }
 
@@ -1067,7 +1119,7 @@ RPCORDMA_TEST(server_version2, receives)
 }
 
 RPCORDMA_SUITE(server_version2, mark, first_message, properties, late_properties, properties_cut,
-	       strange_properties, updates, reply_after_update, before_established,
+	       strange_properties, updates, reply_after_update, described, before_established,
 	       no_answer, flood, bad_messages, beyond_us, invalidation, chunks, longest_reply,
 	       backward, request, receives);
 

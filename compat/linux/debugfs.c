@@ -63,6 +63,19 @@ static const struct file_operations disconnect_operations = {
 	.llseek = noop_llseek,
 };
 
+/* Of the newest connection; a word may be of the one before. */
+static void show_agreement(struct seq_file *seq, const struct rpcordma_agreement *agreed)
+{
+	const char *why = READ_ONCE(agreed->why);
+
+	seq_printf(seq, "version: %u\n", READ_ONCE(agreed->version));
+	seq_printf(seq, "version_why: %s\n", why ?: "not settled");
+	seq_printf(seq, "receive_size: %u\n", READ_ONCE(agreed->receive_size));
+	seq_printf(seq, "receive_pages: %u\n", READ_ONCE(agreed->receive_pages));
+	seq_printf(seq, "peer_receive_size: %u\n", READ_ONCE(agreed->peer_receive_size));
+	seq_printf(seq, "peer_receive_pages: %u\n", READ_ONCE(agreed->peer_receive_pages));
+}
+
 static void show_transport(struct seq_file *seq, struct rpcordma_transport *transport)
 {
 	struct rpc_xprt *xprt = &transport->xprt;
@@ -93,7 +106,7 @@ static void show_transport(struct seq_file *seq, struct rpcordma_transport *tran
 	seq_printf(seq, "empty_sendctx_q: %lu\n", stats->empty_sendctx_q);
 	seq_printf(seq, "bcall_count: %lu\n", stats->bcall_count);
 	seq_printf(seq, "scratch_count: %lu\n", stats->scratch_count);
-	seq_printf(seq, "version: %lu\n", stats->version);
+	show_agreement(seq, &stats->agreed);
 }
 
 static int stats_show(struct seq_file *seq, void *unused)

@@ -119,8 +119,16 @@ void rpcordma_connections_show(struct seq_file *seq)
 	struct rpcordma_connection *connection;
 
 	mutex_lock(&list_mutex);
-	list_for_each_entry(connection, &accepted, link)
-		seq_printf(seq, "%u %pISpc\n", connection->number, &connection->peer.address);
+	list_for_each_entry(connection, &accepted, link) {
+		struct rpcordma_agreement agreed;
+
+		rpcordma_core_server_describe(connection_server(connection), &agreed);
+		seq_printf(seq, "%u %pISpc version=%u receive=%u pages=%u peer_receive=%u peer_pages=%u why=%s\n",
+			   connection->number, &connection->peer.address,
+			   agreed.why ? agreed.version : 0, agreed.receive_size,
+			   agreed.receive_pages, agreed.peer_receive_size,
+			   agreed.peer_receive_pages, agreed.why ?: "not settled");
+	}
 	mutex_unlock(&list_mutex);
 }
 

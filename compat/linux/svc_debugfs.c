@@ -2,7 +2,7 @@
 /*
  * /sys/kernel/debug/rpcordma/server, for tests and for inspecting a live system:
  *
- *   connections  every connection, a line each: its number, and the client's address
+ *   connections  every connection, a line each: its number, the client's address, and what they have agreed on
  *   counters     of all connections since the module was loaded, one "name value" a line
  *   disconnect   writing a connection's number to it breaks that connection, as a network failure
  *                would; writing "all" breaks all of them
@@ -65,6 +65,8 @@ static const char *const names[RPCORDMA_SERVER_COUNTERS] = {
 	[RPCORDMA_SERVER_DROPPED] = "dropped",
 	[RPCORDMA_SERVER_V2_CONNECTIONS] = "v2_connections",
 	[RPCORDMA_SERVER_GROWN] = "grown",
+	[RPCORDMA_SERVER_LENT_PAGES] = "lent_pages",
+	[RPCORDMA_SERVER_V2_FOREIGN_KEYS] = "v2_foreign_keys",
 	[RPCORDMA_SERVER_V2_ERR_VERS] = "v2_err_vers",
 	[RPCORDMA_SERVER_V2_ERR_BAD_XDR] = "v2_err_bad_xdr",
 	[RPCORDMA_SERVER_V2_ERR_REPLY_RESOURCE] = "v2_err_reply_resource",

@@ -55,6 +55,19 @@ struct rpcordma_tunables {
 };
 extern struct rpcordma_tunables rpcordma_tunables;
 
+/**
+ * What the two ends of a connection have come to, for whoever looks at a live system. Sizes are those of a message
+ * that an end receives now, in bytes, and pages those of them that are behind its head.
+ */
+struct rpcordma_agreement {
+	const char *why; /* static, as rpcordma_trace_version() has it; null: it is not settled */
+	rpcordma_u32 version; /* of the protocol */
+	rpcordma_u32 receive_size;
+	rpcordma_u32 receive_pages;
+	rpcordma_u32 peer_receive_size;
+	rpcordma_u32 peer_receive_pages;
+};
+
 /** The counters of the mountstats line, in its order; see rpcordma_core_client_stats(). */
 struct rpcordma_client_stats {
 	unsigned long read_chunk_count;
@@ -75,7 +88,7 @@ struct rpcordma_client_stats {
 	unsigned long empty_sendctx_q;
 	unsigned long bcall_count; /* not on the line */
 	unsigned long scratch_count; /* regions that got scratch memory; not on the line */
-	unsigned long version; /* of the protocol, on the newest connection; not on the line */
+	struct rpcordma_agreement agreed; /* of the newest connection; not on the line */
 };
 
 /* Core: sizes and life of its halves. */

@@ -51,8 +51,10 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_ERR_VERS, /* errors sent on connections of version 1, or of none yet */
 	RPCORDMA_SERVER_ERR_CHUNK,
 	RPCORDMA_SERVER_DROPPED, /* messages dropped in silence */
-	RPCORDMA_SERVER_V2_CONNECTIONS, /* that began with a CONNPROP: version 2 */
+	RPCORDMA_SERVER_V2_CONNECTIONS, /* that have come to version 2 */
 	RPCORDMA_SERVER_GROWN, /* of these, connections whose Receives have become large */
+	RPCORDMA_SERVER_LENT_PAGES, /* of Receives, that were the service's as they are */
+	RPCORDMA_SERVER_V2_FOREIGN_KEYS, /* calls that name an R_key to invalidate, and do not offer it */
 	/* Errors sent on connections of version 2, in the order of their codes: */
 	RPCORDMA_SERVER_V2_ERR_VERS,
 	RPCORDMA_SERVER_V2_ERR_BAD_XDR,
@@ -83,6 +85,9 @@ RPCORDMA_CORE int rpcordma_core_server_accept(struct rpcordma_server *server, st
 RPCORDMA_CORE void rpcordma_core_server_detach(struct rpcordma_server *server);
 /** Free all that accept() made. Nobody has a reference any more. May sleep; not a completion. */
 RPCORDMA_CORE void rpcordma_core_server_destroy(struct rpcordma_server *server);
+/** What the connection, which was accepted, has come to. Any context. */
+RPCORDMA_CORE void rpcordma_core_server_describe(struct rpcordma_server *server,
+						 struct rpcordma_agreement *agreed);
 /** Break the connection as a network failure would; anybody may call, in process context. */
 RPCORDMA_CORE void rpcordma_core_server_inject_disconnect(struct rpcordma_server *server);
 /** The largest payload of a call or a reply that can be carried, bytes, in pages of @page_size. */

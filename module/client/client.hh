@@ -66,6 +66,12 @@ template <typename Counter> inline void tally(Counter &counter, u64 more)
 		__atomic_fetch_add(&counter, static_cast<Counter>(more), __ATOMIC_RELAXED);
 }
 
+/** Have @word, of the statistics, be @value. One context at a time; others read it meanwhile. */
+template <typename Word, typename Value> inline void note(Word &word, Value value)
+{
+	__atomic_store_n(&word, static_cast<Word>(value), __ATOMIC_RELAXED);
+}
+
 } // namespace rpcordma
 
 /* The name that the port knows: global, as C sees it. */

@@ -201,6 +201,8 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 		}
 	}
 	trace::version(client.peer, "client", c.session.version(), why);
+	note(client.stats.agreed.why, why);
+	note(client.stats.agreed.version, c.session.version());
 	return {};
 }
 
@@ -273,8 +275,14 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 				min(c.receive_queue.maker().whole_size(), protocol::kMostInline)),
 			    local_send + c.send_pages.bytes());
 	TRY_STATUS(settle_version(client, c, unanswered));
-	if (c.session.version() == v1::version)
+	if (c.session.version() == v1::version) {
 		c.receive_queue.do_without_pages();
+		note(client.stats.agreed.peer_receive_size, c.session.peer().receive_size);
+		note(client.stats.agreed.peer_receive_pages, 0);
+	}
+	const protocol::ReceiveRoom room = c.receive_queue.maker().room();
+	note(client.stats.agreed.receive_size, room.bytes());
+	note(client.stats.agreed.receive_pages, room.pages);
 	trace::connection(peer, "inline threshold, send",
 			  static_cast<int>(c.session.thresholds().send));
 	trace::connection(peer, "inline threshold, receive",
@@ -337,7 +345,6 @@ Status rpcordma_client::connect()
 		unanswered = true;
 	}
 	rpcordma_xprt_set_max_payload(xprt, chunk::max_payload(c->limits));
-	stats.version = c->session.version();
 	wants_space.store(false, std::memory_order_relaxed);
 	{
 		MutexGuard fenced(fence);

@@ -84,6 +84,15 @@ static void trace_answer(const Client &client, Bytes bytes, const protocol::Answ
 		trace::property(client.peer, "malformed", message);
 }
 
+/* What the peer of @c says that it takes, in version 2, is new. Receive completion. */
+static void note_peer(Client &client, const Connection &c)
+{
+	const properties::Properties &said = c.session.properties();
+
+	note(client.stats.agreed.peer_receive_size, said.receive_bytes());
+	note(client.stats.agreed.peer_receive_pages, said.ddp_segments());
+}
+
 /* What came back to the question; the first message decides. Receive completion. */
 void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 {
@@ -93,6 +102,7 @@ void rpcordma_client::take_answer(Connection &c, const Receive &receive)
 
 	trace_answer(*this, receive.bytes(), answered_with);
 	protocol::take_up(c.session, answered_with);
+	note_peer(*this, c);
 	c.unproved = answered_with.answer == Answer::version_2 ||
 		     answered_with.answer == Answer::defaults;
 	if (answered_with.answer == Answer::version_2)
@@ -107,6 +117,7 @@ static void take_update(Client &client, Connection &c, const xdr::Message &messa
 {
 	trace::property(client.peer, "applied", message, update);
 	c.session.update(update);
+	note_peer(client, c);
 	trace::connection(client.peer, "inline threshold, send",
 			  static_cast<int>(c.session.thresholds().send));
 }

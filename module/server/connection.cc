@@ -185,6 +185,8 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 
 		receives = server.receives.limit();
 		first = promised_locked(server) + kServerBatch;
+		note_receives_locked(server);
+		note_peer_locked(server);
 	}
 	TRY_STATUS(create_queues(server, receives));
 
@@ -200,8 +202,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 	TRY_STATUS(answer_request(server, ours, depth));
 	trace::connection(server.peer, "accept", int(most_calls));
 	if (settled)
-		trace::version(server.peer, "server", server.session.version(),
-			       may ? "unmarked" : "off");
+		note_version(server, may ? "unmarked" : "off");
 	return {};
 }
 

@@ -111,8 +111,11 @@ static void complete_sink(const ServerCall &call)
 		arg.page_length = call->receive->in_pages();
 		arg.head_length = arrival.inline_length - arg.page_length;
 		/* They stay the Receive's, which stays the call's until release(). */
-		if (arg.page_length)
+		if (arg.page_length) {
 			arg.pages = call->receive->pages->pages();
+			rpcordma_server_count(RPCORDMA_SERVER_LENT_PAGES,
+					      div_round_up(arg.page_length, server.device.page_size));
+		}
 		break;
 	case chunk::Arrival::How::single:
 		arg.head = payload;

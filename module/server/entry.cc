@@ -99,6 +99,13 @@ void rpcordma_core_server_destroy(rpcordma_server *server)
 	server->~Server();
 }
 
+void rpcordma_core_server_describe(rpcordma_server *server, rpcordma_agreement *agreed)
+{
+	SpinGuard guard(server->lock);
+
+	*agreed = server->agreed;
+}
+
 void rpcordma_core_server_inject_disconnect(rpcordma_server *server)
 {
 	rpcordma_endpoint_disconnect(server->endpoint);

@@ -85,6 +85,7 @@ void tell_growth_locked(Server &server)
 	/* One that cannot be posted ends the connection. */
 	if (post_with_room(server, call, out, 0).ok()) {
 		rpcordma_server_count(RPCORDMA_SERVER_GROWN, 1);
+		note_receives_locked(server);
 		trace::property(server.peer, "sent", Xid(0), server.grant.credits(),
 				xdr::Kind::updprop, protocol::sizes_of(maker.room()));
 	} else {

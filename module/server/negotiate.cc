@@ -17,6 +17,34 @@ namespace rpcordma {
 	return server.growth.told() ? maker.room() : protocol::ReceiveRoom{maker.buffer_size()};
 }
 
+void note_peer_locked(Server &server)
+{
+	const properties::Properties &said = server.session.properties();
+	const bool tells = server.session.rules().properties;
+
+	server.agreed.peer_receive_size = tells ? said.receive_bytes() :
+						  server.session.peer().receive_size;
+	server.agreed.peer_receive_pages = tells ? said.ddp_segments() : 0;
+}
+
+void note_receives_locked(Server &server)
+{
+	const protocol::ReceiveRoom room = told_room(server);
+
+	server.agreed.receive_size = room.bytes();
+	server.agreed.receive_pages = room.pages;
+}
+
+void note_version(Server &server, const char *why)
+{
+	trace::version(server.peer, "server", server.session.version(), why);
+	SpinGuard guard(server.lock);
+
+	server.agreed.why = why;
+	server.agreed.version = server.session.version();
+	note_peer_locked(server);
+}
+
 /* What the client says of itself. False: it cannot be understood, and none of it holds. */
 [[nodiscard]] static bool take_properties(Server &server, const xdr::Message &message)
 {
@@ -32,6 +60,7 @@ namespace rpcordma {
 	SpinGuard guard(server.lock);
 
 	server.growth.possible = server.receive_maker.layout().count != 0;
+	note_peer_locked(server);
 	return true;
 }
 
@@ -41,6 +70,9 @@ static void apply_update(Server &server, const xdr::Message &message,
 {
 	trace::property(server.peer, "applied", message, said);
 	server.session.update(said);
+	SpinGuard guard(server.lock);
+
+	note_peer_locked(server);
 }
 
 Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorCode &refusal)

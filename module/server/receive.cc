@@ -65,7 +65,7 @@ struct Arrived {
 }
 
 /* The first message, in @bytes, has said the version. */
-[[gnu::noinline]] static void settled(const Server &server, Bytes bytes)
+[[gnu::noinline]] static void settled(Server &server, Bytes bytes)
 {
 	const auto header = xdr::peek(bytes);
 	const bool two = server.session.version() == v2::version;
@@ -73,8 +73,7 @@ struct Arrived {
 
 	if (two)
 		rpcordma_server_count(RPCORDMA_SERVER_V2_CONNECTIONS, 1);
-	trace::version(server.peer, "server", server.session.version(),
-		       asked ? "CONNPROP" : "first message");
+	note_version(server, asked ? "CONNPROP" : "first message");
 }
 
 /* Decode what came in @receive, and judge the message if that is whole; @arrival as for judge(). */

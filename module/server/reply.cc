@@ -63,6 +63,15 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	return message.has_chunks() ? chunk::choose_invalidation(message) : 0;
 }
 
+/* The call names an R_key to invalidate that is not invalidated: is it a fault of the client? */
+[[gnu::noinline]] static void note_foreign_key(const ServerCall &call)
+{
+	const xdr::Message &message = call.message();
+
+	if (!chunk::offers(message, message.invalidate))
+		rpcordma_server_count(RPCORDMA_SERVER_V2_FOREIGN_KEYS, 1);
+}
+
 /* How the reply goes whose header, and inline bytes if it has some, are in @out. @answer: null without chunks. */
 [[gnu::noinline]] static void trace_encode(const Server &server, const ServerCall &call,
 					   const Outgoing &out, u32 length,
@@ -186,6 +195,8 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 	}
 	if (const Status built = build_reply(server, call, rqst, out, shortfall); built.ok()) {
 		out.invalidate = invalidated_key(server, call->message());
+		if (__builtin_expect(call->message().invalidate.get() && !out.invalidate, 0))
+			note_foreign_key(*call);
 	} else {
 		/* What is posted is the device's until the drain. */
 		if (!out.begun)

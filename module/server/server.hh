@@ -105,6 +105,7 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 	rpcordma::Backward backward GUARDED_BY(lock);
 	rpcordma::SinkRegions regions GUARDED_BY(lock);
 	rpcordma::Growth growth GUARDED_BY(lock);
+	rpcordma_agreement agreed GUARDED_BY(lock) = {};
 	/* Questions about the connection that came before it was established; by `next`. */
 	rpcordma::ServerCall *early GUARDED_BY(lock) = nullptr;
 };
@@ -116,6 +117,12 @@ namespace rpcordma {
 {
 	return server.receives.promised() + server.session.rules().extra_receives;
 }
+/** The connection is of its version for @why, which is static. */
+void note_version(Server &server, const char *why) EXCLUDES(server.lock);
+/** What the client says that it takes, or the version that says so, is new. A receive completion, or nothing came yet. */
+void note_peer_locked(Server &server) REQUIRES(server.lock);
+/** What is received into, as the client is told, is new. */
+void note_receives_locked(Server &server) REQUIRES(server.lock);
 /**
  * Post @count Receives, chained by wr.next. A queue pair that does not take them is of no use to a client, whose
  * messages would be answered with RNR for ever: the connection ends, and its Receives with it.

@@ -140,8 +140,8 @@ rpc_xprt::rpc_xprt(const char *name)
 			  const int rc = rpcordma_core_client_connect(core);
 
 			  TRACE("%s: connect: %d", peer.name, rc);
-			  versions.connected(rc ? 0 :
-						  u32(rpcordma_core_client_stats(core)->version));
+			  versions.connected(
+				  rc ? 0 : u32(rpcordma_core_client_stats(core)->agreed.version));
 			  connecting = false;
 			  if (!rc) {
 				  connect_cookie++;

@@ -224,8 +224,8 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 		EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 0);
 	}
 	EXPECT_EQ(c.svc.closed, 0);
-	EXPECT_EQ(c.log.take(trace::Failure::call_read_list), 2);
-	EXPECT_EQ(c.log.take(trace::Failure::call_too_long), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::call_read_list), 1);
+	EXPECT_EQ(c.log.take(trace::Failure::call_too_long), 2);
 	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 4);
 	EXPECT_EQ(c.log.take(trace::Failure::backward_reply_chunks), 1);
 }

@@ -796,6 +796,14 @@ RPCORDMA_TEST(server_version2, beyond_us)
 		pages.finish(60);
 		ASSERT_TRUE(c.send(pages));
 		c.expect_refused(2, 2, system);
+		/* Longer than any call may be, by one byte and by all that lengths can say. */
+		for (const u32 read : {c.svc.limits.max_message - 59, ~0u}) {
+			Call2Maker longer(5);
+			longer.read(40, read);
+			longer.finish(60);
+			ASSERT_TRUE(c.send(longer));
+			c.expect_refused(5, 2, system);
+		}
 		/* Not beyond us, but wrong: a chunk in the header of the RPC. */
 		Call2Maker inside(3);
 		inside.read(36, 100);

@@ -59,6 +59,8 @@ static constexpr u32 kLeastHead = 1024;
 	if (message.reads.count() > kMostSegments ||
 	    message.writes.segments() + message.reply.count() > kMostSegments)
 		return decline(Failure::call_segments, int(message.reads.count()));
+	if (u64(length) + message.reads.total_length() > limits.max_message)
+		return decline(Failure::call_too_long, int(message.reads.count()));
 	/* Read chunks would have to be put in between the pieces; nobody who has chunks needs several. */
 	if (in_pieces(receive) && !message.reads.empty())
 		return refuse(Failure::call_pieces, int(message.reads.count()));

@@ -141,7 +141,7 @@ static const struct kernel_param_ops version2_ops = {
 module_param_cb(version2, &version2_ops, &rpcordma_tunables.version2, 0644);
 __MODULE_PARM_TYPE(version2, "uint");
 MODULE_PARM_DESC(version2,
-		 "RPC-over-RDMA version 2 on connections made from now on, at either end; 0: off, 1: with peers whose connection request or answer says that they speak it, 2: with all that do not refuse it (default: 0)");
+		 "RPC-over-RDMA version 2 on connections made from now on, at either end; 0: off, 1: with peers whose connection request or answer says that they speak it, 2: with all that do not refuse it (default: 1)");
 
 static const struct kernel_param_ops version2_pages_ops = {
 	.set = set_version2_pages,

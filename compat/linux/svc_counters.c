@@ -21,7 +21,7 @@ struct rpcordma_server_tunables rpcordma_server_tunables = {
 	.max_outbound_read_requests = 16,
 	.eager_read_bytes = 0,
 	.rnr_retry_count = 7,
-	.version2 = 0,
+	.version2 = 1,
 	.version2_pages = 4,
 };
 

@@ -19,7 +19,7 @@ struct rpcordma_tunables rpcordma_tunables = {
 	.max_inline_read = 4096,
 	.max_inline_write = 4096,
 	.scratch_remap = false,
-	.version2 = 0,
+	.version2 = 1,
 	.version2_pages = 4,
 };
 

@@ -6,7 +6,7 @@ import collections
 import os
 
 import dissect
-from vmlib import trace
+from vmlib import lab, trace
 from vmlib.testing import test
 
 VERSIONS = ("3", "4.0", "4.1")
@@ -55,8 +55,8 @@ def capture_theirs(t):
 
 def capture_ours(t):
     """[(capture, the client's events, the server's)] of work() with ours: in version 1, in version 2."""
-    pair = t.lab(xprt="rpcordma", server_xprt="rpcordma", capture=True)
-    pair.up()
+    pair = t.lab(xprt="rpcordma", server_xprt="rpcordma", capture=True, server_params=f"{lab.STRICT} version2=0")
+    pair.up(params="version2=0")
     first = traced(pair, VERSIONS)
     pcap = pair.client.capture
     # Nothing is mounted, so that no message is cut.

@@ -42,6 +42,30 @@ def clean(t, pair):
     t.equal(pair.xprt_stats()["bad_reply"], 0, "bad replies at the client")
 
 
+@test("version2-default")
+def version2_default(t):
+    """as the module is loaded, without a word: version 2 between two ends of ours, version 1 where the client's limits are small"""
+    t.only_rpcordma("about two ends of ours")
+    pair = t.lab(server_xprt="rpcordma", server_params=lab.STRICT)
+    pair.up()
+    for vm in (pair.client, pair.server):
+        t.equal(vm.run(f"cat {disturb.VERSION2}", 10).strip(), "1", f"version2, of the {vm.name}")
+    for least, version, why in ((4096, 2, "answered"), (3072, 1, "off"), (4096, 2, "answered")):
+        pair.client.run(f"echo {least} > /proc/sys/sunrpc/rdma_max_inline_read", 10, f"inline reads of {least}")
+        pair.mount("4.2")
+        pair.client.run("echo text > /mnt/text && drop_caches && grep text /mnt/text", 20, "I/O")
+        stats = pair.client.run(f"cat {OURS}/stats", 10)
+        for line in (f"version: {version}", f"version_why: {why}", "peer_receive_size: 4096",
+                     f"receive_pages: {4 if version == 2 else 0}"):
+            t.check(f"\n{line}\n" in stats, f"inline reads of {least}: no line '{line}' in {stats}")
+        seen = pair.server.run(f"cat {OURS}/server/connections", 10)
+        t.check(f" version={version} receive=4096 pages=0 " in seen and
+                f" why={'CONNPROP' if version == 2 else 'unmarked'}\n" in seen + "\n",
+                f"inline reads of {least}: the server's connections: {seen}")
+        pair.umount()
+    pair.unload()
+
+
 @test("version2")
 def version2(t):
     """both ends of ours: files both ways, in version 2, with NFSv3 and 4.2 (VM_SLOW=1: 4.0 and 4.1 too); and in version 1 again"""

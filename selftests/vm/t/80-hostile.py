@@ -92,8 +92,6 @@ def hostile(t):
               f"{len(IN_TREE_FAILS)} not, as known; not tried, as its kernel complains: "
               f"{', '.join(IN_TREE_WARNS)}; nor those of version 2", flush=True)
         return
-    # For clients with the mark; all others see no difference.
-    pair.server.run("echo 1 > /sys/module/rpcordma/parameters/version2")
     honest = [name for name in names if name.startswith(KEEP_TO_CREDITS)]
     judge(t, pair, honest, ())
     # The default, and all new connections have it.

@@ -174,7 +174,7 @@ class Day:
 
     def __init__(self, hours, module, kdir, name="day"):
         script = SETUP
-        for word, value in (("@SAMPLE@", memory.SAMPLE), ("@DELAY@", DELAY), ("@HOURS@", hours)):
+        for word, value in (("@SAMPLE@", memory.SAMPLE), ("@DELAY@", f"{DELAY}ms"), ("@HOURS@", hours)):
             script = script.replace(word, str(value))
         programs = [uml.compiled(os.path.join(GUEST, f"{program}.c"), os.path.join(uml.BUILD, program))
                     for program in ("fsops", "state")]

@@ -24,7 +24,7 @@ from vmlib import job  # noqa: E402
 GUEST_SHELL = job.GUEST_SHELL
 
 # What begins a script that has both ends in one kernel and one network, as rxe knows no other. Two veth interfaces
-# have an rxe device each; a packet takes DELAY milliseconds, one way. What one interface sends to the other's
+# have an rxe device each; a packet takes DELAY, as tc has it (10ms, say), one way. What one interface sends to the other's
 # address would be taken for loopback, but for a link-local address, which says which interface it is meant for: the
 # server is fe80::1%va, its client fe80::2.
 BOTH_ENDS = GUEST_SHELL + """
@@ -53,12 +53,18 @@ both_up() {
 	for dev in va vb; do
 		echo 0 > /proc/sys/net/ipv6/conf/$dev/accept_dad
 		ip link set $dev mtu 4500 addrgenmode none up
-		tc qdisc add dev $dev root netem delay $1ms limit 100000 || die "no netem"
+		tc qdisc add dev $dev root netem delay $1 limit 100000 || die "no netem"
 	done
 	ip addr add fe80::2/64 dev va nodad
 	ip addr add fe80::1/64 dev vb nodad
 	for dev in va vb; do
 		rdma link add rxe_$dev type rxe netdev $dev || die "no rxe"
+	done
+}
+# delayed DELAY: another one, from here on.
+delayed() {
+	for dev in va vb; do
+		tc qdisc change dev $dev root netem delay $1 limit 100000 || die "no other delay"
 	done
 }
 """

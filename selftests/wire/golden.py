@@ -298,7 +298,7 @@ class Run:
         script += "".join(f"cell {name} {do}\n" for name, do in cells.items()) + END
         names = [os.path.basename(path)[:-3] for path in modules]
         for word, value in (("@CLASS@", "rdmi" if machine == "in-tree-server" else "rdma"),
-                            ("@DELAY@", str(DELAY)), ("@MODULES@", " ".join(names)),
+                            ("@DELAY@", f"{DELAY}ms"), ("@MODULES@", " ".join(names)),
                             ("@UNLOAD@", " ".join(reversed(names)))):
             script = script.replace(word, value)
         clock = CLOCK + (AGAIN_LATER if again else 0)

@@ -17,12 +17,14 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
-from . import report, stats
+from . import report, slope, stats
 
 NAMES = {"rpcordma": "ours", "rpcrdma": "in-tree"}
 # Blue and orange differ for every kind of colour blindness, and on a grey print.
-COLOURS = {"rpcordma": "#0072b2", "rpcrdma": "#e69f00"}
+COLOURS = {"rpcordma": "#0072b2", "rpcrdma": "#e69f00", "version2": "#009e73"}
 ROLES = ("client", "server")
+# Of the cases of slope.
+SLOPED = ("READ 16 KiB", "WRITE 4 KiB", "WRITE 16 KiB", "long call")
 # Percentiles of latency, and their marks.
 PERCENTILES = {"p10": "|", "p25": None, "p50": "o", "p75": None, "p95": "|", "p99": "|", "p999": ">"}
 # Inches of a row, and of what is above and below the rows.
@@ -268,10 +270,37 @@ def plot_scale(run, path, left_out):
     return {"labels": [str(size) for size in sizes]}
 
 
+def plot_slope(run, path, left_out):
+    """Latency over the delay of a round trip: a line of each transport."""
+    cases = {}
+    for case in dict.fromkeys(row["case"] for row in run["rows"]):
+        points = {leg: slope.points_of(run["rows"], leg, case) for leg in slope.LEGS}
+        left_out += [f"{case}: {slope.NAMES[leg]} was not measured" for leg in points if not points[leg]]
+        if all(points.values()) and case in SLOPED:
+            cases[case] = points
+    if not cases:
+        raise Unfit("no case was measured in all three")
+    figure, panels = _figure(len(cases), columns=len(cases), width=2.7 * len(cases), height=3.4)
+    texts = []
+    for axes, (case, points) in zip(panels, cases.items()):
+        for leg, mark in zip(slope.LEGS, "so^"):
+            steep, _ = slope.line(points[leg])
+            texts.append(f"{slope.NAMES[leg]}: {steep:.2f}")
+            axes.plot(*zip(*sorted(points[leg])), marker=mark, color=COLOURS[leg], markersize=4, label=texts[-1],
+                      linestyle="--" if leg == "rpcordma" else "-", gid=f"line-{case}-{leg}")
+        axes.set_title(case, fontsize=9)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("a round trip, microseconds")
+        axes.legend(fontsize=7, frameon=False, title="slope", title_fontsize=7)
+    panels[0].set_ylabel("latency, microseconds")
+    _save(figure, run, "Latency over the network's delay (flatter is better)", path)
+    return {"labels": list(cases), "texts": texts}
+
+
 # What is drawn of which run. A name is the file's.
 PLOTS = {"ratio": ("times", plot_ratio), "latency": ("times", plot_latency), "wrs": ("counts", plot_wrs),
          "instructions": ("instructions", plot_instructions), "codec": ("codec", plot_codec),
-         "scale": ("scale", plot_scale)}
+         "scale": ("scale", plot_scale), "slope": ("slope", plot_slope)}
 
 
 def draw(source, target):
@@ -345,6 +374,10 @@ def _made_up():
                 {"connections": size, "xprt": xprt, "round": 0,
                  "idle": {"total": 100 * factor}, "busy": {"total": 300 * factor}}
                 for size in (7, 130) for xprt, factor in (("rpcrdma", 4), ("rpcordma", 1))]},
+            "slope": {**head, "what": "slope", "rows": [
+                {"case": case, "xprt": leg, "round": 0, "delay": delay, "latency": 40 + 2 * delay * trips}
+                for case in ("WRITE 4 KiB", "GETATTR") for leg, trips in zip(slope.LEGS, (3, 2, 1))
+                for delay in slope.DELAYS]},
             "instructions": {**head, "what": "instructions",
                              "rows": costs("transport", "READ 1 MiB", (40123.4, 2345), (12345, 999.9))}}
 
@@ -369,7 +402,7 @@ def self_test():
             pass
         drawn, skipped = draw(folder, os.path.join(folder, "one"))
         expect("files", sorted(os.listdir(os.path.join(folder, "one"))),
-               ["instructions.svg", "latency.svg", "ratio.svg", "scale.svg", "wrs.svg"])
+               ["instructions.svg", "latency.svg", "ratio.svg", "scale.svg", "slope.svg", "wrs.svg"])
         expect("skipped", sorted(line.split(":")[0] for line in skipped), ["codec", "latency", "ratio"])
         if wrong:
             return wrong
@@ -381,7 +414,8 @@ def self_test():
         cases = ["twice <4 KiB> & more", "half", "one round"]
         pictures = {name: _Svg(what["path"]) for name, what in drawn.items()}
         for name, labels in (("ratio", cases), ("latency", cases), ("wrs", ["READ 1 MiB", "NULL"]),
-                             ("instructions", ["READ 1 MiB"]), ("scale", ["7", "130"])):
+                             ("instructions", ["READ 1 MiB"]), ("scale", ["7", "130"]),
+                             ("slope", ["WRITE 4 KiB"])):
             for label in labels:
                 expect(f"{name}: labels of {label}", pictures[name].texts.count(label), 1)
             expect(f"{name}: the footer names the commit",
@@ -415,6 +449,9 @@ def self_test():
             expect(f"wrs: {text} is written", wrs.texts.count(text) >= count, True)
         for text in ("40123", "2345", "12345", "1000"):
             expect(f"instructions: {text} is written", pictures["instructions"].texts.count(text), 1)
+        for text in ("in-tree: 3.00", "ours: 2.00", "ours, v2: 1.00"):
+            expect(f"slope: {text} is written", pictures["slope"].texts.count(text), 1)
+        expect("slope: no panel of another case", pictures["slope"].texts.count("GETATTR"), 0)
         scale = pictures["scale"]
         levels = {line: scale.level(f"line-{line}") for line in (
             "rpcordma, never busy", "rpcordma, has been busy", "rpcrdma, never busy", "rpcrdma, has been busy")}

@@ -7,7 +7,7 @@ import io
 import json
 import math
 
-from . import codec, copy, counts, instructions, plot, report, scale, stats, times, trips
+from . import codec, copy, counts, instructions, plot, report, scale, slope, stats, times, trips
 from .counts import CONTROL, VERSION2, XPRTS
 
 
@@ -284,6 +284,28 @@ def _trips(expect):
     expect("trips: not measured", _one(_goals(trips, []), "GETATTR"), None)
 
 
+def _slope(expect):
+    def rows(case, *steep):
+        """Of in-tree, ours and version 2; None: it was not measured at one of the delays."""
+        return [{"case": case, "xprt": leg, "round": 0, "delay": delay, "latency": 123.4 + 2 * delay * (at or 1)}
+                for leg, at in zip(slope.LEGS, steep) for delay in slope.DELAYS if at or delay]
+
+    steep, rest = slope.line([(0, 10), (2, 14), (4, 18)])
+    expect("slope: of three points", (round(steep, 9), round(rest, 9)), (2, 10))
+    expect("slope: of what is not on a line", round(slope.line([(0, 0), (1, 2), (2, 2)])[0], 9), 1)
+    for ours, met in ((2, True), (2.02, False), (1.5, True), (0.5, False), (None, None)):
+        expect(f"slope: {ours} to 2", _one(_goals(slope, rows("READ 64 KiB", 2, ours, 1)), "READ 64 KiB: no steeper"),
+               met)
+    for two, one, half in ((1, True, True), (2, False, False), (1.02, False, False), (0.5, False, False),
+                           (None, None, None)):
+        found = _goals(slope, rows("WRITE 16 KiB", 2, 2, two))
+        expect(f"slope: version 2, {two}", _one(found, "WRITE 16 KiB: slope 1"), one)
+        expect(f"slope: version 2, {two}, to 2", _one(found, "WRITE 16 KiB: half"), half)
+    # The measurement has to see two where there are two.
+    expect("slope: half of one", _one(_goals(slope, rows("WRITE 16 KiB", 1, 1, 1)), "WRITE 16 KiB: half"), False)
+    expect("slope: not measured", _one(_goals(slope, []), "GETATTR: slope"), None)
+
+
 def _copy(expect):
     for cost, met in ((1999, True), (2000, False), (0, False), (None, None)):
         rows = [{"case": "uncached", "round": 0, "bytes": size, "ns": number} for size, number in (
@@ -346,7 +368,7 @@ def main():
         else:
             wrong.append(f"{what}: {got!r}, expected {want!r}")
 
-    for test in (_stats, _report, _times, _counts, _instructions, _trips, _scale, _copy, _codec):
+    for test in (_stats, _report, _times, _counts, _instructions, _trips, _slope, _scale, _copy, _codec):
         test(expect)
     for line in wrong:
         print(f"FAILED   {line}")

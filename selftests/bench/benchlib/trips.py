@@ -65,11 +65,10 @@ echo 1 > /sys/module/rpcordma/parameters/version2
 grown() {
 	sed -n 's/^grown //p' /sys/kernel/debug/rpcordma/server/counters
 }
-/job/fsops gen /tmp/grow 1 || die "no files"
 grow() {
 	before=$(grown)
 	for turn in $(seq 12); do
-		/job/fsops copy /tmp/grow/d08 $1/grow$turn 8 && rm -r $1/grow$turn || die "no work in $1"
+		work_to_grow $1 $turn
 		[ $(grown) -le $before ] || return 0
 	done
 	die "the server's Receives do not grow"
@@ -98,9 +97,10 @@ class Case:
     def __init__(self, name, n, command, before="", after=""):
         self.name, self.n, self.command, self.before, self.after = name, n, command, before, after
 
-    def script(self):
+    def script(self, name=""):
+        """@name  of what it prints, where it is not the case's"""
         function = "f() { " + self.command.replace("COUNT", "$1") + "; }"
-        return f"{self.before}\n{function}\ntimed '{self.name}' {self.n} f\n{self.after}\n"
+        return f"{self.before}\n{function}\ntimed '{name or self.name}' {self.n} f\n{self.after}\n"
 
 
 def _transfer(what, size, odd):
@@ -130,23 +130,36 @@ def names(_full):
     return [case.name for case in cases()]
 
 
-def _one(leg, chosen, kdir, files):
-    """Boots a machine; returns ({case: round trips}, what went wrong)."""
+def prepare():
+    """The kernel, and what is taken along. Returns (its folder, {module: path}, [other files])."""
+    kdir = uml.kernel(CONFIG)
+    module = {"rpcrdma": os.path.join(kdir, "net", "sunrpc", "xprtrdma", "rpcrdma.ko"),
+              "rpcordma": uml.build_module(".", kdir, os.path.join(uml.BUILD, f"{CONFIG}-module"))}
+    programs = [uml.compiled(os.path.join(GUEST, f"{name}.c"), os.path.join(uml.BUILD, name))
+                for name in ("fsops", "repeat")]
+    return kdir, module, [os.path.join(GUEST, "lib.sh"), *programs]
+
+
+def timed(leg, body, delay, prepared, what, limit=LIMIT):
+    """
+    Boots a machine with a mount of the export over transport @leg, each packet held for @delay, and has its shell work off
+    @body. Returns ({name: nanoseconds of one more}, what went wrong).
+    """
+    kdir, module, files = prepared
     xprt, grow = module_of(leg), leg == VERSION2
     script = COMMON + (GROW if grow else VERSION1) + (f"/job/fsops dirmake /export/dir {ENTRIES}\n"
                        "dd if=/dev/zero of=/export/file bs=1M count=24 2>/dev/null; chmod 666 /export/file\n"
                        "rpc_mount 3 /mnt actimeo=600,nordirplus\ngrow /mnt\n")
-    script += "".join(case.script() for case in chosen) + END
-    script = script.replace("@XPRT@", xprt).replace("@DELAY@", str(DELAY))
-    machine = uml.Machine(leg, uml.new_run("trips"), kdir, "PATH=/job:$PATH\n" + script, files, memory="1G",
-                          arguments=["time-travel=inf-cpu"])
+    script = (script + body + END).replace("@XPRT@", xprt).replace("@DELAY@", delay)
+    machine = uml.Machine(leg, uml.new_run(what), kdir, "PATH=/job:$PATH\n" + script, [module[xprt], *files],
+                          memory="1G", arguments=["time-travel=inf-cpu"])
     machine.start()
-    machine.wait(LIMIT, "counting round trips")
-    trips = {}
+    machine.wait(limit, f"counting for {what}")
+    took = {}
     for line in machine.file("trips").splitlines():
         name, more, once, often = line.split("|")
-        trips[name] = (int(often) - int(once)) / int(more) / (2 * DELAY * 1e6)
-    return trips, machine.file("failed").splitlines() + [f"{line} (see {machine.log})" for line in machine.judge()]
+        took[name] = (int(often) - int(once)) / int(more)
+    return took, machine.file("failed").splitlines() + [f"{line} (see {machine.log})" for line in machine.judge()]
 
 
 def run(rows, wrong, rounds, only, _full):
@@ -154,21 +167,17 @@ def run(rows, wrong, rounds, only, _full):
     chosen = [case for case in cases() if case.name.startswith(only)]
     try:
         report.progress("trips: the kernel and the module")
-        kdir = uml.kernel(CONFIG)
-        module = {"rpcrdma": os.path.join(kdir, "net", "sunrpc", "xprtrdma", "rpcrdma.ko"),
-                  "rpcordma": uml.build_module(".", kdir, os.path.join(uml.BUILD, f"{CONFIG}-module"))}
-        programs = [uml.compiled(os.path.join(GUEST, f"{name}.c"), os.path.join(uml.BUILD, name))
-                    for name in ("fsops", "repeat")]
+        prepared = prepare()
+        body = "".join(case.script() for case in chosen)
         for turn in range(rounds):
             for xprt in (*XPRTS, VERSION2):
                 report.progress(f"trips: {NAMES[xprt]}, round {turn + 1} of {rounds}")
-                trips, complaints = _one(xprt, chosen, kdir,
-                                         [os.path.join(GUEST, "lib.sh"), module[module_of(xprt)], *programs])
+                took, complaints = timed(xprt, body, f"{DELAY}ms", prepared, "trips")
                 wrong += [f"{NAMES[xprt]}: {line}" for line in complaints]
                 wrong += [f"{NAMES[xprt]}: {case.name} was not measured" for case in chosen
-                          if case.name not in trips]
-                rows += [{"case": name, "xprt": xprt, "round": turn, "trips": number}
-                         for name, number in trips.items()]
+                          if case.name not in took]
+                rows += [{"case": name, "xprt": xprt, "round": turn, "trips": number / (2 * DELAY * 1e6)}
+                         for name, number in took.items()]
     except uml.UmlError as error:
         wrong.append(str(error))
     finally:

@@ -183,6 +183,12 @@ tool() {
 	LD_LIBRARY_PATH=$libraries:$libraries/ceph /host/bin/"$@"
 }
 
+# work_to_grow DIR TURN: calls enough, on the mount DIR, for the server's Receives of version 2 to grow, in a turn or a few.
+work_to_grow() {
+	[ -d /tmp/grow ] || fsops gen /tmp/grow 1 || die "no files to copy"
+	fsops copy /tmp/grow/d08 $1/grow$2 8 && rm -r $1/grow$2 || die "no work in $1"
+}
+
 # Forgets what the client has cached of files.
 drop_caches() {
 	sync

@@ -37,13 +37,17 @@ def server_counters(pair):
     return {name: int(value) for name, value in re.findall(r"^(\w+) (\d+)$", text, re.M)}
 
 
+def client_versions(pair):
+    """The versions that our client's transports speak: a set, empty where there is no transport."""
+    text = pair.client.run(f"cat {OURS}/stats", 10, "read the client's stats")
+    return {int(version) for version in re.findall(r"^version: (\d+)$", text, re.M)}
+
+
 def grow(pair, connections=1, where="/mnt"):
     """Keeps the client's mount @where busy until the server's Receives of version 2 have grown."""
     want = server_counters(pair)["grown"] + connections
-    pair.client.run("[ -d /grow ] || fsops gen /grow 1", 60, "make files")
     for turn in range(12):
-        pair.client.run(f"fsops copy /grow/d08 {where}/grow{turn} 8 && rm -r {where}/grow{turn}", 60,
-                        "keep the connection busy")
+        pair.client.run(f"work_to_grow {where} {turn}", 60, "keep the connection busy")
         if server_counters(pair)["grown"] >= want:
             return
     raise lab.LabError("the server's Receives do not grow")

@@ -19,26 +19,24 @@ def both(t, client, server, **options):
 
 def spoken(pair):
     """The version that the client speaks, of the mount's transports."""
-    text = pair.client.run(f"cat {OURS}/stats", 10, "read stats")
-    found = set(re.findall(r"^version: (\d+)$", text, re.M))
+    found = disturb.client_versions(pair)
     if len(found) != 1:
         raise lab.LabError(f"the client's transports speak the versions {sorted(found)}")
-    return int(found.pop())
+    return found.pop()
 
 
 def asked(pair):
     """Connections of version 2 that the server has counted."""
-    text = pair.server.run(f"cat {OURS}/server/counters", 10, "read the server's counters")
-    return int(re.search(r"^v2_connections (\d+)$", text, re.M)[1])
+    return disturb.server_counters(pair)["v2_connections"]
 
 
 def clean(t, pair):
     """No error went over the wire."""
-    text = pair.server.run(f"cat {OURS}/server/counters", 10)
-    counted = re.findall(r"^((?:v2_)?err_\w+|dropped) (\d+)$", text, re.M)
-    t.equal(len(counted), 9, f"the server's counters of errors: {text}")
-    for name, value in counted:
-        t.equal(value, "0", f"the server's {name}")
+    counted = {name: value for name, value in disturb.server_counters(pair).items()
+               if re.fullmatch(r"(v2_)?err_\w+|dropped", name)}
+    t.equal(len(counted), 9, f"the server's counters of errors: {sorted(counted)}")
+    for name, value in counted.items():
+        t.equal(value, 0, f"the server's {name}")
     t.equal(pair.xprt_stats()["bad_reply"], 0, "bad replies at the client")
 
 

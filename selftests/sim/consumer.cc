@@ -130,6 +130,24 @@ void ClientCall::decode(const rpcordma_xdr_buf &buf, u32 length)
 
 /* --- the service --- */
 
+void keep_lent_page(const svc_rqst &rqst)
+{
+	if (rqst.lent.empty())
+		return;
+	const u32 i = chance.below(u32(rqst.lent.size()));
+	page *const kept = rqst.lent[i];
+	/* The last one is not full. */
+	const u32 length = std::min(rqst.arg.page_length - i * kPageSize, kPageSize);
+	const std::vector<u8> bytes(kept->data, kept->data + length);
+
+	page_get(kept);
+	spawn_after(chance.below(4000000), "who keeps a page", Context::process, [kept, bytes] {
+		REQUIRE(std::equal(bytes.begin(), bytes.end(), kept->data),
+			"a page changes that somebody has kept");
+		page_put(kept);
+	});
+}
+
 bool FileService::process(svc_rqst &rqst)
 {
 	const std::vector<u8> bytes = read_all(rqst.arg, rqst.arg.len, "a call");
@@ -139,6 +157,10 @@ bool FileService::process(svc_rqst &rqst)
 	processed++;
 	if (chance.one_in(4))
 		sleep_for(chance.below(2000), "the file system");
+	REQUIRE(read_all(rqst.arg, rqst.arg.len, "a call") == bytes,
+		"xid %#x: the call changes while the service has it", xid);
+	if (!rqst.lent.empty() && chance.one_in(4))
+		keep_lent_page(rqst);
 	if (faults.active && chance.one_in(drops)) {
 		TRACE("the service drops xid %#x", xid);
 		dropped_calls.insert(xid);

@@ -30,6 +30,12 @@ private:
 	std::vector<page *> send_pages_, receive_pages_;
 };
 
+/**
+ * Have somebody keep one of the pages that @rqst has on loan for longer than the call is, as one who sends it on does. What
+ * it holds has to stay. Without such pages, nothing.
+ */
+void keep_lent_page(const svc_rqst &rqst);
+
 /** What nfsd does. */
 class FileService : public Program {
 public:

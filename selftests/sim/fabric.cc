@@ -348,6 +348,10 @@ int Qp::post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad
 		REQUIRE(!server || !conversation ||
 				receive_length(*wr) >= conversation->versions->told,
 			"%s: a small Receive, though the client knows of larger ones", name.c_str());
+		for (int i = 0; i < wr->num_sge; i++)
+			REQUIRE(!dma_is_others(wr->sg_list[i].addr, wr->sg_list[i].length),
+				"%s: a Receive is posted into a page that somebody else has",
+				name.c_str());
 		for (const ReceiveEntry &other : receives_)
 			REQUIRE(other.cqe != wr->cqe, "%s: a Receive is posted that is posted",
 				name.c_str());

@@ -178,7 +178,7 @@ page *page_create()
 	const u32 index = free_pages[next_page++];
 	page *p = &arena->pages[index];
 
-	*p = {arena->data + std::size_t(index) * kPageSize, 1, 0, 0};
+	*p = {arena->data + std::size_t(index) * kPageSize, 1, 0, 0, 0};
 	ASAN_UNPOISON_MEMORY_REGION(p->data, kPageSize);
 	/* What was there before is nobody's business; to spoil its ends is enough. */
 	std::memset(p->data, 0xdd, 64);
@@ -199,6 +199,7 @@ void page_put(page *p)
 	if (--p->references)
 		return;
 	REQUIRE(!p->mapped, "a page is freed while a device may use it");
+	REQUIRE(!p->lent, "a page is freed that is lent to the service");
 	ASAN_POISON_MEMORY_REGION(p->data, kPageSize);
 	free_pages.push_back(u32(p - arena->pages));
 	pages_out--;
@@ -291,6 +292,17 @@ void dma_access(u64 address, u32 length, void *buffer, Access access)
 		address += n;
 		length -= n;
 	}
+}
+
+bool dma_is_others(u64 address, u32 length)
+{
+	const auto &[start, mapping] = mapping_at(address, "device");
+	u8 *const at = mapping.at + (address - start);
+
+	for (page *p = page_of(at); p && p <= page_of(at + length - 1); p++)
+		if (p->references > 1 || p->lent)
+			return true;
+	return false;
 }
 
 bool dma_is_mapped(const void *at, u32 length)

@@ -22,6 +22,7 @@ struct page {
 	sim::u32 references;
 	sim::u32 mapped; /* DMA mappings that cover a part of it */
 	sim::u32 node;
+	sim::u32 lent; /* to so many calls of the service, which have no reference */
 };
 
 namespace sim {
@@ -60,6 +61,8 @@ enum class Access { read, write }; /* by the device */
 void dma_access(u64 address, u32 length, void *buffer, Access access);
 /** Told of what the device writes to memory, also where that shows later only; mostly empty. */
 extern std::function<void(u8 *to, const u8 *from, u32 length)> device_wrote;
+/** Whether a page at the device's @address is lent to the service, or somebody has a reference besides its owner. */
+bool dma_is_others(u64 address, u32 length);
 /** Whether any byte of that memory is mapped. */
 bool dma_is_mapped(const void *at, u32 length);
 

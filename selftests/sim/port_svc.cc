@@ -104,6 +104,10 @@ void rpcordma_svc_set_arg(svc_rqst *rqst, svc_xprt *, rpcordma_server_call *call
 	buf.page_length = arg->page_length;
 	buf.tail = {arg->tail, arg->tail_length};
 	buf.len = buf.buflen = arg->head_length + arg->page_length + arg->tail_length;
+	for (u32 i = 0; arg->pages && i * kPageSize < arg->page_length; i++) {
+		arg->pages[i]->lent++;
+		rqst->lent.push_back(arg->pages[i]);
+	}
 	rqst->respages = arg->pages_used;
 	rqst->next_page = rqst->respages + 1;
 	port_call();

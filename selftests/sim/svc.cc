@@ -241,6 +241,9 @@ void Service::release_(svc_rqst &rqst)
 {
 	svc_xprt *xprt = rqst.xprt;
 
+	for (page *p : rqst.lent)
+		p->lent--;
+	rqst.lent.clear();
 	if (rqst.context)
 		rpcordma_core_server_release(xprt->core, rqst.context);
 	rqst.context = nullptr;

@@ -74,6 +74,8 @@ struct svc_rqst {
 	rpcordma_server_call *context = nullptr;
 	rpcordma_xdr_buf arg = {}, res = {};
 	bool ddp_allowed = true;
+	/* Pages that stay the transport's, until it hears that the call is over. */
+	std::vector<page *> lent;
 };
 
 namespace sim {

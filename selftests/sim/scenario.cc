@@ -506,11 +506,29 @@ private:
 		});
 	}
 
+	/* Another server takes the name of the one there was, of version 1; and then that one comes back. */
+	void replace_server_()
+	{
+		u32 &parameter = rpcordma_server_tunables.version2;
+		const u32 was = parameter;
+
+		for (u32 value : {0u, was ? was : 1}) {
+			sleep_for(chance.below(10000), "another server");
+			parameter = value;
+			VersionMemory::changes++;
+			TRACE("version2 is %u at the server", value);
+			for (auto &client : clients_)
+				client->disconnect();
+		}
+	}
+
 	/* The administrator, at both hosts: connections made from then on follow. */
 	void change_versions_()
 	{
 		others_++;
 		spawn("administrator", Context::process, [this] {
+			if (chance.one_in(3))
+				replace_server_();
 			for (u32 times = chance.between(1, 4); times; times--) {
 				sleep_for(chance.below(chance.one_in(2) ? 2000 : 20000),
 					  "the administrator");
@@ -600,6 +618,9 @@ void scenario()
 		strange_versions();
 	else
 		Play().run();
+	REQUIRE(!rpcordma::receive_budget.taken(),
+		"no connection is left, and %llu pages of the budget are taken",
+		static_cast<unsigned long long>(rpcordma::receive_budget.taken()));
 }
 
 } // namespace sim

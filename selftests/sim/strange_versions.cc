@@ -66,11 +66,12 @@ Octets private_data(bool mark, bool invalidation = false)
 	});
 }
 
-Octets connprop(u32 xid, u32 credits, u32 takes = kPageSize)
+/* @may_change: a mask of what it does not say to be for good. */
+Octets connprop(u32 xid, u32 credits, u32 takes = kPageSize, u32 may_change = 0)
 {
 	return made([=](MutableBytes room) {
 		return rpcordma::protocol::encode_properties(room, Xid(xid), Credits(credits),
-							     {takes, 0, 0}, 0);
+							     {takes, 0, 0}, may_change);
 	});
 }
 
@@ -98,9 +99,23 @@ Call small_call(u32 id)
 	return call;
 }
 
+/** One that may not, or not into any but a large Receive. */
+Call long_call(u32 id)
+{
+	Call call = small_call(id);
+
+	call.kind = Kind::linking;
+	call.call_data = chance.below(16000);
+	call.reply_data = 0;
+	return call;
+}
+
 /* --- servers --- */
 
-/** A server that answers the question as it likes, and speaks as if it had gone along with what it said. */
+/**
+ * A server that answers the question as it likes, and speaks as if it had gone along with what it said. It says at times
+ * that it takes longer messages now, and gets none that are longer.
+ */
 class StrangeServer : public Stranger {
 public:
 	StrangeServer() : Stranger("strange server")
@@ -118,14 +133,30 @@ public:
 			return soon_([this, xid = header.xid.get()] { answer_question_(xid); });
 		}
 		/* It refuses what is said beside the replies, or answers. */
-		if (header.kind != xdr::Kind::msg)
+		if (header.kind > xdr::Kind::nomsg)
 			return;
+		REQUIRE(message.size() <= most_, "client: %zu bytes, to a server that takes %u",
+			message.size(), most_);
 		REQUIRE(!asked_ || spoken_, "a call to a server that did not go along");
 		REQUIRE(header.version == (asked_ ? spoken_ : 1), "a call in version %u",
 			header.version);
-		const Octets payload(header.payload.begin(), header.payload.end());
+		Octets payload(header.payload.begin(), header.payload.end());
+		std::vector<xdr::Segment> chunk;
+		for (xdr::ReadSegment segment : header.reads)
+			chunk.push_back(segment.target);
+		REQUIRE(payload.empty() != chunk.empty(), "a call with a chunk of something");
 		calls_++;
-		soon_([this, payload, version = header.version, xid = header.xid.get()] {
+		soon_([this, payload, chunk, version = header.version,
+		       xid = header.xid.get()]() mutable {
+			for (const xdr::Segment &segment : chunk) {
+				const std::size_t at = payload.size();
+
+				payload.resize(at + segment.length);
+				/* Then nobody is there any more. */
+				if (!reach(segment.offset, segment.handle.get(), segment.length,
+					   &payload[at], Access::read))
+					return;
+			}
 			for (u32 n = chance.one_in(3) ? chance.between(1, 2) : 0; n; n--)
 				say_aside_(version);
 			(void)say(bare(version, xid, kGrant, xdr::Direction::reply) +
@@ -158,9 +189,10 @@ private:
 	{
 		static const u32 ranges[][2] = {{1, 1}, {1, 2}, {0, ~0u}, {0, 1},
 						{2, 2}, {3, 9}, {0, 0},	  {9, 1}};
-		const Octets usual = connprop(xid, chance.below(9));
+		const Octets usual = connprop(xid, chance.below(9), kPageSize, may_change_);
 
 		spoken_ = 0;
+		most_ = ~0u;
 		switch (chance.below(12)) {
 		case 0: /* nothing */
 			break;
@@ -230,7 +262,9 @@ private:
 			break;
 		default: /* another xid will do; and then again, with something else */
 			spoken_ = 2;
-			(void)say(connprop(xid + chance.below(2), chance.below(9)));
+			most_ = kPageSize;
+			(void)say(connprop(xid + chance.below(2), chance.below(9), kPageSize,
+					   may_change_));
 			for (u32 more = chance.below(3); more; more--)
 				(void)say(chance.one_in(2) ? usual : error_(xid, 1, 1, 1));
 			break;
@@ -252,15 +286,24 @@ private:
 	{
 		const u32 xid = 0x51de0000 + chance.below(1000);
 
-		switch (chance.below(9)) {
+		switch (chance.below(11)) {
 		case 0:
 			(void)say(connprop(xid, 3));
 			break;
 		case 1: /* REQPROP */
 			(void)say(words(xid, 2, 4, 7, 1, chance.below(9), 4, 8192));
 			break;
-		case 2: /* UPDPROP, of a word */
-			(void)say(words(xid, 2, 4, 9, 1, chance.below(9), 4, 8192));
+		case 2: { /* UPDPROP, of a word */
+			const u32 id = chance.below(9);
+
+			if (id == u32(rpcordma::properties::Id::receive_size))
+				note_news_(8192, total_);
+			(void)say(words(xid, 2, 4, 9, 1, id, 4, 8192));
+			break;
+		}
+		case 9:
+		case 10:
+			say_news_(xid);
 			break;
 		case 3: /* RESPROP */
 			(void)say(words(xid, 2, 4, 8, 0, 0, 0));
@@ -289,8 +332,52 @@ private:
 		}
 	}
 
+	/* UPDPROP: it takes more; or says so of one property, or two that contradict each other. */
+	void say_news_(u32 xid)
+	{
+		static const u32 sizes[] = {kPageSize, 2 * kPageSize, 5 * kPageSize};
+		const u32 size = chance.any_of(sizes),
+			  total = chance.one_in(2) ? size : chance.any_of(sizes);
+		const Octets size_news = words(1, 4, size);
+		/* One group, of one segment. */
+		const Octets total_news = words(4, 24, total, 1, 1, total, 8, 0);
+
+		switch (chance.below(4)) {
+		case 0:
+			note_news_(size, total_);
+			(void)say(words(xid, 2, 4, 9, 1) + size_news);
+			break;
+		case 1:
+			note_news_(size_, total);
+			(void)say(words(xid, 2, 4, 9, 1) + total_news);
+			break;
+		default:
+			note_news_(size, total);
+			(void)say(words(xid, 2, 4, 9, 2) + size_news + total_news);
+			break;
+		}
+	}
+
+	/*
+	 * It says what it takes by RBSIZ and RBSTRUCT, before it does: the smaller counts. It never takes less than it did, since
+	 * a message may be under way. What it has said to be for good stays.
+	 */
+	void note_news_(u32 size, u32 total)
+	{
+		if (!may_change_)
+			return;
+		size_ = size;
+		total_ = total;
+		/* Nothing is known of one that has not said what it is. */
+		most_ = std::max(most_, std::min(size_, total_));
+	}
+
 	static constexpr u32 kGrant = 4;
 
+	/* Whether it has not said that its sizes stay. */
+	const u32 may_change_ = chance.one_in(4) ? 0 : rpcordma::protocol::kSizes;
+	u32 size_ = kPageSize, total_ = kPageSize;
+	u32 most_ = ~0u; /* bytes of a message that it takes */
 	bool asked_ = false;
 	u32 calls_ = 0;	 /* that wait for a reply */
 	u32 spoken_ = 0; /* after the question; 0: nobody is to speak */
@@ -644,7 +731,8 @@ private:
 		for (u32 i = 0; i < count; i++) {
 			busy_++;
 			spawn("user", Context::process, [this] {
-				ClientCall call(small_call(++calls_));
+				const u32 id = ++calls_;
+				ClientCall call(chance.one_in(3) ? long_call(id) : small_call(id));
 				Task task(*xprt_, call, false);
 				const int rc = task.run();
 

@@ -151,6 +151,7 @@ bool VersionMemory::calm;
 u32 VersionTalk::grown;
 unsigned long long VersionTalk::two_reads, VersionTalk::two_replies, VersionTalk::both_used;
 u32 VersionMemory::changes, VersionMemory::asked_again;
+unsigned long long VersionMemory::went_down, VersionMemory::came_back;
 
 void VersionMemory::reset()
 {
@@ -237,6 +238,14 @@ void VersionMemory::connected(u32 version)
 	REQUIRE(told, "client: connected without anybody");
 	REQUIRE(version == talk_->version(), "client: version %u, and %u was agreed on", version,
 		talk_->version());
+	if (version < spoken_) {
+		down_ = true;
+		went_down++;
+	} else if (version > spoken_ && down_) {
+		down_ = false;
+		came_back++;
+	}
+	spoken_ = version;
 	const bool steady = changes == changes_;
 	const bool may = talk_->client_mark && (talk_->server_mark || parameter_ == 2);
 	if (may && steady && attempts_ == 1 && began_ >= avoid_maybe_)

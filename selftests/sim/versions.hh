@@ -85,10 +85,14 @@ public:
 	static u32 changes;
 	/** Connections of version 2 that came of a question behind an avoidance; of a run. */
 	static u32 asked_again;
+	/* Connections of version 1 next to one of version 2, and then of version 2 again, of one client; of all runs. */
+	static unsigned long long went_down, came_back;
 
 private:
 	std::shared_ptr<VersionTalk> talk_, last_; /* of this attempt, and of the one before */
 	u32 attempts_ = 0, changes_ = 0, parameter_ = 0;
+	u32 spoken_ = 0;    /* over the last connection */
+	bool down_ = false; /* it was version 2 before */
 	u64 began_ = 0;
 	/* Until then the server is surely not asked; and may not be asked. */
 	u64 avoid_surely_ = 0, avoid_maybe_ = 0;

@@ -356,8 +356,8 @@ void write_chunks()
 	}
 }
 
-/* Sizes of 4096, and version 2, for those with the mark. */
-constexpr u32 kGround2 = 0x41;
+/* Sizes of 4096, and version 2, for those with the mark; the same, where a Receive has a head and pages. */
+constexpr u32 kGround2 = 0x41, kGround3 = 0xc1;
 
 /* A story for the target of one peer: the seed, the devices and tunables, and what follows. */
 struct Story : Seed {
@@ -392,13 +392,24 @@ struct Served : Story {
 		return s;
 	}
 	/* In version 2, with properties. */
-	static Served in_2()
+	static Served in_2(u32 ground = kGround2, u32 seed = 1)
 	{
-		Served s(1, kGround2);
+		Served s(seed, ground);
 
 		s.byte(0);
 		s.private_data(2, true, true);
 		return s.says(Seed().words({1, 2, 32, 6, 1, 1, 4, 8192, 0}).bytes);
+	}
+	/* Where the server's Receives have grown. With another seed, DMA is another. */
+	static Served grown(u32 seed = 1)
+	{
+		return in_2(kGround3, seed).makes_many(15);
+	}
+	/* Eight times @n calls. */
+	Served &makes_many(u32 n)
+	{
+		byte(3 | n << 3);
+		return *this;
 	}
 	Served &says(const std::vector<u8> &message)
 	{
@@ -406,10 +417,11 @@ struct Served : Story {
 		return *this;
 	}
 	/* Of a call: reads, write chunks, reply chunk, reply instead of call, two segments, nomsg; as in the target. */
-	Served &calls(u32 kind, u32 xid, std::initializer_list<u32> segments, u32 words)
+	Served &calls(u32 kind, u32 xid, std::initializer_list<u32> segments, u32 words,
+		      u32 more = 0)
 	{
 		/* The credits ask for the first R_key to be invalidated, in version 2. */
-		byte(1).byte(kind).byte(xid).byte(xid & 0x80 ? 64 : 32);
+		byte(1 | more << 3).byte(kind).byte(xid).byte(xid & 0x80 ? 64 : 32);
 		u32 reads = kind & 3;
 		for (u32 length : segments) {
 			if (reads && !(kind & 0x80 && reads == (kind & 3)))
@@ -465,7 +477,7 @@ struct Asked : Story {
 	{
 		Asked s(1, ground);
 
-		s.private_data(sizes, true, ground == kGround2);
+		s.private_data(sizes, true, ground == kGround2 || ground == kGround3);
 		s.byte(backchannel);
 		return s;
 	}
@@ -475,6 +487,14 @@ struct Asked : Story {
 		Asked s = by(2, true, kGround2);
 
 		return s.calls(0, kind, call_data, reply_data).is_answered(0, 0, 0, 0, 0);
+	}
+	/* The same, and messages may be as long as a head and four pages, both ways. */
+	static Asked long_ones(u32 kind, u32 call_data, u32 reply_data, u32 seed = 1)
+	{
+		Asked s(seed, kGround3);
+
+		s.private_data(2, true, true).byte(1);
+		return s.calls(0, kind, call_data, reply_data).is_answered(0, 0, 4 * 4096, 0, 0);
 	}
 	Asked &calls(u32 number, u32 kind, u32 call_data, u32 reply_data)
 	{
@@ -505,9 +525,9 @@ struct Asked : Story {
 	}
 	/* How: 1, nothing is written; 2, the last R_key is invalidated; 6, one that nobody has. */
 	Asked &is_answered(u32 nth, u32 how, u32 written, u32 replied, u32 size,
-			   bool at_once = false)
+			   bool at_once = false, u32 more = 0)
 	{
-		byte(5 | (at_once ? 0x80 : 0))
+		byte(5 | (at_once ? 0x80 : 0) | more << 3)
 			.byte(nth)
 			.byte(how | 0x80)
 			.half(written)
@@ -571,6 +591,55 @@ void write_responder()
 	write(Served::in_2().calls(0, 0x89, {}, 12).calls(0, 9, {}, 12).replies(0, 40, 0, 0),
 	      "v2-then-1");
 	write(Served::in_2().calls_back(100).calls(0x20, 0x80, {}, 12), "v2-backward");
+
+	/* 15 * 1360 bytes more are too many. */
+	for (u32 more : {1u, 3u, 6u, 9u, 12u, 14u, 15u})
+		write(Served::grown().calls(0, 0x89, {}, 12, more).replies(0, 40, 0, 0).time(0),
+		      "pages-" + std::to_string(more));
+	/* One keeps a page; another, and its Receive is posted again. */
+	for (u32 how : {16u, 17u})
+		write(Served::grown()
+			      .calls(0, 0x89, {}, 12, 12)
+			      .calls(0, 0x8a, {}, 13, 12)
+			      .replies(how, 40, 0, 0)
+			      .replies(0, 40, 0, 0)
+			      .makes_many(8)
+			      .calls(0, 0x8b, {}, 14, 11)
+			      .replies(0, 40, 0, 0),
+		      "pages-kept-" + std::to_string(how));
+	/* A thread has one for long, while others come. */
+	write(Served::grown()
+		      .calls(0, 0x89, {}, 12, 12)
+		      .calls(0, 0x8a, {}, 13, 11)
+		      .calls(0, 0x8b, {}, 14, 12)
+		      .time(2)
+		      .replies(0, 40, 0, 0)
+		      .replies(16, 40, 0, 0)
+		      .replies(0, 40, 0, 0)
+		      .time(0),
+	      "pages-many");
+	for (u32 seed = 1; seed <= 6; seed++)
+		write(Served::grown(seed)
+			      .calls(0, 0x89, {}, 12, 12)
+			      .replies(0, 40, 0, 0)
+			      .calls(1, 0x8a, {3000}, 12, 9)
+			      .replies(0, 40, 0, 0)
+			      .calls(4, 0x8b, {6000}, 12, 9)
+			      .replies(0, 60, 5000, 20)
+			      .makes_many(15)
+			      .calls(0, 0x8c, {}, 13, 12)
+			      .replies(0, 40, 0, 0),
+		      "pages-chunks-" + std::to_string(seed));
+	write(Served::grown().calls(0, 0x89, {}, 12, 12).befalls(0).time(0), "pages-gone");
+	write(Served::grown().lacks(2).calls(0, 0x89, {}, 12, 12).replies(16, 40, 0, 0).makes_many(15),
+	      "pages-no-memory");
+	/* Another connection, with the same to say. */
+	Served again = Served::grown();
+	again.befalls(5).byte(0x75);
+	again.says(Seed().words({1, 2, 32, 6, 1, 1, 4, 8192, 0}).bytes).makes_many(15);
+	write(again.calls(0, 0x89, {}, 12, 12).replies(0, 40, 0, 0), "pages-again");
+	write(Served::in_2(kGround3).calls(0, 0x89, {}, 12, 12).replies(0, 40, 0, 0),
+	      "pages-too-soon");
 }
 
 void write_requester()
@@ -701,6 +770,33 @@ void write_requester()
 	for (u32 i = 0; i < 20; i++)
 		questions.hears(Seed().words({7, 2, 32, 7, 0}).bytes, false, 1);
 	write(questions, "v2-many-questions");
+
+	for (u32 more : {1u, 3u, 6u, 9u, 11u, 12u, 14u, 15u}) {
+		const std::string number = std::to_string(more);
+
+		write(Asked::long_ones(read_data, 40, 16000).is_answered(1, 0, 0, 0, 48, false, more),
+		      "pages-read-" + number);
+		write(Asked::long_ones(listing, 40, 16000).is_answered(1, 0, 0, 0, 48, false, more),
+		      "pages-listing-" + number);
+	}
+	for (u32 data : {3000u, 8000u, 12003u, 16384u})
+		write(Asked::long_ones(write_data, data, 40).is_answered(1, 0, 0, 0, 48),
+		      "pages-write-" + std::to_string(data));
+	write(Asked::long_ones(small, 40, 40).is_answered(1, 0, 0, 0, 48, false, 12),
+	      "pages-small");
+	write(Asked::long_ones(small, 40, 40)
+		      .is_called_back(60, 8)
+		      .is_answered(1, 0, 0, 0, 48, false, 12),
+	      "pages-back");
+	/* More than a batch of Receives. */
+	for (u32 seed = 1; seed <= 6; seed++) {
+		Asked s = Asked::long_ones(read_data, 40, 16000, seed);
+
+		for (u32 i = 0; i < 20; i++)
+			s.is_answered(1 + i, 0, 0, 0, 48, false, 11 + i % 2)
+				.calls(0, i % 2 ? read_data : listing, 40, 16000);
+		write(s, "pages-many-" + std::to_string(seed));
+	}
 }
 
 } // namespace

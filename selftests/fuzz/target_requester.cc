@@ -16,7 +16,7 @@ namespace v2 = rpcordma::v2;
 namespace xdr = rpcordma::xdr;
 using rpcordma::Input;
 
-constexpr u32 kUsers = 6, kLongest = 6000;
+constexpr u32 kUsers = 6, kLongest = 17000;
 
 /* What strangers said, whatever the connection. */
 std::multimap<u32, Octets> said;
@@ -194,8 +194,10 @@ public:
 		/* What is about the connection may have any xid. */
 		for (Asked *call : Asked::all)
 			if (header.value().kind <= xdr::Kind::nomsg &&
-			    call->xid == header.value().xid.get())
+			    call->xid == header.value().xid.get()) {
 				call->sent();
+				require_call_(header.value());
+			}
 		const auto keep = [this](const xdr::Segment &segment) {
 			segments.push_back(segment);
 		};
@@ -229,6 +231,17 @@ public:
 
 	std::vector<Octets> messages;	    /* that it heard */
 	std::vector<xdr::Segment> segments; /* that were offered in them */
+
+private:
+	/* If all of a call is in @message, it is what the consumer made, however long. */
+	static void require_call_(const xdr::Message &message)
+	{
+		const Octets payload = octets(message.payload);
+
+		if (message.kind == xdr::Kind::msg && message.reads.empty() &&
+		    payload.size() >= 8 && !xdr::load_be32(&payload[4]))
+			(void)check_call(payload);
+	}
 };
 
 /* Whoever calls back says any bytes, and is answered some. */
@@ -358,8 +371,11 @@ private:
 		server.tell(message);
 	}
 
-	/* A reply to a call that was heard, with its chunks, of which as much is written as is said. */
-	void answer_()
+	/*
+	 * A reply to a call that was heard, with its chunks, of which as much is written as is said; @more bytes of it are
+	 * inline beyond what a byte says.
+	 */
+	void answer_(u32 more)
 	{
 		HostileServer *server = server_();
 		const u8 which = in_.byte(), how = in_.byte();
@@ -405,8 +421,13 @@ private:
 		if (!end.ok())
 			return;
 		message.resize(end.value());
-		for (u32 n = 0; n < size; n++)
-			message.push_back(n < 4 ? message[n] : n == 7 ? 1 : n < 8 ? 0 : u8(n));
+		/* No two pages are alike, of this reply or another. */
+		said_++;
+		for (u32 n = 0; n < size + more; n++)
+			message.push_back(n < 4	 ? message[n] :
+					  n == 7 ? 1 :
+					  n < 8	 ? 0 :
+						   u8(n + (n >> 8) * 3 + said_ * 7));
 		for (xdr::ReadSegment segment : offered.reads)
 			key = segment.target.handle.get();
 		server->tell(message, how & 2 ? key + (how & 4 ? 1 : 0) : 0);
@@ -535,7 +556,7 @@ private:
 			access_();
 			break;
 		case 5:
-			answer_();
+			answer_(more_bytes(what));
 			break;
 		case 6:
 			befall_((what >> 3) & 7);
@@ -614,7 +635,7 @@ private:
 	std::unique_ptr<Callbacks> callbacks_;
 	std::vector<std::unique_ptr<HostileServer>> servers_;
 	User users_[kUsers];
-	u32 busy_ = 0, calls_ = 0;
+	u32 busy_ = 0, calls_ = 0, said_ = 0;
 	WaitQueue left_;
 };
 

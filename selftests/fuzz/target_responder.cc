@@ -3,6 +3,7 @@
  * module/server, on arbitrary messages, memory and disconnects of a client, through the simulated port. What the
  * service gets is, byte for byte, what some message says, put together by RFC 8166 3.4.5; what comes back is the
  * service's reply, byte for byte, in no memory but what was offered for it; each message is answered once at most.
+ * A call stays what it is for as long as a thread has it, and so does a page of it that somebody keeps for longer.
  * All that the simulation watches over holds as well. In the end nothing is left of the connections, and an honest
  * client is served.
  */
@@ -19,6 +20,8 @@ namespace xdr = rpcordma::xdr;
 using rpcordma::Input;
 
 constexpr u32 kMostMessage = 16384 + kPageSize, kConnections = 4;
+/* Credits that a client asks for, so that the server's Receives grow. */
+constexpr u32 kManyCredits = 64;
 
 struct Message {
 	Octets bytes;
@@ -153,9 +156,15 @@ public:
 						      xdr::Kind::connprop;
 
 			REQUIRE(header.kind == xdr::Kind::connprop ||
-					header.kind == xdr::Kind::resprop,
+					header.kind == xdr::Kind::resprop ||
+					header.kind == xdr::Kind::updprop,
 				"a message of kind %u", u32(header.kind));
-			REQUIRE(asked_(xid, question), "xid %#x: nobody asked for properties", xid);
+			/* News come by themselves, to who has said something: the fabric checks that they are true. */
+			if (header.kind == xdr::Kind::updprop)
+				grown = true;
+			else
+				REQUIRE(asked_(xid, question),
+					"xid %#x: nobody asked for properties", xid);
 			return;
 		}
 		const Octets payload = octets(header.payload);
@@ -176,6 +185,8 @@ public:
 				return;
 		fail("xid %#x: this is not what the service replied", xid);
 	}
+
+	bool grown = false; /* the server has said that its Receives are large */
 
 private:
 	struct Written {
@@ -277,7 +288,7 @@ private:
 
 /* How the service treats the next call. */
 struct Treatment {
-	bool replies, placed, two, ddp_allowed;
+	bool replies, placed, two, ddp_allowed, keeps;
 	u32 head, size, tail;
 };
 
@@ -288,10 +299,7 @@ public:
 	{
 		if (!fabric->strangers)
 			return FileService::process(rqst);
-		Octets call;
-		REQUIRE(each_piece(&rqst.arg, 0, rqst.arg.len,
-				   [&](u8 *at, u32 n) { call.insert(call.end(), at, at + n); }),
-			"a call says that it has %u bytes, and has not", rqst.arg.len);
+		const Octets call = read_(rqst.arg);
 		/* The header's: what a chunk holds may say another one. */
 		const u32 xid = rqst.context->message().xid.get();
 		const auto [first, end] = said.equal_range(xid);
@@ -307,6 +315,10 @@ public:
 			return false;
 		const Treatment how = treatments.front();
 		treatments.pop_front();
+		REQUIRE(read_(rqst.arg) == call, "xid %#x: the call changes while a thread has it",
+			xid);
+		if (how.keeps)
+			keep_lent_page(rqst);
 		if (!how.replies)
 			return false;
 		reply_(rqst, how, xid);
@@ -318,6 +330,16 @@ public:
 	WaitQueue changed;
 
 private:
+	static Octets read_(const rpcordma_xdr_buf &arg)
+	{
+		Octets call;
+
+		REQUIRE(each_piece(&arg, 0, arg.len,
+				   [&](u8 *at, u32 n) { call.insert(call.end(), at, at + n); }),
+			"a call says that it has %u bytes, and has not", arg.len);
+		return call;
+	}
+
 	void reply_(svc_rqst &rqst, const Treatment &how, u32 xid)
 	{
 		rpcordma_xdr_buf &res = rqst.res;
@@ -397,8 +419,8 @@ private:
 		settle();
 	}
 
-	/* A header of this or that, and a call behind it. */
-	void call_()
+	/* A header of this or that, and a call behind it, of up to @more bytes more than a byte says. */
+	void call_(u32 more)
 	{
 		const u8 kind = in_.byte(), xid = in_.byte(), credits = in_.byte();
 		const bool nomsg = kind & 0x80;
@@ -445,14 +467,44 @@ private:
 		message.resize(end.value());
 		if (!nomsg) {
 			/* No credential, no verifier. */
-			const u32 size = in_.byte() * 4;
-			const u32 words[10] = {xid, kind & 0x20 ? 1u : 0, 2, 100003, 3, 1};
-
-			for (u32 i = 0; i < size; i++)
-				message.push_back(i < 40 ? u8(words[i / 4] >> (24 - i % 4 * 8)) :
-							   u8(i));
+			append_call_(message, xid, kind & 0x20, in_.byte() * 4 + more);
 		}
 		(void)client_().tell(message);
+	}
+
+	/* @size bytes of an RPC message, no two pages of which are alike. */
+	void append_call_(Octets &message, u32 xid, bool reply, u32 size)
+	{
+		const u32 words[10] = {xid, reply, 2, 100003, 3, 1};
+
+		said_++;
+		for (u32 i = 0; i < size; i++)
+			message.push_back(i < 40 ? u8(words[i / 4] >> (24 - i % 4 * 8)) :
+						   u8(i + (i >> 8) * 3 + said_ * 7));
+	}
+
+	/*
+	 * Short calls of version 2, @count of them: most are replied to at once, so that the server's grant grows, and its Receives
+	 * with it.
+	 */
+	void many_calls_(u32 count)
+	{
+		for (u32 i = 0; i < count; i++) {
+			Octets message(v2::min_header_length);
+			const u32 xid = 0x1000 + many_++;
+
+			(void)v2::encode_bare({message.data(), message.size()}, rpcordma::Xid(xid),
+					      rpcordma::Credits(kManyCredits), xdr::Direction::call,
+					      {});
+			append_call_(message, xid, false, 40);
+			files_.treatments.push_back({true, false, false, false, false, 24, 0, 0});
+			files_.changed.wake_one();
+			if (!client_().tell(message))
+				return;
+			/* Others are to come meanwhile. */
+			if (i % 4 == 3)
+				settle();
+		}
 	}
 
 	void call_back_()
@@ -529,7 +581,7 @@ private:
 			(void)client_().tell(octets(in_.take(in_.half())));
 			break;
 		case 1:
-			call_();
+			call_(more_bytes(what));
 			break;
 		case 2: { /* what a thread is to do */
 			const u8 how = in_.byte();
@@ -537,12 +589,15 @@ private:
 				  tail = in_.byte();
 
 			files_.treatments.push_back({!(how & 1), !(how & 2), bool(how & 4),
-						     !(how & 8), head, size, tail});
+						     !(how & 8), bool(how & 16), head, size, tail});
 			files_.changed.wake_one();
 			break;
 		}
-		case 3: /* time */
-			settle((1 + in_.byte()) * 300 * kMillisecond);
+		case 3: /* time; or, with calls, none */
+			if (what >> 3 & 15)
+				many_calls_((what >> 3 & 15) * 8);
+			else
+				settle((1 + in_.byte()) * 300 * kMillisecond);
 			break;
 		case 4:
 			call_back_();
@@ -601,6 +656,9 @@ private:
 		service_->stop();
 		service_.reset();
 		module_.end();
+		REQUIRE(!rpcordma::receive_budget.taken(),
+			"no connection is left, and %llu pages of the budget are taken",
+			static_cast<unsigned long long>(rpcordma::receive_budget.taken()));
 		sleep_for(10 * kSecond, "the fabric to come to rest");
 	}
 
@@ -628,7 +686,7 @@ private:
 	HostedService files_;
 	std::unique_ptr<Service> service_;
 	std::vector<std::unique_ptr<HostileClient>> clients_;
-	u32 keys_ = 0, calls_ = 0, backs_ = 0, busy_ = 0;
+	u32 keys_ = 0, calls_ = 0, backs_ = 0, busy_ = 0, said_ = 0, many_ = 0;
 	WaitQueue left_;
 };
 

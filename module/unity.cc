@@ -9,6 +9,7 @@
 #include "xdr/lists.cc"
 #include "xdr/private_data.cc"
 #include "xdr/properties.cc"
+#include "xdr/rtrext.cc"
 #include "xdr/v1.cc"
 #include "xdr/v2.cc"
 

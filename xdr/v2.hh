@@ -11,7 +11,7 @@
  *	OPTIONAL	direction, opttype, optinfo (counted); the Payload stream follows, as with MSG
  *	CONNPROP ...	property sets and subsets (properties.hh)
  *
- * What is in optinfo belongs to the extension (rtrext-01). Here it is found whole, of a known type, and of a length
+ * What is in optinfo belongs to the extension (rtrext.hh). Here it is found whole, of a known type, and of a length
  * that the type can have.
  */
 #pragma once

@@ -286,6 +286,56 @@ void write_codecs()
 	Seed().words({7, 1, 0, 0, 0, 0}).write("rpc", "reply");
 }
 
+/* rdma_optinfo of each type: its number less one, the most transmissions, bytes behind it, a word to spoil. */
+void write_rtrext()
+{
+	struct Info {
+		const char *name;
+		u32 option;
+		std::initializer_list<u32> words;
+	};
+	const Info infos[] = {
+		{"xmtreq", 0, {0, 0, 1, 0, 40}},
+		{"xmtreq-lead", 0, {0, 0, 4, 4, 44}},
+		{"xmtreq-too-many", 0, {0, 0, 5, 4, 44}},
+		{"xmtreq-sent", 0, {1, 40, 9000, 2, 0, 3, 0, 1, 2, 0, 1, 1, 48}},
+		{"xmtreq-fetched", 0, {1, 40, 63, 1, 2, 7, 60, 0, 0, 8, 4, 0, 0, 0, 1, 1, 48}},
+		{"xmtreq-two", 0, {2, 40, 5, 2, 0, 1, 3, 48, 4, 2, 8, 1, 0, 0, 1, 1, 48}},
+		{"xmtreq-two-and-too-little", 0, {2, 40, 5, 2, 0, 0, 60, 4, 2, 0, 0, 0, 1, 1, 48}},
+		{"xmtreq-in-rpc-header", 0, {1, 36, 4, 2, 0, 1, 0, 0, 1, 1, 40}},
+		{"xmtreq-stream-short", 0, {1, 80, 4, 2, 0, 1, 0, 0, 1, 1, 40}},
+		{"xmtreq-descending", 0, {2, 48, 4, 2, 0, 0, 40, 4, 2, 0, 0, 0, 1, 1, 40}},
+		{"xmtreq-overlap", 0, {2, 40, 8, 2, 0, 0, 44, 1, 2, 0, 0, 0, 1, 1, 40}},
+		{"xmtreq-places", 0, {0, 1, 0, ~0u, 4, 0, 1, 1, 7, 4096, 0, 0, 0, 2,
+				      9, 3, 1, 8,   9, 0, 0, 0, 4, 4096, 0, 1, 4, 40}},
+		{"xmtreq-sets", 0, {0, 2, 0, 40, 0, 44, 100, 1, 0, 2, 1, 2, 40}},
+		{"xmtreq-sets-overlap", 0, {0, 2, 0, 40, 0, 36, 100, 0, 1, 2, 40}},
+		{"xmtresp", 1, {0, 1, 24}},
+		{"xmtresp-sent", 1, {1, 24, 4096, 2, 0, 1, 0, 1, 28}},
+		{"xmtresp-results", 1, {3, 24, 4, 1, 1, 7, 4, 0, 0, 28, 4, 5, 0, 0, 6, 1, 28}},
+		{"xmtcont", 2, {1, 1, 8}},
+		{"xmtcont-long", 2, {1, 1, 8, 1}},
+		{"repterr", 3, {7, 0, 0, 0, 3}},
+		{"repterr-lead", 3, {7, 0, 1, 1, 7, 0, 0, 4, 1, 2}},
+		{"repterr-range", 3, {7, 1, 1, 1, 7, 1, 0, 8, 44, 0, 40}},
+		{"repterr-direction", 3, {7, 2, 0, 0, 3}},
+	};
+
+	for (const Info &info : infos)
+		Seed().byte(info.option)
+			.byte(4)
+			.half(48)
+			.half(5)
+			.word(1)
+			.words(info.words)
+			.write("rtrext", info.name);
+	Seed many;
+	many.byte(0).byte(4).half(48).half(3).word(9).word(17);
+	for (u32 i = 0; i < 17; i++)
+		many.words({40 + 4 * i, 0, 1, 0});
+	many.words({0, 1, 1, 40}).write("rtrext", "xmtreq-17-items");
+}
+
 void write_chunks()
 {
 	struct Piece {
@@ -809,6 +859,7 @@ int main(int argc, char **argv)
 	}
 	folder = argv[1];
 	write_codecs();
+	write_rtrext();
 	write_chunks();
 	write_responder();
 	write_requester();

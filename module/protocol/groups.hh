@@ -4,12 +4,13 @@
  * finds them again. A group is a lead, an XMTREQ or XMTRESP that tells how many there are, and XMTCONTs, which
  * follow it with nothing of that direction in between.
  *
- * Pure machines, which nothing drives yet: both ends say that they take one transmission, and send one.
+ * Pure machines, which no connection drives yet: both ends say that they take one transmission, and send one.
+ * module/rdma/group_assembly.hh has the receiver's with the Receives.
  */
 #pragma once
 
 #include "module/protocol/exchange.hh"
-#include "xdr/message.hh"
+#include "xdr/rtrext.hh"
 
 namespace rpcordma::protocol {
 
@@ -126,15 +127,8 @@ public:
 		last,	 /* the group's last: it is whole with it */
 		nothing, /* of no use */
 	};
-	/** What the peer is to be told in a REPTERR (rtrext-01), of which there is one for a group. */
-	enum class Fault : u8 {
-		none,
-		header,	  /* BADHMT: no OPTIONAL, and a group is open */
-		option,	  /* BADOMT: another OPTIONAL than is to follow */
-		alone,	  /* BADCONT: XMTCONT, and no group is open */
-		sequence, /* BADSEQ: another number than is to follow */
-		xid,	  /* BADXID: another message's XMTCONT */
-	};
+	/** What the peer is to be told in a REPTERR, of which there is one for a group: none of those behind xid. */
+	using Fault = rtrext::Fault;
 	struct Step {
 		What what = What::message;
 		Fault fault = Fault::none;
@@ -181,6 +175,19 @@ public:
 	[[nodiscard]] constexpr bool open() const
 	{
 		return state_ == State::collect;
+	}
+	/** Of the group that is open, or was broken off by the last XMTCONT: its xid, its lead, the number that has to follow. */
+	[[nodiscard]] constexpr Xid xid() const
+	{
+		return xid_;
+	}
+	[[nodiscard]] constexpr xdr::Option lead() const
+	{
+		return lead_;
+	}
+	[[nodiscard]] constexpr u32 next() const
+	{
+		return next_;
 	}
 
 private:

@@ -15,9 +15,11 @@
 
 #include "module/chunk/answer.cc"
 #include "module/chunk/arrival.cc"
+#include "module/chunk/placement.cc"
 #include "module/chunk/reduce.cc"
 #include "module/chunk/reply.cc"
 #include "module/chunk/segments.cc"
+#include "module/chunk/select.cc"
 
 #include "module/rdma/message_pages.cc"
 #include "module/rdma/receive_queue.cc"

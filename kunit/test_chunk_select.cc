@@ -127,7 +127,10 @@ RPCORDMA_TEST(chunk_select, every_combination)
 				{65536 + 160, 65536},
 				{65540 + 160, 65540},
 				{1048576 + 160, 1048576},
-				{65536 + 5000, 65536}};
+				{65536 + 5000, 65536},
+				/* Stream and header fill the head, and one word more. */
+				{20004 + 3988, 20001},
+				{20004 + 3992, 20001}};
 	const u32 replies[][2] = {{128, 0},
 				  {4050, 0},
 				  {4060, 0},
@@ -148,7 +151,7 @@ RPCORDMA_TEST(chunk_select, every_combination)
 	for (u32 extensions = 0; extensions < 8; extensions++)
 		for (const End &peer : {grown(extensions), small, one, silent})
 			for (const End &ours : {grown(), small, narrow})
-				for (u32 spent = 0; spent < 8; spent++)
+				for (u32 spent = 0; spent < 16; spent++)
 					for (const auto &call : calls)
 						for (const auto &reply : replies) {
 							Means means;
@@ -158,7 +161,7 @@ RPCORDMA_TEST(chunk_select, every_combination)
 
 							means.ours = ours;
 							means.peer = peer;
-							means.write_max = 65536;
+							means.write_max = spent & 8 ? 32768 : 65536;
 							means.read_max = 16384;
 							means.credits = spent & 1 ? 1 : 4;
 							means.receives = spent & 2 ? 1 : 16;
@@ -190,7 +193,7 @@ RPCORDMA_TEST(chunk_select, every_combination)
 							seen[u32(got.call)][u32(got.reply)]++;
 							cases++;
 						}
-	EXPECT_EQ(cases, 8 * 4 * 3 * 8 * 15 * 12);
+	EXPECT_EQ(cases, 8 * 4 * 3 * 16 * 17 * 12);
 	/* All that can go together does, somewhere: XMTREQ with XMTREQ, chunks with chunks, either with inline. */
 	for (u32 call = 0; call < 5; call++)
 		for (u32 reply = 0; reply < 5; reply++) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# The program that holds the project's xdr/ against the golden messages, under ASan and UBSan; selftests/golden/check
+# The program that holds the project's xdr/, and what module/ has for placed items, against the golden messages, under ASan and UBSan; selftests/golden/check
 # runs it.
 #
 #	make -f selftests/golden/codec.mk	build/golden-codec/codec
@@ -11,7 +11,8 @@
 override objects = build/golden-codec/$(cxx-name)
 include kunit/objects.mk
 
-codec-objects := $(patsubst %.cc,$(objects)/%.o,selftests/golden/codec.cc $(filter xdr/%,$(unit-code)))
+codec-objects := $(patsubst %.cc,$(objects)/%.o,selftests/golden/codec.cc $(filter xdr/%,$(unit-code)) \
+	module/chunk/placement.cc)
 program := build/golden-codec/codec
 
 .PHONY: build print

@@ -184,6 +184,32 @@ RPCORDMA_TEST(rdma_group_assembly, lead_amid_group)
 	EXPECT_FALSE(last.faulty);
 }
 
+/* Calls and replies of one peer come the same way: a backward call breaks a reply's group off, which is what is told. */
+RPCORDMA_TEST(rdma_group_assembly, other_direction)
+{
+	for (const Direction direction : {Direction::call, Direction::reply, Direction::unknown}) {
+		GroupAssembly assembly;
+		Receive *const first = lead(7, Option::xmtresp);
+		Receive *const other = received(9, Kind::msg, Option::none, direction);
+		MutableBytes room = test_alloc(rtrext::most_report_length);
+		xdr::Message message;
+
+		ASSERT_EQ(assembly.add(first, {2, 0, 0}).whole, nullptr);
+		const Outcome outcome = assembly.add(other, {});
+		EXPECT_EQ(outcome.whole, other);
+		EXPECT_EQ(outcome.useless, first);
+		ASSERT_TRUE(outcome.faulty);
+		EXPECT_EQ(outcome.report.lead.direction, Direction::reply);
+		EXPECT_EQ(outcome.report.bad.direction,
+			  direction == Direction::call ? Direction::call : Direction::reply);
+		auto length = rtrext::encode(room, Credits(1), outcome.report);
+		ASSERT_OK(length);
+		ASSERT_EQ(v2::decode(room.first(length.value()), message), Error::none);
+		EXPECT_EQ(message.direction, Direction::call);
+		EXPECT_EQ(message.xid, Xid(9));
+	}
+}
+
 /* What a transmission contains may be refused: its group with it. */
 RPCORDMA_TEST(rdma_group_assembly, refused)
 {
@@ -253,7 +279,7 @@ RPCORDMA_TEST(rdma_group_assembly, none_is_lost)
 	}
 }
 
-RPCORDMA_SUITE(rdma_group_assembly, single, several, faults, lead_amid_group, refused, extremes,
-	       none_is_lost);
+RPCORDMA_SUITE(rdma_group_assembly, single, several, faults, lead_amid_group, other_direction,
+	       refused, extremes, none_is_lost);
 
 } // namespace rpcordma

@@ -361,7 +361,14 @@ RPCORDMA_TEST(xdr_rtrext, reports)
 	EXPECT_EQ(again.detail.words[0], 17);
 	EXPECT_EQ(again.detail.words[2], 15);
 
+	/* It is about the group, if there is one. */
 	report.bad.direction = Direction::call;
+	ASSERT_OK(encode(room, credits, report));
+	ASSERT_EQ(v2::decode(room, message), Error::none);
+	EXPECT_EQ(message.direction, Direction::call);
+	report.lead.direction = Direction::unknown;
+	EXPECT_ERROR(encode(room, credits, report), Error::invalid);
+	report.lead.direction = Direction::call;
 	report.detail = Detail::differs(Fault::sequence, 1, 2);
 	ASSERT_OK(encode(room, credits, report));
 	ASSERT_EQ(v2::decode(room.first(68), message), Error::none);

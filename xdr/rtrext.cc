@@ -499,7 +499,10 @@ Result<u32> encode(MutableBytes room, Credits credits, const Report &report)
 	u8 optinfo[most_report_length - v2::optional_length];
 	xdr::Writer writer{MutableBytes(optinfo)};
 
-	if (report.detail.fault == Fault::none)
+	const xdr::Direction about = report.has_lead ? report.lead.direction : report.bad.direction;
+
+	if (report.detail.fault == Fault::none || report.bad.direction == xdr::Direction::unknown ||
+	    about == xdr::Direction::unknown)
 		return Error::invalid;
 	put_id(writer, report.bad);
 	writer.word(report.has_lead);
@@ -509,9 +512,8 @@ Result<u32> encode(MutableBytes room, Credits credits, const Report &report)
 	for (u32 n = 0; n < report.detail.count(); n++)
 		writer.word(report.detail.words[n]);
 	return v2::encode_optional(room, report.bad.xid, credits,
-				   report.bad.direction == xdr::Direction::call ?
-					   xdr::Direction::reply :
-					   xdr::Direction::call,
+				   about == xdr::Direction::call ? xdr::Direction::reply :
+								   xdr::Direction::call,
 				   xdr::Option::repterr, Bytes(optinfo).first(writer.length()));
 }
 

@@ -491,9 +491,11 @@ private:
 				 xdr::Direction direction, const Continuation &continuation);
 
 /**
- * Build a REPTERR. It has the xid of the bad transmission, and goes the other way: REPLY about a call, CALL about a reply.
+ * Build a REPTERR. It has the xid of the bad transmission, and goes the other way than the message that is reported: the
+ * group's, if there is a lead. REPLY about a call, CALL about a reply.
  *
- * Returns its length, most_report_length at most. Errors: ENOSPC; EINVAL, no fault.
+ * Returns its length, most_report_length at most. Errors: ENOSPC; EINVAL, no fault, or
+ * a direction that is none.
  */
 [[nodiscard]] Result<u32> encode(MutableBytes room, Credits credits, const Report &report);
 

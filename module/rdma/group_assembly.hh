@@ -56,7 +56,7 @@ public:
 		using What = protocol::Collector::What;
 		const xdr::Message &message = receive->message;
 		const bool was_open = collector_.open();
-		const Xid lead = collector_.xid();
+		const rtrext::Id lead = {collector_.xid(), direction_of_(collector_.lead()), 0};
 		const auto step = collector_.take({message.kind, message.option, message.xid,
 						   part.count, part.number, option_(part.lead)});
 		Outcome outcome;
@@ -68,7 +68,10 @@ public:
 			outcome.report.bad = {message.xid, message.direction, part.number};
 			outcome.report.has_lead = was_open;
 			if (was_open)
-				outcome.report.lead = {lead, message.direction, 0};
+				outcome.report.lead = lead;
+			/* Its header does not decode: it is of the group, for all that is known. */
+			if (message.direction == xdr::Direction::unknown)
+				outcome.report.bad.direction = outcome.report.lead.direction;
 			outcome.report.detail = detail_(step.fault, message, part);
 		}
 		receive->next = nullptr;
@@ -107,6 +110,10 @@ public:
 	}
 
 private:
+	[[nodiscard]] static constexpr xdr::Direction direction_of_(xdr::Option lead)
+	{
+		return lead == xdr::Option::xmtresp ? xdr::Direction::reply : xdr::Direction::call;
+	}
 	/** A number that no type has is no type, whatever its last bits are. */
 	[[nodiscard]] static constexpr xdr::Option option_(u32 word)
 	{

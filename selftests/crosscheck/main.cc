@@ -410,9 +410,10 @@ Result<u32> some_option(const rpcrdma2_xprt_hdr &hdr, rpcrdma2_optional &optiona
 		const optr_range words = {rng.word(), rng.word(), rng.word()};
 		report.optre_info.optr_info_u.optri_range = words;
 		length = encode(xdr_optrept_err, report, room);
-		/* Ours has the xid of what it is about, and goes the other way. */
-		if (report.optre_bad.xmsi_xid == hdr.rdma_xid &&
-		    report.optre_bad.xmsi_dir != optional.rdma_optdir) {
+		/* Ours has the xid of what is bad, and goes the other way than what it is about. */
+		const auto about = report.optre_lead ? report.optre_lead->xmsi_dir :
+						       report.optre_bad.xmsi_dir;
+		if (report.optre_bad.xmsi_xid == hdr.rdma_xid && about != optional.rdma_optdir) {
 			rtrext::Report mine;
 
 			mine.bad = ours(report.optre_bad);

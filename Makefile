@@ -143,6 +143,11 @@ states-self-test: ## planted bugs in these machines, each to be found
 	@scripts/setup host
 	@selftests/states/self-test
 
+.PHONY: big-endian
+big-endian: ## unit tests, golden messages and 200 seeds (SEEDS=) on an emulated big-endian machine, s390x
+	@scripts/setup big-endian
+	@scripts/big-endian $(SEEDS)
+
 .PHONY: sim-mutants
 sim-mutants: ## planted bugs, each to be found by the simulation within 10000 seeds
 	@scripts/setup host

@@ -15,6 +15,14 @@ FILTER ?= *
 .DEFAULT_GOAL := run
 include kunit/objects.mk
 
+comma := ,
+# Debian's GoogleTest is this machine's own: for another it is compiled from its sources.
+gtest-library := $(if $(BIG_ENDIAN),$(objects)/libgtest.a)
+gtest-compile := $(if $(BIG_ENDIAN),-isystem /usr/src/googletest/googletest/include)
+# It is static, which GoogleTest's streaming of results, used by nobody, has the linker warn of.
+gtest-link := $(if $(BIG_ENDIAN),-static -Wl$(comma)--no-warnings -L$(objects))
+emulator := $(if $(BIG_ENDIAN),qemu-s390x-static)
+
 test-objects := $(patsubst %.cc,$(objects)/%.o,kunit/testing.cc kunit/host_glue.cc \
 	kunit/host_text.cc $(unit-tests) $(unit-code))
 
@@ -23,18 +31,26 @@ test-objects := $(patsubst %.cc,$(objects)/%.o,kunit/testing.cc kunit/host_glue.
 build: build/host/unit-tests
 
 run: build/host/unit-tests
-	@ASAN_OPTIONS=detect_leaks=1:strict_init_order=1 timeout 600 $< --gtest_filter='$(FILTER)'
+	@ASAN_OPTIONS=detect_leaks=1:strict_init_order=1 timeout $(if $(BIG_ENDIAN),3000,600) $(emulator) $< --gtest_filter='$(FILTER)'
 
-$(objects)/unit-tests: $(test-objects)
+$(objects)/unit-tests: $(test-objects) $(gtest-library)
 	@echo "  LINK    $@"
-	@$(CXX) $(sanitize) -o $@ $^ -lgtest -lpthread
+	@$(CXX) $(sanitize) $(gtest-link) -o $@ $(test-objects) -lgtest -lpthread
+
+$(objects)/libgtest.a:
+	@[ -e /usr/src/googletest ] || { echo "GoogleTest's sources are missing: apt-get install googletest" >&2; exit 1; }
+	@echo "  CXX     $@"
+	@mkdir -p $(@D)
+	@$(CXX) -std=gnu++17 -O1 -w $(gtest-compile) -I/usr/src/googletest/googletest -c -o $(@D)/gtest-all.o \
+		/usr/src/googletest/googletest/src/gtest-all.cc
+	@$(AR) rcs $@ $(@D)/gtest-all.o
 
 # The name without the compiler is the one that was built last.
 build/host/unit-tests: $(objects)/unit-tests FORCE
 	@ln -sfn $(cxx-name)/unit-tests $@
 
 $(objects)/kunit/host_glue.o: kunit/host_glue.cc kunit/objects.mk | gtest
-	$(call compile)
+	$(call compile,$(gtest-compile))
 
 $(objects)/kunit/%.o: kunit/%.cc kunit/objects.mk
 	$(call compile,$(ours) -Ibuild/host)

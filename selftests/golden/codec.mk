@@ -4,6 +4,7 @@
 # runs it.
 #
 #	make -f selftests/golden/codec.mk	build/golden-codec/codec
+#	make -f selftests/golden/codec.mk BIG_ENDIAN=1	build/golden-codec/codec-big-endian, for scripts/big-endian
 #	make -f selftests/golden/codec.mk print	how a file of xdr/ is compiled for it, and its objects: two lines
 
 .DEFAULT_GOAL := build
@@ -13,14 +14,14 @@ include kunit/objects.mk
 
 codec-objects := $(patsubst %.cc,$(objects)/%.o,selftests/golden/codec.cc $(filter xdr/%,$(unit-code)) \
 	module/chunk/placement.cc)
-program := build/golden-codec/codec
+program := build/golden-codec/codec$(if $(BIG_ENDIAN),-big-endian)
 
 .PHONY: build print
 
 build: $(program)
 
 $(program): $(codec-objects)
-	@$(CXX) $(sanitize) -o $@ $^
+	@$(CXX) $(sanitize) $(if $(BIG_ENDIAN),-static) -o $@ $^
 
 $(objects)/selftests/golden/%.o: selftests/golden/%.cc kunit/objects.mk
 	$(call compile)

@@ -22,11 +22,8 @@ static void __sanitizer_finish_switch_fiber(void *, const void **, std::size_t *
 }
 #endif
 
-#ifndef __x86_64__
-#error "the switch of stacks is written for x86-64 alone: add this machine's to fiber.cc"
-#endif
-
 /* void sim_switch_stack(void **save, void *load) */
+#if defined(__x86_64__)
 asm(R"(
 	.text
 	.type sim_switch_stack, @function
@@ -48,6 +45,39 @@ sim_switch_stack:
 	ret
 	.size sim_switch_stack, .-sim_switch_stack
 )");
+#elif defined(__s390x__)
+/* Whoever calls has room for the general registers at the end of its stack; the others go below. */
+asm(R"(
+	.text
+	.type sim_switch_stack, @function
+sim_switch_stack:
+	stmg %r6,%r15,48(%r15)
+	aghi %r15,-64
+	std %f8,0(%r15)
+	std %f9,8(%r15)
+	std %f10,16(%r15)
+	std %f11,24(%r15)
+	std %f12,32(%r15)
+	std %f13,40(%r15)
+	std %f14,48(%r15)
+	std %f15,56(%r15)
+	stg %r15,0(%r2)
+	lgr %r15,%r3
+	ld %f8,0(%r15)
+	ld %f9,8(%r15)
+	ld %f10,16(%r15)
+	ld %f11,24(%r15)
+	ld %f12,32(%r15)
+	ld %f13,40(%r15)
+	ld %f14,48(%r15)
+	ld %f15,56(%r15)
+	lmg %r6,%r15,112(%r15)
+	br %r14
+	.size sim_switch_stack, .-sim_switch_stack
+)");
+#else
+#error "the switch of stacks is not written for this machine: add it to fiber.cc"
+#endif
 extern "C" void sim_switch_stack(void **save, void *load);
 
 namespace sim {
@@ -56,6 +86,30 @@ namespace {
 constexpr std::size_t kGuard = 4096;
 
 std::vector<char *> spare_stacks;
+
+/* On the stack at @top, which is new, what sim_switch_stack() would have left there for its return to @enter. */
+void *prepare_stack(char *top, void (*enter)())
+{
+	auto *words = reinterpret_cast<std::uintptr_t *>(top);
+#if defined(__x86_64__)
+	*--words = 0;
+	*--words = reinterpret_cast<std::uintptr_t>(enter);
+	/* Six registers. */
+	for (int i = 0; i < 6; i++)
+		*--words = 0;
+#elif defined(__s390x__)
+	/* The frame that @enter's caller would have: its registers from the 6th on are behind six words. */
+	std::uintptr_t *const frame = words -= 160 / sizeof(*words);
+
+	for (std::size_t i = 0; i < 160 / sizeof(*words); i++)
+		frame[i] = 0;
+	frame[14] = reinterpret_cast<std::uintptr_t>(enter);
+	frame[15] = reinterpret_cast<std::uintptr_t>(frame);
+	for (int i = 0; i < 8; i++)
+		*--words = 0;
+#endif
+	return words;
+}
 
 /* Between two strands: whom the one that arrives came from, and who it is. */
 Strand *leaving, *arriving;
@@ -94,13 +148,7 @@ Strand::Strand(std::function<void()> body) : body_(std::move(body)), stack_(Fibe
 {
 	bottom_ = stack_.bottom;
 	size_ = FiberStack::kSize;
-	/* As sim_switch_stack() would have left it: six registers, and where to return to. */
-	auto *top = reinterpret_cast<std::uintptr_t *>(stack_.bottom + FiberStack::kSize);
-	*--top = 0;
-	*--top = reinterpret_cast<std::uintptr_t>(&Strand::enter_);
-	for (int i = 0; i < 6; i++)
-		*--top = 0;
-	stack_pointer_ = top;
+	stack_pointer_ = prepare_stack(stack_.bottom + FiberStack::kSize, &Strand::enter_);
 }
 
 Strand::~Strand()

@@ -19,16 +19,16 @@ sim-objects := $(patsubst %.cc,$(objects)/%.o,$(unit-code) $(sort $(wildcard sel
 
 .PHONY: run build FORCE
 
-program := build/sim/$(if $(SEAMS),seams,sim)
+program := build/sim/$(if $(SEAMS),seams,sim)$(if $(BIG_ENDIAN),-big-endian)
 
 build: $(program)
 
 run: build
-	@$(program) --first $(FIRST) --seeds $(SEEDS)
+	@$(if $(BIG_ENDIAN),qemu-s390x-static) $(program) --first $(FIRST) --seeds $(SEEDS)
 
 $(objects)/sim: $(sim-objects)
 	@echo "  LINK    $@"
-	@$(CXX) $(sanitize) -o $@ $^
+	@$(CXX) $(sanitize) $(if $(BIG_ENDIAN),-static) -o $@ $^
 
 # The name without the compiler is the one that was built last.
 $(program): $(objects)/sim FORCE

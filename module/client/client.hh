@@ -213,7 +213,8 @@ inline rpcordma::Error rpcordma_client::wait_for_space(HasSpace has_space)
 {
 	rpcordma::tally(stats.empty_sendctx_q, 1);
 	rpcordma_xprt_wait_for_space(xprt);
-	wants_space.store(true, std::memory_order_relaxed);
+	/* Whoever sees the wish is to see what the line before has left with sunrpc, too, or wakes nobody. */
+	wants_space.store(true, std::memory_order_release);
 	/* Pairs with announce_space(). */
 	std::atomic_thread_fence(std::memory_order_seq_cst);
 	if (has_space())

@@ -45,10 +45,13 @@ bool wait_for_room(Server &server, u32 requests)
 	/* One that leaves without room leaves a connection that closes: no turn matters any more. */
 	room.over_.fetch_add(1, std::memory_order_release);
 	/* Threads that has_space() held back may come now, or the next that waits. */
-	if (room.waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1)
+	if (room.waiters_.fetch_sub(1, std::memory_order_seq_cst) == 1) {
+		/* Pairs with has_space(): sunrpc's look at XPT_DATA, which is no access of ours, is behind it. */
+		std::atomic_thread_fence(std::memory_order_seq_cst);
 		rpcordma_svc_enqueue(server.xprt);
-	else
+	} else {
 		room.wake_all();
+	}
 	return taken;
 }
 

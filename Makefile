@@ -143,6 +143,12 @@ states-self-test: ## planted bugs in these machines, each to be found
 	@scripts/setup host
 	@selftests/states/self-test
 
+.PHONY: models
+models: ## the handshakes on C++ atomics, in all histories that a weak memory model allows; and weakened, each to be found
+	@scripts/setup models
+	@selftests/models/run
+	@selftests/models/run --self-test
+
 .PHONY: big-endian
 big-endian: ## unit tests, golden messages and 200 seeds (SEEDS=) on an emulated big-endian machine, s390x
 	@scripts/setup big-endian

@@ -94,6 +94,14 @@ void rpc_xprt::disconnect_locked()
 	}
 }
 
+void rpc_xprt::conditional_disconnect(u32 cookie)
+{
+	Hold hold(transport_lock);
+
+	if (cookie == connect_cookie)
+		disconnect_locked();
+}
+
 void rpc_xprt::disconnect_done()
 {
 	Hold hold(transport_lock);
@@ -132,6 +140,7 @@ void rpc_xprt::release_write(const void *who)
 
 rpc_xprt::rpc_xprt(const char *name)
 	: peer{name},
+	  as_in_6_1(chance.one_in(2)),
 	  next_xid(u32(chance.next())),
 	  connect("connect worker",
 		  [this] {
@@ -241,9 +250,8 @@ void Task::wake(int with)
 		xprt_.sending.erase(std::find(xprt_.sending.begin(), xprt_.sending.end(), this));
 		break;
 	case Queue::backlog:
+		/* The transport stays congested, though maybe nobody waits: xprt_wake_up_backlog() says. */
 		xprt_.backlog.erase(std::find(xprt_.backlog.begin(), xprt_.backlog.end(), this));
-		if (xprt_.backlog.empty())
-			xprt_.congested = false;
 		break;
 	case Queue::pending:
 		xprt_.pending.remove(this);
@@ -285,26 +293,49 @@ bool Task::sleep_(Queue queue, const char *why, u64 limit)
 	return !killed_;
 }
 
-/* client_alloc_slot() of compat/linux/xprt.c. */
+/* With reserve_lock. */
+void Task::join_backlog_locked_()
+{
+	xprt_.congested = true;
+	queue_ = Queue::backlog;
+	xprt_.backlog.push_back(this);
+}
+
+/* xprt_throttle_congested(): behind those that wait, without a look at the slots. */
+bool Task::throttle_()
+{
+	if (!xprt_.congested)
+		return false;
+	Hold hold(xprt_.reserve_lock);
+	if (!xprt_.congested)
+		return false;
+	join_backlog_locked_();
+	return true;
+}
+
+/* client_alloc_slot() of compat/linux/xprt.c. False: the task waits for a slot. */
+bool Task::alloc_slot_()
+{
+	rqst_ = rpcordma_core_alloc_slot(xprt_.core);
+	if (rqst_)
+		return true;
+	{
+		Hold hold(xprt_.reserve_lock);
+		join_backlog_locked_();
+	}
+	if (rpc_rqst *rqst = rpcordma_core_alloc_slot(xprt_.core))
+		rpcordma_core_free_slot(xprt_.core, rpcordma_rqst_call(rqst));
+	return false;
+}
+
+/* xprt_reserve(), and xprt_retry_reserve() from then on. */
 bool Task::reserve_()
 {
-	for (;;) {
+	for (bool first = true; !rqst_; first = false) {
 		if (killed_)
 			return false;
-		rqst_ = rpcordma_core_alloc_slot(xprt_.core);
-		if (rqst_)
-			break;
-		{
-			Hold hold(xprt_.reserve_lock);
-			xprt_.congested = true;
-			queue_ = Queue::backlog;
-			xprt_.backlog.push_back(this);
-		}
-		if (rpc_rqst *rqst = rpcordma_core_alloc_slot(xprt_.core))
-			rpcordma_core_free_slot(xprt_.core, rpcordma_rqst_call(rqst));
-		(void)sleep_(Queue::backlog, "a slot");
-		if (rqst_)
-			break;
+		if ((first && throttle_()) || !alloc_slot_())
+			(void)sleep_(Queue::backlog, "a slot");
 	}
 	REQUIRE(!rqst_->task && !rqst_->xid && !rqst_->cong, "a slot is handed out that is in use");
 	rqst_->xprt = &xprt_;
@@ -329,25 +360,59 @@ bool Task::allocate_()
 	return false;
 }
 
-/* call_encode() and what it calls: onto both queues. */
-void Task::enqueue_()
+/* xprt_request_dequeue_xprt(): off both queues, once nobody uses the request. */
+void Task::dequeue_()
 {
 	Hold hold(xprt_.queue_lock);
-	bool again = !rqst_->sent || rqst_->connect_cookie != xprt_.connect_cookie ||
-		     !xprt_.connected;
 
-	if (!rqst_->backward && !rqst_->need_receive) {
-		again = true;
-		rqst_->send = send_;
-		rqst_->receive = receive_;
+	while (rqst_->pins) {
+		xprt_.queue_lock.release();
+		if (rqst_->pins)
+			(void)sim::wait(xprt_.unpinned, "a pinned request", kSecond);
+		xprt_.queue_lock.acquire();
+	}
+	if (rqst_->need_transmit)
+		xprt_.transmit_queue.remove(rqst_);
+	if (rqst_->need_receive)
+		xprt_.receive_queue.erase(rqst_->xid);
+	rqst_->need_transmit = rqst_->need_receive = false;
+}
+
+/* rpc_task_need_encode() */
+bool Task::need_encode_() const
+{
+	return !rqst_->need_transmit &&
+	       (!rqst_->sent || retransmits_ ||
+		rqst_->connect_cookie != xprt_.connect_cookie || !xprt_.connected);
+}
+
+/* call_encode(): the call is made once more, and nobody finds it meanwhile. */
+void Task::encode_()
+{
+	if (!need_encode_())
+		return;
+	dequeue_();
+	rqst_->send = send_;
+	rqst_->receive = receive_;
+	rqst_->reply_bytes = 0;
+	port_call();
+	{
+		Hold hold(xprt_.queue_lock);
+
 		rqst_->private_buf = receive_;
-		rqst_->reply_bytes = 0;
 		rqst_->need_receive = true;
 		REQUIRE(xprt_.receive_queue.emplace(rqst_->xid, rqst_).second,
 			"an xid is used twice");
 	}
-	if (rqst_->need_transmit || !again)
+	enqueue_transmit_();
+}
+
+/* xprt_request_enqueue_transmit() */
+void Task::enqueue_transmit_()
+{
+	if (rqst_->need_transmit)
 		return;
+	Hold hold(xprt_.queue_lock);
 	rqst_->need_transmit = true;
 	/* Those that have a credit go first, and nobody waits for one before they went. */
 	auto at = xprt_.transmit_queue.end();
@@ -387,7 +452,8 @@ bool Task::lock_write_()
 	/* Somebody may have sent it meanwhile. */
 	if (!rqst_->need_transmit && queue_ == Queue::sending)
 		wake(0);
-	(void)sleep_(Queue::sending, "the send lock or a credit");
+	(void)sleep_(Queue::sending, "the send lock or a credit",
+		     soft_ && procedure_ ? kReplyTimeout : kForever);
 	return false;
 }
 
@@ -420,22 +486,43 @@ void Task::connect_()
 				wake(0);
 			}
 		}
-		(void)sleep_(Queue::pending, "a connection");
+		(void)sleep_(Queue::pending, "a connection", kReplyTimeout);
 	}
 	xprt_.release_write(this);
+}
+
+/* call_connect_status(), of a connection that there is not. */
+void Task::sort_out_connect_()
+{
+	switch (status) {
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -ECONNABORTED:
+	case -ENETDOWN:
+	case -ENETUNREACH:
+	case -EHOSTUNREACH:
+	case -EPIPE:
+	case -EPROTO:
+		xprt_.conditional_disconnect(rqst_->connect_cookie);
+		sleep_for(3 * kSecond, "another attempt to connect");
+		break;
+	case -ENOBUFS:
+		sleep_for(250 * kMillisecond, "a little later");
+		break;
+	}
 }
 
 /* xprt_request_transmit(): 0, or what send_request() says. */
 int Task::transmit_one_(rpc_rqst &rqst)
 {
-	bool skip = false;
-
-	if (!rqst.backward) {
-		skip = !rqst.need_receive;
-		skip = skip || rqst.task->killed_;
-	}
 	int rc = 0;
-	if (!skip) {
+
+	if (xprt_.close_wait && !xprt_.as_in_6_1)
+		return -ENOTCONN;
+	/* One that failed is sent all the same: the task has not seen that yet. */
+	const bool answered = !rqst.backward && !rqst.need_receive && rqst.reply_bytes;
+	const bool killed = !answered && rqst.task->killed_;
+	if (!answered && !killed) {
 		const u32 cookie = xprt_.connect_cookie;
 
 		rc = rqst.backward ?
@@ -454,7 +541,8 @@ int Task::transmit_one_(rpc_rqst &rqst)
 	}
 	if (rqst.task != this)
 		rqst.task->wake_if(Queue::sending);
-	return 0;
+	/* sunrpc gives the sender -ERESTARTSYS then, whoever was killed; here it tries again. */
+	return killed ? -EAGAIN : 0;
 }
 
 /* xprt_transmit(): with the send lock, this request and those of others. */
@@ -474,56 +562,43 @@ void Task::transmit_()
 				status = rc;
 			break;
 		}
-		if (!rqst_->need_transmit && (rqst_->backward || !rqst_->need_receive))
+		if (!rqst_->need_transmit && !rqst_->need_receive && rqst_->reply_bytes)
 			break;
 	}
 	xprt_.queue_lock.release();
 }
 
-/* False: it has to be sent again. */
-bool Task::wait_for_reply_()
+/* xprt_request_wait_receive() */
+void Task::wait_for_reply_()
 {
 	{
 		Hold hold(xprt_.queue_lock);
 
 		if (!rqst_->need_receive)
-			return true;
+			return;
 		queue_ = Queue::pending;
 		xprt_.pending.push_back(this);
 		if (rqst_->connect_cookie != xprt_.connect_cookie || !xprt_.connected)
 			wake(-ENOTCONN);
 	}
-	if (!sleep_(Queue::pending, "a reply", kReplyTimeout) && !killed_) {
-		if (!rqst_->need_receive)
-			return true;
-		REQUIRE(fabric->strangers || dropped_calls.count(rqst_->xid),
-			"no reply to xid %#x, and nobody says why", rqst_->xid);
-		rpcordma_xprt_force_disconnect(&xprt_);
-		return false;
+	if (sleep_(Queue::pending, "a reply", kReplyTimeout) || killed_)
+		return;
+	/* xprt_timer() */
+	if (rqst_->reply_bytes) {
+		status = 0;
+		return;
 	}
-	return !rqst_->need_receive;
+	REQUIRE(!rqst_->need_receive || fabric->strangers || dropped_calls.count(rqst_->xid),
+		"no reply to xid %#x, and nobody says why", rqst_->xid);
+	rpcordma_xprt_force_disconnect(&xprt_);
 }
 
 /* xprt_release() */
 void Task::release_()
 {
-	{
-		Hold hold(xprt_.queue_lock);
-
-		while (rqst_->pins) {
-			xprt_.queue_lock.release();
-			if (rqst_->pins)
-				(void)sim::wait(xprt_.unpinned, "a pinned request", kSecond);
-			xprt_.queue_lock.acquire();
-		}
-		if (rqst_->need_transmit)
-			xprt_.transmit_queue.remove(rqst_);
-		if (rqst_->need_receive) {
-			xprt_.receive_queue.erase(rqst_->xid);
-			given_up.insert(rqst_->xid);
-		}
-		rqst_->need_transmit = rqst_->need_receive = false;
-	}
+	if (rqst_->need_receive)
+		given_up.insert(rqst_->xid);
+	dequeue_();
 	{
 		Hold hold(xprt_.transport_lock);
 
@@ -569,21 +644,32 @@ int Task::run()
 		send_ = rqst_->send;
 		receive_ = rqst_->receive;
 	}
+	/* The next step is call_encode(), and not only call_bind() or call_transmit(). */
+	bool encode = true;
 	while (!killed_) {
-		/* Sent by somebody else, and answered, before the task looked. */
 		status = 0;
-		if (rqst_->reply_bytes)
-			break;
-		enqueue_();
-		if (!xprt_.connected) {
+		if (encode)
+			encode_();
+		encode = false;
+		if (rqst_->need_transmit && !xprt_.connected) {
 			connect_();
 			if (!xprt_.connected && soft_ && status && status != -EAGAIN &&
 			    status != -ENOTCONN && chance.one_in(4))
 				break;
+			if (!xprt_.connected)
+				sort_out_connect_();
 			continue;
 		}
 		if (rqst_->need_transmit) {
-			if (!lock_write_())
+			if (!lock_write_()) {
+				/* Nobody let it send in so long. */
+				if (status == -ETIMEDOUT && !xprt_.connected)
+					break;
+				encode = status == -ETIMEDOUT;
+				continue;
+			}
+			/* The lock is kept, to connect. */
+			if (rqst_->need_transmit && !xprt_.connected)
 				continue;
 			if (rqst_->need_transmit)
 				transmit_();
@@ -602,18 +688,18 @@ int Task::run()
 		}
 		/* A status of an earlier end is lost when it comes before the task sleeps. */
 		status = 0;
-		if (!wait_for_reply_() || killed_) {
-			if (status < 0 && status != -ENOTCONN && status != -EAGAIN &&
-			    status != -ETIMEDOUT && !killed_)
-				break;
+		wait_for_reply_();
+		if (killed_)
+			break;
+		encode = true;
+		/* As call_status(): an answer that came behind such a status is not looked at. */
+		if (status == -ENOTCONN || status == -EAGAIN || status == -ETIMEDOUT)
 			continue;
-		}
-		if (rqst_->reply_bytes) {
-			status = 0;
+		if (status < 0 || rqst_->reply_bytes)
 			break;
-		}
-		if (status < 0)
-			break;
+		/* call_decode(): it failed, and the task does not know how. */
+		if (!retransmits_)
+			xprt_.conditional_disconnect(rqst_->connect_cookie);
 	}
 	if (killed_)
 		status = -ERESTART;
@@ -630,13 +716,10 @@ int Task::run_backward_()
 	rqst_->task = this;
 	rqst_->connect_cookie = xprt_.connect_cookie - 1;
 	rqst_->sent = false;
-	enqueue_();
+	enqueue_transmit_();
 	while (rqst_->need_transmit) {
 		status = 0;
-		if (!xprt_.connected) {
-			status = -ENOTCONN;
-			break;
-		}
+		/* Nobody looks whether there is a connection, nor do calls of others that go first. */
 		if (!lock_write_())
 			continue;
 		if (rqst_->need_transmit)

@@ -61,6 +61,7 @@ struct rpc_xprt {
 	sim::SpinLock transport_lock{sim::LockClass::transport};
 	sim::SpinLock queue_lock{sim::LockClass::queue};
 	sim::SpinLock reserve_lock{sim::LockClass::reserve};
+	const bool as_in_6_1; /* where 6.1 and 6.12 differ */
 	bool locked = false, connected = false, connecting = false, congestion_wait = false;
 	bool write_space_wait = false, close_wait = false, congested = false,
 	     sender_is_cookie = false;
@@ -91,6 +92,8 @@ struct rpc_xprt {
 	void disconnect_locked();
 
 	void disconnect_done();
+	/** Unless the connection that @cookie stands for is gone. */
+	void conditional_disconnect(sim::u32 cookie);
 	void release_write(const void *who);
 	void wake_pending(int status);
 };
@@ -102,7 +105,8 @@ public:
 	Task(rpc_xprt &xprt, Procedure &procedure, bool soft)
 		: xprt_(xprt),
 		  procedure_(&procedure),
-		  soft_(soft)
+		  soft_(soft),
+		  retransmits_(chance.one_in(3))
 	{
 	}
 	/** The reply to a backward call. */
@@ -134,20 +138,28 @@ public:
 
 private:
 	bool sleep_(Queue queue, const char *why, u64 limit = kForever);
+	void join_backlog_locked_();
+	bool throttle_();
+	bool alloc_slot_();
 	bool reserve_();
 	bool allocate_();
-	void enqueue_();
+	void dequeue_();
+	bool need_encode_() const;
+	void encode_();
+	void enqueue_transmit_();
 	bool lock_write_();
 	void connect_();
+	void sort_out_connect_();
 	void transmit_();
 	int transmit_one_(rpc_rqst &rqst);
-	bool wait_for_reply_();
+	void wait_for_reply_();
 	void release_();
 	int run_backward_();
 
 	rpc_xprt &xprt_;
 	Procedure *procedure_ = nullptr;
 	bool soft_ = true, killed_ = false;
+	bool retransmits_ = false; /* over the same connection too: NFSv3 */
 	rpc_rqst *rqst_ = nullptr;
 	Queue queue_ = Queue::none;
 	WaitQueue woken_;

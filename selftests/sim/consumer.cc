@@ -164,6 +164,11 @@ bool FileService::process(svc_rqst &rqst)
 	if (faults.active && chance.one_in(drops)) {
 		TRACE("the service drops xid %#x", xid);
 		dropped_calls.insert(xid);
+		rqst.close = chance.one_in(3);
+		return false;
+	}
+	if (defers && rqst.may_defer() && chance.one_in(defers)) {
+		rqst.defer = true;
 		return false;
 	}
 	rqst.ddp_allowed = !call.sealed;
@@ -205,10 +210,11 @@ bool FileService::process(svc_rqst &rqst)
 
 /* --- the backchannel --- */
 
-bool CallbackService::start()
+bool CallbackService::start(u32 sessions)
 {
-	if (rpcordma_core_bc_setup(xprt_.core, 1))
-		return false;
+	for (; sessions_ < sessions; sessions_++)
+		if (rpcordma_core_bc_setup(xprt_.core, 1))
+			return false;
 	xprt_.backward_service = true;
 	running_ = true;
 	spawn("callback service", Context::process, [this] {
@@ -221,7 +227,8 @@ bool CallbackService::start()
 
 void CallbackService::stop()
 {
-	rpcordma_core_bc_destroy(xprt_.core, ~0u);
+	for (; sessions_; sessions_--)
+		rpcordma_core_bc_destroy(xprt_.core, 1);
 	xprt_.backward_service = false;
 	stopping_ = true;
 	xprt_.backward_came.wake_all();
@@ -241,6 +248,11 @@ void CallbackService::serve_()
 			(void)wait(xprt_.backward_came, "a backward call");
 		if (xprt_.backward_calls.empty())
 			return;
+		/* One of several sessions goes. */
+		if (sessions_ > 1 && chance.one_in(4)) {
+			sessions_--;
+			rpcordma_core_bc_destroy(xprt_.core, 1);
+		}
 		rpc_rqst *rqst = xprt_.backward_calls.front();
 		xprt_.backward_calls.pop_front();
 		const std::vector<u8> reply =
@@ -248,6 +260,12 @@ void CallbackService::serve_()
 			       read_all(rqst->receive, rqst->receive.len, "a backward call"));
 		if (chance.one_in(4))
 			sleep_for(chance.below(3000), "the callback");
+		if (faults.active && chance.one_in(drops)) {
+			TRACE("backward xid %#x is dropped", rqst->xid);
+			dropped_calls.insert(rqst->xid);
+			rpcordma_core_bc_free(xprt_.core, rpcordma_rqst_call(rqst));
+			continue;
+		}
 		REQUIRE(reply.size() <= rqst->send.buflen, "no room for a backward reply");
 		std::memcpy(rqst->send.head.base, reply.data(), reply.size());
 		rqst->send.head.length = reply.size();

@@ -41,7 +41,8 @@ class FileService : public Program {
 public:
 	bool process(svc_rqst &rqst) override;
 
-	u32 drops = 0; /* one call in so many is dropped */
+	u32 drops = 0;	/* one call in so many is dropped, and with it maybe the connection */
+	u32 defers = 0; /* one that can be is put off */
 	u32 processed = 0;
 };
 
@@ -52,8 +53,11 @@ public:
 	{
 	}
 	virtual ~CallbackService() = default;
-	bool start();
+	/** Of @sessions, each of which has the backchannel made for it and given up. */
+	bool start(u32 sessions = 1);
 	void stop();
+
+	u32 drops = 0; /* one backward call in so many has no reply */
 
 protected:
 	/** The reply to a backward call; checks it. */
@@ -63,6 +67,7 @@ private:
 	void serve_();
 	rpc_xprt &xprt_;
 	bool running_ = false, stopping_ = false;
+	u32 sessions_ = 0;
 	WaitQueue ended_;
 };
 

@@ -252,7 +252,8 @@ public:
 		std::unique_ptr<CallbackService> callbacks;
 		if (called_back_) {
 			callbacks = std::make_unique<CallbackService>(*xprt_);
-			while (!callbacks->start())
+			callbacks->drops = chance.one_in(4) ? 8 : 0;
+			while (!callbacks->start(chance.one_in(3) ? 3 : 1))
 				sleep_for(100 * kMillisecond, "memory for the backchannel");
 		}
 		const u32 users = chance.between(most_users_ > 12 ? 30 : 1, most_users_);
@@ -428,6 +429,7 @@ public:
 			     (chance.one_in(2) ? fabric->client : fabric->server).devices)
 				weaken(device->limits);
 		files_.drops = chance.one_in(6) ? 40 : 0;
+		files_.defers = chance.one_in(3) ? chance.between(2, 20) : 0;
 	}
 
 	void run()
@@ -438,11 +440,14 @@ public:
 			draw_faults();
 		VersionMemory::calm = !faults.active && !hopeless_ && !changing_;
 		/* Who is called back serves that: a server calls none else. */
-		const u32 callbacks = chance.one_in(2) ? chance.between(1, 10) : 0;
+		const bool at_once = chance.one_in(8);
+		const u32 callbacks = at_once	       ? chance.between(12, 24) :
+				      chance.one_in(2) ? chance.between(1, 10) :
+							 0;
 		for (u32 clients = chance.one_in(3) ? 2 : 1, i = 0; i < clients; i++)
 			add_client_(i ? "client b" : "client a", callbacks != 0);
 		for (u32 i = 0; i < callbacks; i++)
-			add_callback_(i);
+			add_callback_(i, at_once);
 
 		if (changing_)
 			change_versions_();
@@ -495,15 +500,18 @@ private:
 			    });
 	}
 
-	void add_callback_(u32 number)
+	/* Anywhere in the run, or all within little time. */
+	void add_callback_(u32 number, bool at_once)
 	{
 		others_++;
-		spawn_after(chance.below(40000), "callback", Context::process, [this, number] {
-			if (service_)
-				call_back(*service_, 1000000 + number, 0xcb000000 + number);
-			others_--;
-			somebody_left_.wake_all();
-		});
+		spawn_after(at_once ? 20000 + chance.below(200) : chance.below(40000), "callback",
+			    Context::process, [this, number] {
+				    if (service_)
+					    call_back(*service_, 1000000 + number,
+						      0xcb000000 + number);
+				    others_--;
+				    somebody_left_.wake_all();
+			    });
 	}
 
 	/* Another server takes the name of the one there was, of version 1; and then that one comes back. */
@@ -564,6 +572,10 @@ private:
 			if (changing_)
 				draw_version2(rpcordma_server_tunables.version2);
 			open_service_();
+			break;
+		case 5:
+			if (service_)
+				service_->age();
 			break;
 		case 4: {
 			Host &host = chance.one_in(2) ? fabric->client : fabric->server;

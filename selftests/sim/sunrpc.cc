@@ -206,6 +206,7 @@ void rpc_xprt::close_idle()
 void rpc_xprt::destroy()
 {
 	rpcordma_bc_rqst_done(this);
+	/* Its last reference goes with the last backward call. */
 	while (references)
 		(void)wait(references_fell, "a transport's references");
 	for (;;) {
@@ -219,6 +220,7 @@ void rpc_xprt::destroy()
 		(void)wait(unlocked, "the send lock, for good", kSecond);
 	}
 	cleanup.cancel_sync();
+	rpcordma_core_bc_destroy(core, ~0u);
 	connect.cancel_sync();
 	rpcordma_core_client_close(core);
 	cleanup.cancel_sync();
@@ -382,8 +384,8 @@ void Task::dequeue_()
 bool Task::need_encode_() const
 {
 	return !rqst_->need_transmit &&
-	       (!rqst_->sent || retransmits_ ||
-		rqst_->connect_cookie != xprt_.connect_cookie || !xprt_.connected);
+	       (!rqst_->sent || retransmits_ || rqst_->connect_cookie != xprt_.connect_cookie ||
+		!xprt_.connected);
 }
 
 /* call_encode(): the call is made once more, and nobody finds it meanwhile. */

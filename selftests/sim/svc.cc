@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "module/server/audit.hh"
+#include "selftests/sim/sunrpc.hh"
 
 using namespace sim;
 
@@ -50,7 +51,7 @@ void svc_xprt::enqueue()
 
 	if (busy)
 		return;
-	if (!ready && data)
+	if (!ready && (data || has_deferred))
 		ready = rpcordma_core_server_has_space(core);
 	if (!ready || busy)
 		return;
@@ -63,6 +64,70 @@ void svc_xprt::close()
 {
 	closing = true;
 	enqueue();
+}
+
+void svc_xprt::close_now()
+{
+	closing = true;
+	port_call();
+	if (busy)
+		return;
+	busy = true;
+	remove();
+}
+
+void svc_xprt::free_deferred(Deferred *deferred)
+{
+	rpcordma_core_server_release(core, deferred->context);
+	delete deferred;
+}
+
+void svc_xprt::defer(svc_rqst &rqst)
+{
+	Deferred *deferred = rqst.deferred;
+
+	if (!deferred) {
+		const u8 *message = static_cast<const u8 *>(rqst.arg.head.base);
+
+		deferred = new Deferred;
+		deferred->message.assign(message, message + rqst.arg.len);
+		deferred->xid = u32(message[0]) << 24 | u32(message[1]) << 16 |
+				u32(message[2]) << 8 | message[3];
+	}
+	rqst.deferred = nullptr;
+	deferred->context = rqst.context;
+	rqst.context = nullptr;
+	get();
+	TRACE("xid %#x is put off", deferred->xid);
+	/* svc_revisit(), when what the service wants to know is there, or others have waited for longer. */
+	spawn_after(chance.below(3000) * kMillisecond, "revisit", Context::process, [this, deferred] {
+		const bool too_many = faults.strikes(6);
+
+		has_deferred = true;
+		if (too_many || dead) {
+			if (too_many)
+				dropped_calls.insert(deferred->xid);
+			free_deferred(deferred);
+		} else {
+			deferred_calls.push_back(deferred);
+			port_call();
+			enqueue();
+		}
+		put();
+	});
+}
+
+Deferred *svc_xprt::next_deferred()
+{
+	if (!has_deferred)
+		return nullptr;
+	if (deferred_calls.empty()) {
+		has_deferred = false;
+		return nullptr;
+	}
+	Deferred *deferred = deferred_calls.front();
+	deferred_calls.pop_front();
+	return deferred;
 }
 
 bool svc_xprt::was_called() const
@@ -107,6 +172,8 @@ void svc_xprt::remove()
 		window_opened.wake_all();
 	}
 	service.all_.remove(this);
+	while (Deferred *deferred = next_deferred())
+		free_deferred(deferred);
 	put();
 }
 
@@ -162,12 +229,13 @@ void Service::stop()
 		for (svc_xprt *xprt : now_there)
 			if (std::find(all_.begin(), all_.end(), xprt) != all_.end())
 				xprt->close();
-		if (threads_first)
-			while (!ready_.empty()) {
-				svc_xprt *xprt = ready_.front();
-				ready_.pop_front();
-				xprt->remove();
-			}
+		/* svc_clean_up_xprts(), beside the threads if there are any. */
+		while (!ready_.empty()) {
+			svc_xprt *xprt = ready_.front();
+			ready_.pop_front();
+			xprt->closing = true;
+			xprt->remove();
+		}
 		if (!all_.empty())
 			sleep_for(10 * kMillisecond, "transports to be closed");
 	}
@@ -177,9 +245,11 @@ void Service::stop()
 		(void)wait(gone_, "nfsd threads and transports to end");
 }
 
-/* svc_alloc_arg() */
+/* svc_alloc_arg(): as many as there are, and then the rest. */
 static void fill_pages(svc_rqst &rqst)
 {
+	while (faults.strikes(faults.memory))
+		sleep_for(20 * kMillisecond, "memory for a thread's pages");
 	for (page *&p : rqst.pages)
 		if (!p)
 			p = page_create();
@@ -229,11 +299,37 @@ void Service::handle_(svc_rqst &rqst, svc_xprt &xprt)
 		}
 		rpcordma_svc_received(&xprt);
 	} else {
-		length = rpcordma_core_server_recvfrom(xprt.core, &rqst);
+		rqst.deferred = xprt.next_deferred();
+		length = rqst.deferred ? deferred_recv_(rqst) :
+					 rpcordma_core_server_recvfrom(xprt.core, &rqst);
 	}
-	if (length > 0 && program_.process(rqst) && !xprt.dead)
-		(void)rpcordma_core_server_sendto(xprt.core, &rqst, rqst.context);
+	rqst.defer = rqst.close = false;
+	if (length > 0) {
+		/* Though the connection may have been closed meanwhile. */
+		if (program_.process(rqst))
+			(void)rpcordma_core_server_sendto(xprt.core, &rqst, rqst.context);
+		else if (rqst.defer)
+			xprt.defer(rqst);
+		else if (rqst.close)
+			xprt.close_now();
+	}
 	release_(rqst);
+}
+
+/* svc_deferred_recv(), and what svc_process() makes of it */
+int Service::deferred_recv_(svc_rqst &rqst)
+{
+	std::vector<u8> &message = rqst.deferred->message;
+
+	rqst.arg = {};
+	rqst.arg.head = {message.data(), message.size()};
+	rqst.arg.len = rqst.arg.buflen = u32(message.size());
+	rqst.respages = 0;
+	rqst.next_page = 1;
+	rqst.context = rqst.deferred->context;
+	rqst.deferred->context = nullptr;
+	rpcordma_svc_received(rqst.xprt);
+	return int(message.size());
 }
 
 /* svc_xprt_release() */
@@ -247,12 +343,17 @@ void Service::release_(svc_rqst &rqst)
 	if (rqst.context)
 		rpcordma_core_server_release(xprt->core, rqst.context);
 	rqst.context = nullptr;
+	delete rqst.deferred;
+	rqst.deferred = nullptr;
 	for (u32 i = rqst.respages; i < rqst.next_page; i++) {
 		if (rqst.pages[i])
 			page_put(rqst.pages[i]);
 		rqst.pages[i] = nullptr;
 	}
 	rqst.xprt = nullptr;
+	/* svc_reserve(), svc_xprt_release_slot() */
+	port_call();
+	xprt->enqueue();
 	xprt->put();
 }
 
@@ -384,6 +485,18 @@ std::string Service::unrest() const
 	return {};
 }
 
+void Service::age()
+{
+	const std::vector<svc_xprt *> now_there(all_.begin(), all_.end());
+
+	for (svc_xprt *xprt : now_there)
+		if (chance.one_in(2) && std::find(all_.begin(), all_.end(), xprt) != all_.end() &&
+		    !xprt->listener) {
+			TRACE("a connection is aged");
+			xprt->close();
+		}
+}
+
 svc_xprt *Service::any_connection()
 {
 	std::vector<svc_xprt *> there;
@@ -417,17 +530,19 @@ int Service::call_back(svc_xprt &xprt, u32 xid, const std::vector<u8> &call, std
 		rc = xprt.dead || xprt.closing ?
 			     -ENOTCONN :
 			     rpcordma_core_server_send_backward(xprt.core, xid, &message);
+		/* From within send_request(), as callback_send_request() does. */
+		if (rc == -ENOTCONN)
+			xprt.close_now();
 		xprt.sending.release();
 		TRACE("backward xid %#x is sent: %d", xid, rc);
 		if (rc != -ENOBUFS)
 			break;
 		sleep_for(250 * kMillisecond, "a little later");
 	}
-	if (rc == -ENOTCONN)
-		xprt.close();
 	while (!rc && !waiting.done)
 		if (!wait(waiting.waiting, "a backward reply", kCallbackTimeout)) {
-			REQUIRE(waiting.done || xprt.closing || fabric->strangers,
+			REQUIRE(waiting.done || xprt.closing || fabric->strangers ||
+					dropped_calls.count(xid),
 				"no reply to backward xid %#x, and nobody says why", xid);
 			if (!waiting.done)
 				rc = -ETIMEDOUT;

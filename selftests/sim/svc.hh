@@ -23,6 +23,13 @@ struct BackwardCall {
 	WaitQueue waiting;
 };
 
+/** A call that was put off: a copy of its message, and what the transport has of it. */
+struct Deferred {
+	std::vector<u8> message;
+	rpcordma_server_call *context = nullptr;
+	u32 xid = 0;
+};
+
 /** The connection whose endpoint has this peer cannot be accepted any more. A handler. */
 void request_lost(const rpcordma_peer *peer);
 
@@ -40,15 +47,23 @@ struct svc_xprt : rpcordma_peer {
 	void enqueue();
 	/** XPT_CLOSE, and have a thread look. */
 	void close();
+	/** svc_xprt_close(): now, unless somebody has it, who does it then. May sleep. */
+	void close_now();
+	/** svc_defer(): @rqst's call comes back later, or is dropped. */
+	void defer(svc_rqst &rqst);
+	/** svc_deferred_dequeue() */
+	sim::Deferred *next_deferred();
 	/** svc_delete_xprt(); XPT_BUSY is the caller's. */
 	void remove();
+	void free_deferred(sim::Deferred *deferred);
 	/** A call has come over it: then it may be called back over. Nobody is who does not call, in NFS. */
 	bool was_called() const;
 
 	sim::Service &service;
 	sim::u32 references = 1;
 	bool listener = false, busy = true, connection_request = false, closing = false,
-	     data = false, dead = false;
+	     data = false, dead = false, has_deferred = false;
+	std::deque<sim::Deferred *> deferred_calls;
 
 	/* A connection: */
 	std::shared_ptr<sim::CmId> id;
@@ -76,6 +91,14 @@ struct svc_rqst {
 	bool ddp_allowed = true;
 	/* Pages that stay the transport's, until it hears that the call is over. */
 	std::vector<page *> lent;
+	sim::Deferred *deferred = nullptr; /* the call is one that was put off */
+	/* What becomes of a call that the service does not reply to; else it is dropped: */
+	bool defer = false, close = false;
+	/** A call that is in its head as a whole can be put off. */
+	bool may_defer() const
+	{
+		return !arg.page_length && arg.len <= arg.head.length;
+	}
 };
 
 namespace sim {
@@ -84,7 +107,7 @@ namespace sim {
 class Program {
 public:
 	virtual ~Program() = default;
-	/** Read rq_arg, write rq_res. False: drop the call. Calls result_payload(). */
+	/** Read rq_arg, write rq_res. False: no reply, and what else is in @rqst. Calls result_payload(). */
 	virtual bool process(svc_rqst &rqst) = 0;
 };
 
@@ -100,6 +123,8 @@ public:
 	int call_back(svc_xprt &xprt, u32 xid, const std::vector<u8> &call, std::vector<u8> &reply);
 	/** A connection that is up, with a reference; or null. */
 	svc_xprt *any_connection();
+	/** svc_age_temp_xprts_now(): some connections are closed, whatever they do. */
+	void age();
 	/** Those that are not freed yet, whatever became of them. */
 	u32 connections() const
 	{
@@ -119,6 +144,7 @@ private:
 	void thread_();
 	void handle_(svc_rqst &rqst, svc_xprt &xprt);
 	svc_xprt *accept_();
+	static int deferred_recv_(svc_rqst &rqst);
 	void release_(svc_rqst &rqst);
 	bool take_off_(svc_xprt &xprt);
 

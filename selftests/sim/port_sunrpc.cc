@@ -273,7 +273,7 @@ void rpcordma_xprt_write_space(rpc_xprt *xprt)
 	if (!xprt->write_space_wait)
 		return;
 	xprt->write_space_wait = false;
-	xprt->next_sender_locked();
+	xprt->next_sender_locked(false);
 }
 
 rpcordma_bool rpcordma_xprt_has_backlog(rpc_xprt *xprt)

@@ -51,12 +51,12 @@ void rpc_xprt::unlock_locked()
 	unlocked.wake_all();
 }
 
-void rpc_xprt::next_sender_locked()
+void rpc_xprt::next_sender_locked(bool of_credits)
 {
 	if (locked)
 		return;
 	locked = true;
-	if (!write_space_wait && !congestion_wait && !sending.empty()) {
+	if (!write_space_wait && !(of_credits && congestion_wait) && !sending.empty()) {
 		Task *next = sending.front();
 
 		sender = next;
@@ -109,7 +109,7 @@ void rpc_xprt::disconnect_done()
 	connected = false;
 	if (write_space_wait) {
 		write_space_wait = false;
-		next_sender_locked();
+		next_sender_locked(false);
 	}
 	if (congestion_wait) {
 		congestion_wait = false;
@@ -455,7 +455,7 @@ bool Task::lock_write_()
 	if (!rqst_->need_transmit && queue_ == Queue::sending)
 		wake(0);
 	(void)sleep_(Queue::sending, "the send lock or a credit",
-		     soft_ && procedure_ ? kReplyTimeout : kForever);
+		     (procedure_ ? soft_ : !xprt_.as_in_6_1) ? kReplyTimeout : kForever);
 	return false;
 }
 
@@ -722,8 +722,12 @@ int Task::run_backward_()
 	while (rqst_->need_transmit) {
 		status = 0;
 		/* Nobody looks whether there is a connection, nor do calls of others that go first. */
-		if (!lock_write_())
-			continue;
+		if (!lock_write_()) {
+			if (status != -ETIMEDOUT)
+				continue;
+			xprt_.conditional_disconnect(rqst_->connect_cookie);
+			break;
+		}
 		if (rqst_->need_transmit)
 			transmit_();
 		xprt_.release_write(this);

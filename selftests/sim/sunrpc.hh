@@ -87,7 +87,8 @@ struct rpc_xprt {
 
 	/* with transport_lock */
 	void unlock_locked();
-	void next_sender_locked();
+	/** Wake who sends next; unless it waits for @of_credits, as nearly always. */
+	void next_sender_locked(bool of_credits = true);
 	void put_credit_locked(rpc_rqst &rqst);
 	void disconnect_locked();
 

@@ -632,7 +632,7 @@ private:
 			REQUIRE(qp->receives_posted() == counted,
 				"%u Receives are posted, and the server takes them for %u",
 				qp->receives_posted(), counted);
-			REQUIRE(faults.memory_failed || qp->receives_posted() >= promised,
+			REQUIRE(faults.memory_failures || qp->receives_posted() >= promised,
 				"%u Receives are posted, and %u promised", qp->receives_posted(),
 				promised);
 		}

@@ -193,6 +193,7 @@ struct Qp : std::enable_shared_from_this<Qp> {
 	std::function<void()> fatal;
 	std::shared_ptr<Cq> send_cq, receive_cq;
 	u32 send_used = 0, receive_used = 0; /* entries, until they are polled */
+	const u32 memory_failures_before = faults.memory_failures; /* when it was made */
 
 private:
 	friend class Cq;

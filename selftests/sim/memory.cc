@@ -133,7 +133,8 @@ void *allocate(u32 size, rpcordma_alloc_how how)
 	const u32 odds = how == RPCORDMA_ALLOC_SERVICE ? 8 * faults.memory : faults.memory;
 	if (faults.strikes(odds)) {
 		TRACE("no memory for %u bytes", size);
-		faults.memory_failed = true;
+		faults.memory_failures++;
+		faults.memory_failed_at = now();
 		return nullptr;
 	}
 	/* The place in a page of what may be a message is chosen, since that decides about segments. */
@@ -220,8 +221,10 @@ u64 dma_map(void *at, u32 length, rpcordma_dma direction)
 	u8 *bytes = static_cast<u8 *>(at);
 
 	REQUIRE(length, "nothing is mapped");
-	if (faults.strikes(faults.mapping))
+	if (faults.strikes(faults.mapping)) {
+		faults.mapping_failures++;
 		return 0;
+	}
 	count_mapping(bytes, length, 1);
 	const u64 address = next_address + (reinterpret_cast<u64>(at) & (kPageSize - 1));
 	next_address = (address + length + 2 * kPageSize) & ~u64(kPageSize - 1);

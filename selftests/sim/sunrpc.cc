@@ -590,7 +590,8 @@ void Task::wait_for_reply_()
 		status = 0;
 		return;
 	}
-	REQUIRE(!rqst_->need_receive || fabric->strangers || dropped_calls.count(rqst_->xid),
+	/* A call that is dropped is missed once. */
+	REQUIRE(!rqst_->need_receive || fabric->strangers || dropped_calls.erase(rqst_->xid),
 		"no reply to xid %#x, and nobody says why", rqst_->xid);
 	rpcordma_xprt_force_disconnect(&xprt_);
 }
@@ -656,8 +657,10 @@ int Task::run()
 		if (rqst_->need_transmit && !xprt_.connected) {
 			connect_();
 			if (!xprt_.connected && soft_ && status && status != -EAGAIN &&
-			    status != -ENOTCONN && chance.one_in(4))
+			    status != -ENOTCONN && chance.one_in(4)) {
+				gave_up_ = true;
 				break;
+			}
 			if (!xprt_.connected)
 				sort_out_connect_();
 			continue;
@@ -665,8 +668,10 @@ int Task::run()
 		if (rqst_->need_transmit) {
 			if (!lock_write_()) {
 				/* Nobody let it send in so long. */
-				if (status == -ETIMEDOUT && !xprt_.connected)
+				if (status == -ETIMEDOUT && !xprt_.connected) {
+					gave_up_ = true;
 					break;
+				}
 				encode = status == -ETIMEDOUT;
 				continue;
 			}

@@ -116,6 +116,11 @@ public:
 	int run();
 	/** From any other context: the user does not want it any more. */
 	void kill();
+	/** It was killed, or is soft and found no connection. */
+	bool may_fail() const
+	{
+		return killed_ || gave_up_;
+	}
 	u32 xid() const
 	{
 		return rqst_ ? rqst_->xid : 0;
@@ -159,7 +164,7 @@ private:
 
 	rpc_xprt &xprt_;
 	Procedure *procedure_ = nullptr;
-	bool soft_ = true, killed_ = false;
+	bool soft_ = true, killed_ = false, gave_up_ = false;
 	bool retransmits_ = false; /* over the same connection too: NFSv3 */
 	rpc_rqst *rqst_ = nullptr;
 	Queue queue_ = Queue::none;

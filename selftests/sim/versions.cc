@@ -164,6 +164,9 @@ void VersionMemory::connecting()
 {
 	began_ = now();
 	changes_ = changes;
+	memory_failures_ = faults.memory_failures;
+	mapping_failures_ = faults.mapping_failures;
+	posting_failures_ = faults.posting_failures;
 	parameter_ = rpcordma_tunables.version2;
 	attempts_ = 0;
 	/* Broken before its first reply: maybe, as it may have been closed. */
@@ -181,7 +184,8 @@ void VersionMemory::attempt()
 		return;
 	REQUIRE(attempts_ == 2, "client: %u connections in one connect()", attempts_);
 	/* A question may fail to be posted. */
-	REQUIRE(last_ && (last_->asked || (last_->client_mark && faults.posting)),
+	REQUIRE(last_ && (last_->asked ||
+			  (last_->client_mark && faults.posting_failures != posting_failures_)),
 		"client: a second connection, though it had not asked");
 	REQUIRE(!last_->answer || last_->broken ||
 			now() - last_->asked_at + kMillisecond >= kPatience,
@@ -202,7 +206,8 @@ void VersionMemory::requested(const std::vector<u8> &private_data)
 		REQUIRE(!mark, "client: the mark on a second connection");
 	else
 		/* What asks takes memory of its own. The parameter may have changed before the client looked at it. */
-		REQUIRE(mark == may || changes != changes_ || (may && faults.memory_failed),
+		REQUIRE(mark == may || changes != changes_ ||
+				(may && faults.memory_failures != memory_failures_),
 			"client: %s mark, with version2 %u", mark ? "the" : "no", parameter_);
 }
 
@@ -250,7 +255,7 @@ void VersionMemory::connected(u32 version)
 	const bool may = talk_->client_mark && (talk_->server_mark || parameter_ == 2);
 	if (may && steady && attempts_ == 1 && began_ >= avoid_maybe_)
 		/* The question's buffer is mapped first. */
-		REQUIRE(talk_->asked || faults.mapping,
+		REQUIRE(talk_->asked || faults.mapping_failures != mapping_failures_,
 			"client: does not ask for version 2, though it may");
 	if (calm && talk_->asked)
 		REQUIRE(version == (talk_->server_mark ? rpcordma::v2::version :

@@ -54,14 +54,16 @@ extern Random chance;
 /** What may go wrong, as "one in so many"; 0: never. Drawn from the seed; off when a run winds down. */
 struct Faults {
 	bool active = false;
-	u32 memory = 0;		    /* allocations */
-	u32 mapping = 0;	    /* DMA mappings */
-	u32 posting = 0;	    /* posts */
-	u32 resolving = 0;	    /* addresses, routes, connection attempts */
-	u32 breaking = 0;	    /* work requests after which the connection breaks */
-	u32 slowness = 0;	    /* steps of the fabric that take milliseconds */
-	u32 patience = 0;	    /* the longest such step, ms */
-	bool memory_failed = false; /* once at least; then a server may be short of Receives */
+	u32 memory = 0;	   /* allocations */
+	u32 mapping = 0;   /* DMA mappings */
+	u32 posting = 0;   /* posts */
+	u32 resolving = 0; /* addresses, routes, connection attempts */
+	u32 breaking = 0;  /* work requests after which the connection breaks */
+	u32 slowness = 0;  /* steps of the fabric that take milliseconds */
+	u32 patience = 0;  /* the longest such step, ms */
+	/* How often each has struck, and when memory did last: an excuse is for what was under way then. */
+	u32 memory_failures = 0, mapping_failures = 0, posting_failures = 0;
+	u64 memory_failed_at = 0;
 
 	bool strikes(u32 odds)
 	{

@@ -267,6 +267,9 @@ public:
 			(void)wait(user_left_, "a client's users");
 		if (!hopeless_ && !leaving_ && versions_matter() && chance.one_in(6))
 			linger_();
+		/* Who calls back looks for its reply for two minutes, if the connection is there so long. */
+		if (callbacks && !leaving_ && chance.one_in(4))
+			sleep_for(130 * kSecond, "backward replies to be missed");
 		if (callbacks)
 			callbacks->stop();
 		busy--;

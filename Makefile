@@ -45,7 +45,7 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host fuzz uml vm wire golden interop bench style
+	@scripts/setup build host fuzz uml vm wire golden interop bench style docs
 	@scripts/check $(STEPS)
 
 # --- the module ---
@@ -99,6 +99,39 @@ install-dissector: ## version 2 for Wireshark and tshark, as a plugin of this us
 .PHONY: uninstall-dissector
 uninstall-dissector: ## takes back what install-dissector did
 	@rm -vf "$(plugins)/$(notdir $(dissector))"
+
+# The command rpcordma: its files in a folder of their own, which a link in sbin leads to.
+PREFIX ?= /usr/local
+tool_files = rpcordma status.schema.json $(patsubst tools/rpcordma/%,%,$(wildcard tools/rpcordma/rpcordmatool/*.py))
+tool_home = $(DESTDIR)$(PREFIX)/share/rpcordma
+tool_link = $(DESTDIR)$(PREFIX)/sbin/rpcordma
+tool_completion = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/rpcordma
+tool_man = $(DESTDIR)$(PREFIX)/share/man/man8/rpcordma.8
+
+.PHONY: install-tools
+install-tools: ## the command rpcordma, its man page and completion, for all users; PREFIX=/usr/local, DESTDIR=root
+	@set -e; for f in $(tool_files); do \
+		mode=644; [ $$f != rpcordma ] || mode=755; install -D -m $$mode tools/rpcordma/$$f "$(tool_home)/$$f"; done
+	@install -D -m 644 tools/rpcordma/rpcordma.bash-completion "$(tool_completion)"
+	@mkdir -p "$(dir $(tool_link))"; ln -sfn ../share/rpcordma/rpcordma "$(tool_link)"
+	@if command -v sphinx-build >/dev/null; then $(MAKE) -s man && install -D -m 644 build/man/rpcordma.8 "$(tool_man)"; \
+	else echo "install-tools: without the man page, as there is no sphinx-build: apt install python3-sphinx" >&2; fi
+	@echo "installed $(tool_link); make uninstall-tools, with the same PREFIX= and DESTDIR=, takes it back"
+
+.PHONY: uninstall-tools
+uninstall-tools: ## takes back what install-tools did
+	@rm -rf "$(tool_home)"; rm -vf "$(tool_link)" "$(tool_completion)" "$(tool_man)"
+
+.PHONY: man
+man: build/man/rpcordma.8 ## rpcordma(8), by Sphinx, in build/man
+
+build/man/rpcordma.8: $(wildcard Documentation/man/*)
+	@sphinx-build -q -W -b man -c Documentation/man Documentation/man build/man
+
+.PHONY: tools-check
+tools-check: ## the command rpcordma over files that kernels printed; a step of check as well
+	@scripts/setup docs
+	@selftests/tools/check
 
 # --- single checks ---
 

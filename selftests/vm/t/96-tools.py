@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command rpcordma (tools/rpcordma) on machines with our transport, with the in-tree one, and with none."""
+
+import base64
+import io
+import json
+import os
+import re
+import tarfile
+
+from vmlib import image
+from vmlib.testing import test
+
+TOOL = "/run/rpcordma/rpcordma"
+# What is recorded for the tests on the host (selftests/tools), by shell patterns of the guest.
+RECORDED = """
+    /proc/self/mountstats /proc/mounts /proc/sys/kernel/osrelease /proc/sys/kernel/hostname
+    /proc/sys/sunrpc/rdma_* /proc/sys/sunrpc/svc_rdma/* /proc/fs/nfsd/portlist /proc/fs/nfsd/threads
+    /sys/kernel/debug/rpcordma/stats /sys/kernel/debug/rpcordma/server/connections
+    /sys/kernel/debug/rpcordma/server/counters /sys/module/rpcordma/parameters/* /sys/module/rpcrdma/refcnt
+    /sys/module/rpcordma/refcnt /sys/kernel/sunrpc/xprt-switches/*/xprt-*/dstaddr
+    /sys/kernel/sunrpc/xprt-switches/*/xprt-*/xprt_info /sys/kernel/sunrpc/xprt-switches/*/xprt-*/xprt_state
+    /sys/class/infiniband/*/ports/1/state /sys/class/infiniband/*/ports/1/link_layer
+    /sys/class/infiniband/*/ports/1/gid_attrs/ndevs/0 /sys/class/net/eth0/mtu /sys/kernel/security/lockdown
+    /etc/modprobe.d/rpcordma.conf
+""".split()
+
+
+def install(vm):
+    """The command and what belongs to it, in /run."""
+    folder = os.path.join(image.TOP, "tools", "rpcordma")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.add(folder, "rpcordma", filter=lambda m: None if "__pycache__" in m.name else m)
+    text = base64.b64encode(packed.getvalue()).decode()
+    vm.run(f"echo {text} | base64 -d | tar -xz -C /run && tool python3 -c 'import json'", 60, "unpack the tools")
+
+
+def rpcordma(vm, arguments, status=0, timeout=60):
+    """What `rpcordma ARGUMENTS` prints there; it exits with @status."""
+    out = vm.run(f"tool python3 {TOOL} {arguments} 2>&1; echo \"exit $?\"", timeout, f"rpcordma {arguments}")
+    text, _, code = out.rpartition("exit ")
+    if int(code) != status or "Traceback" in text:
+        raise RuntimeError(f"{vm.name}: rpcordma {arguments}: exit status {code.strip()}, not {status}:\n{text}")
+    return text
+
+
+def record(t, vm, name):
+    """Copies the kernel's files to the logs, in a file of the form that selftests/tools/check reads."""
+    text = vm.run(f"for f in {' '.join(RECORDED)}; do [ -e $f ] || continue; echo \"=@= $f\"; "
+                  "cat $f 2> /dev/null; done; echo '=@= /commands/rdma_-j_resource_show_cm_id'; "
+                  "/sbin/rdma -j resource show cm_id", 30, "record files")
+    folder = os.path.join(t.labs[-1].logs, "recorded")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, f"{name}.txt"), "w") as f:
+        f.write("# SPDX-License-Identifier: GPL-2.0-only\n" + text)
+
+
+def keep(t, name, text):
+    """Output for Documentation/tools.rst, beside the logs."""
+    folder = os.path.join(t.labs[-1].logs, "output")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "w") as f:
+        f.write(text)
+
+
+def work(pair):
+    pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=4 2> /dev/null; cp /tmp/f /mnt/f; drop_caches; "
+                    "cmp /tmp/f /mnt/f; ls -l /mnt", 60, "some work")
+
+
+def only_client(t, now):
+    t.equal(len(now["client"]["connections"]), 1, f"connections of the client in {json.dumps(now, indent=1)}")
+    return now["client"]["connections"][0]
+
+
+def prometheus_of(text):
+    return dict(re.findall(r"^(rpcordma_\w+)(?:\{.*\})? (\S+)$", text, re.M))
+
+
+@test("tools-ours")
+def tools_ours(t):
+    """rpcordma status with our transport at both ends, without debugfs, and locked down"""
+    pair = t.lab(server_xprt="rpcordma", tools=True)
+    pair.up()
+    for vm in (pair.client, pair.server):
+        install(vm)
+    pair.mount("4.2")
+    work(pair)
+    for vm in (pair.client, pair.server):
+        record(t, vm, f"ours-{vm.name}")
+        keep(t, f"status-{vm.name}.txt", rpcordma(vm, "status"))
+    now = json.loads(rpcordma(pair.client, "status --json"))
+    one = only_client(t, now)
+    t.equal((one["peer"], one["state"], one["version"]), ("10.0.0.1:20049", "connected", 1), "the client's connection")
+    t.equal(one["inline"], {"send": 4096, "receive": 4096}, "inline sizes at the client")
+    t.equal(sorted(one["sources"]), ["debugfs", "mountstats", "sysfs"], "sources")
+    t.equal(one["mounts"], ["/mnt"], "mounts")
+    t.equal(now["not_understood"], [], "lines that were not understood")
+    t.check(one["regions"] and one["receives"] and one["credits"]["granted"], f"no regions, Receives or credits: {one}")
+    samples = prometheus_of(rpcordma(pair.client, "status --prometheus"))
+    t.equal(samples.get("rpcordma_client_connected"), "1", f"of {samples}: rpcordma_client_connected")
+
+    now = json.loads(rpcordma(pair.server, "status --json"))
+    t.equal(len(now["server"]["connections"]), 1, "connections of the server")
+    served = now["server"]["connections"][0]
+    t.check(served["peer"].startswith("10.0.0.2:"), f"the server's connection: {served}")
+    t.equal((served["state"], served["version"], served["inline"]), ("connected", 1, {"send": 4096, "receive": 4096}),
+            "the server's connection")
+    t.equal(now["not_understood"], [], "lines that were not understood at the server")
+    t.check(now["server"]["counters"]["recv"] > 0 and now["server"]["threads"] == 8, f"the server: {now['server']}")
+
+    # What is left without debugfs.
+    pair.client.run("umount /sys/kernel/debug", 10)
+    bare = only_client(t, json.loads(rpcordma(pair.client, "status --json")))
+    t.equal((bare["peer"], bare["state"], bare["version"]), ("10.0.0.1:20049", "connected", None), "without debugfs")
+    t.check(bare["credits"]["granted"], f"without debugfs no credits: {bare}")
+    t.check(bare["counters"]["write_chunk_count"] > 0, f"without debugfs no counters: {bare}")
+    text = rpcordma(pair.client, "status")
+    keep(t, "status-no-debugfs.txt", text)
+    t.check("mount -t debugfs" in text, f"it does not say what is missing: {text}")
+    pair.client.run("mount -t debugfs debugfs /sys/kernel/debug", 10)
+
+    # An unsigned module is not loaded into a kernel that is locked down, but one that is loaded may be locked in.
+    pair.client.run("mount -t securityfs security /sys/kernel/security; "
+                    "echo confidentiality > /sys/kernel/security/lockdown", 10, "lock the kernel down")
+    locked = json.loads(rpcordma(pair.client, "status --json"))
+    t.equal(locked["lockdown"], "confidentiality", "lockdown")
+    t.equal(only_client(t, locked)["state"], "connected", "the connection of a kernel that is locked down")
+    keep(t, "status-lockdown.txt", rpcordma(pair.client, "status"))
+    pair.umount()
+
+
+@test("tools-in-tree")
+def tools_in_tree(t):
+    """rpcordma status with the in-tree transport at both ends"""
+    pair = t.lab(xprt="rpcrdma", server_xprt="rpcrdma", tools=True)
+    pair.up()
+    for vm in (pair.client, pair.server):
+        install(vm)
+    pair.mount("4.2")
+    work(pair)
+    for vm in (pair.client, pair.server):
+        record(t, vm, f"in-tree-{vm.name}")
+        keep(t, f"status-in-tree-{vm.name}.txt", rpcordma(vm, "status"))
+    now = json.loads(rpcordma(pair.client, "status --json"))
+    one = only_client(t, now)
+    t.equal(now["module"]["name"], "rpcrdma", "module")
+    t.equal((one["peer"], one["state"], one["version"]), ("10.0.0.1:20049", "connected", None), "the client's connection")
+    t.check(one["counters"]["write_chunk_count"] > 0 and one["errors"] == 0, f"counters: {one}")
+    now = json.loads(rpcordma(pair.server, "status --json"))
+    t.equal([c["state"] for c in now["server"]["connections"]], ["connected"], "connections of the server")
+    t.check(now["server"]["counters"]["recv"] > 0, f"the server's counters: {now['server']}")
+    pair.umount()
+
+
+@test("tools-none")
+def tools_none(t):
+    """rpcordma status on a machine without RDMA"""
+    pair = t.lab(server=False, tools=True)
+    install(pair.client)
+    record(t, pair.client, "none")
+    text = rpcordma(pair.client, "status", status=1)
+    t.check("no RDMA transport is loaded" in text, f"status says: {text}")
+    now = json.loads(rpcordma(pair.client, "status --json", status=1))
+    t.equal((now["module"], now["client"]["connections"], now["server"]["connections"]), (None, [], []), "what there is")
+    t.equal(prometheus_of(rpcordma(pair.client, "status --prometheus", status=1)), {"rpcordma_info": "1"}, "metrics")

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line of rpcordma(8)."""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+
+from . import VERSION, check, prometheus, report, state, status, system, top
+
+
+def write_whole(path, text, mode=0o644):
+    """Puts @text at @path so that nobody ever reads a part of it."""
+    folder = os.path.dirname(os.path.abspath(path))
+    handle, temporary = tempfile.mkstemp(prefix=".rpcordma-", dir=folder)
+    try:
+        with os.fdopen(handle, "w") as f:
+            os.fchmod(f.fileno(), mode)
+            f.write(text)
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def run_status(args, machine):
+    now = state.collect(machine)
+    if args.json:
+        text = status.as_json(now)
+    elif args.prometheus:
+        text = prometheus.text(now)
+    else:
+        text = "".join(line + "\n" for line in status.text(now))
+    if args.output:
+        write_whole(args.output, text)
+    else:
+        sys.stdout.write(text)
+    return 0 if now["module"] else 1
+
+
+def run_check(args, machine):
+    found = check.findings(machine)
+    if args.json:
+        sys.stdout.write(json.dumps({"format": "rpcordma-check", "format_version": 1,
+                                     "findings": [dataclasses.asdict(f) for f in found]}, indent=2) + "\n")
+    else:
+        shown = [f for f in found if not args.quiet or f.weight in (check.ERROR, check.WARNING)]
+        lines = check.text(found)[-1:] if args.quiet and not shown else check.text(shown)
+        sys.stdout.write("".join(line + "\n" for line in lines))
+    return check.status(found)
+
+
+def run_report(args, machine):
+    path = args.output or report.default_name()
+    text = report.make(machine, args.mask)
+    if path == "-":
+        sys.stdout.write(text)
+        return 0
+    write_whole(path, text, mode=0o600)
+    print(f"wrote {path}, {len(text) >> 10} KiB: read it before you send it"
+          + ("" if args.mask else "; --mask leaves out addresses and names"))
+    return 0
+
+
+def run_top(args, machine):
+    if not args.count and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("rpcordma: top needs a terminal, or --count N for N screens as text", file=sys.stderr)
+        return 64
+    top.run(lambda: system.System(args.root), args.seconds, args.count)
+    return 0
+
+
+def _positive(kind):
+    def convert(text):
+        value = kind(text)
+        if not 0 < value < 1e6:
+            raise ValueError(text)
+        return value
+    convert.__name__ = "positive number"
+    return convert
+
+
+def parser():
+    whole = argparse.ArgumentParser(prog="rpcordma", description="What the RDMA transport of NFS does on this machine, "
+                                  "and what is wrong with it. rpcordma(8) has more.")
+    whole.add_argument("--version", action="version", version=f"rpcordma {VERSION}")
+    whole.add_argument("--root", default="/", metavar="FOLDER", help="read recorded files below FOLDER, not this machine's")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    one = commands.add_parser("status", help="every connection, of the client and of the server",
+                              description="Every connection, of the client and of the server. Exit status: 0; 1 when "
+                              "no RDMA transport is loaded.")
+    how = one.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="as JSON; status.schema.json describes it")
+    how.add_argument("--prometheus", action="store_true", help="for the textfile collector of Prometheus")
+    one.add_argument("-o", "--output", metavar="FILE", help="write FILE, as a whole, instead of printing")
+    one.set_defaults(run=run_status)
+
+    one = commands.add_parser("top", help="the same live, with rates and times; q leaves",
+                              description="The same as status, live: rates, round-trip and queue times, a sparkline for "
+                              "each. q leaves, a blank looks at once.")
+    one.add_argument("-s", "--seconds", type=_positive(float), default=1.0, help="between two looks (1)")
+    one.add_argument("-n", "--count", type=_positive(int), help="print so many screens, and end")
+    one.set_defaults(run=run_top)
+
+    one = commands.add_parser("check", help="what is wrong on this machine, and the line to type that mends it",
+                              description="What is wrong on this machine, and the line to type that mends it. Exit "
+                              "status: 0, nothing; 1, it works, but not well, or not after the next boot; 2, NFS over "
+                              "RDMA does not work.")
+    one.add_argument("--json", action="store_true", help="as JSON")
+    one.add_argument("-q", "--quiet", action="store_true", help="errors and warnings alone")
+    one.set_defaults(run=run_check)
+
+    one = commands.add_parser("report", help="one file with what a bug report needs",
+                              description="Writes one file with what a bug report needs, and says its name.")
+    one.add_argument("-m", "--mask", action="store_true", help="words in place of addresses and of names of hosts, exports "
+                     "and mounts")
+    one.add_argument("-o", "--output", metavar="FILE", help="its name; - is the standard output")
+    one.set_defaults(run=run_report)
+    return whole
+
+
+def main(arguments):
+    args = parser().parse_args(arguments)
+    if not os.path.isdir(args.root):
+        print(f"rpcordma: --root {args.root}: there is no such folder", file=sys.stderr)
+        return 64
+    try:
+        return args.run(args, system.System(args.root))
+    except BrokenPipeError:
+        # Somebody reads no further, as head does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        print(f"rpcordma: {error}", file=sys.stderr)
+        return 64

@@ -208,6 +208,40 @@ RPCORDMA_TEST(client_call, write_chunk)
 	}
 }
 
+/* Chunks are counted as the in-tree transport has it: bytes in those that the peer writes alone. */
+RPCORDMA_TEST(client_call, chunk_counters)
+{
+	Requester r;
+	r.connect();
+	rpc_rqst *call = r.prepare(1, 60);
+	r.add_pages(call, 5001, false);
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(r.reply(1, 24));
+	r.done(call);
+	EXPECT_GT(r.stats().read_chunk_count, 0);
+	EXPECT_EQ(r.stats().total_rdma_request, 0);
+
+	call = r.prepare(2);
+	r.add_pages(call, 5001, true);
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(r.reply(2, 24));
+	r.done(call);
+	EXPECT_GT(r.stats().write_chunk_count, 0);
+	EXPECT_EQ(r.stats().total_rdma_request, 5001);
+
+	/* The call in a Position Zero chunk, the reply in a Reply chunk. */
+	call = r.prepare(3, 3000, 3000);
+	EXPECT_EQ(r.transmit(call), 0);
+	const u64 reply_bytes = r.sent().reply.length();
+	EXPECT_EQ(r.sent().kind, xdr::Kind::nomsg);
+	EXPECT_GE(reply_bytes, 3000u);
+	EXPECT_TRUE(r.reply(3, 24));
+	r.done(call);
+	EXPECT_EQ(r.stats().nomsg_call_count, 1);
+	EXPECT_GT(r.stats().reply_chunk_count, 0);
+	EXPECT_EQ(r.stats().total_rdma_request, 5001 + reply_bytes);
+}
+
 /*
  * RFC 8166 6.1, RFC 8267 4: page data are reduced where the consumer marks them as eligible, and nowhere
  * else. Those of a READDIR or an ACL, which nobody marks, go whole with the message that they are of.
@@ -313,6 +347,7 @@ RPCORDMA_TEST(client_call, cancelled)
 }
 
 RPCORDMA_SUITE(client_call, header, credits, receives, silent_peer, reconnect_settings, read_chunk,
-	       write_chunk, unmarked_pages, protected_payload, no_retransmission, cancelled);
+	       write_chunk, chunk_counters, unmarked_pages, protected_payload, no_retransmission,
+	       cancelled);
 
 } // namespace rpcordma

@@ -95,8 +95,10 @@ RPCORDMA_TEST(client_fence, scratch)
 	EXPECT_EQ(r.stats().scratch_count, 1);
 	EXPECT_EQ(audit(*r.core).mapped, 1);
 	r.balance();
-	/* The reply: the key is gone, the slot and its credit are back. */
+	/* The reply: the key is gone, the slot and its credit are back. It counts as the in-tree transport has it. */
+	EXPECT_EQ(r.sunrpc.bad_xids, 0);
 	EXPECT_TRUE(r.reply(7, 24));
+	EXPECT_EQ(r.sunrpc.bad_xids, 1);
 	EXPECT_FALSE(writable(write));
 	EXPECT_EQ(memory[0], 0x11);
 	r.at_rest();

@@ -86,6 +86,7 @@ rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *, rpcordma_u32 xid)
 			rqst->pinned = true;
 			return rqst;
 		}
+	the_port->sunrpc.bad_xids++;
 	return nullptr;
 }
 
@@ -182,11 +183,6 @@ void rpcordma_rqst_forget_credit(rpc_rqst *rqst)
 
 void rpcordma_xprt_conversed(rpc_xprt *)
 {
-}
-
-void rpcordma_xprt_count_bad_xid(rpc_xprt *)
-{
-	the_port->sunrpc.bad_xids++;
 }
 
 void rpcordma_xprt_force_disconnect(rpc_xprt *)

@@ -121,13 +121,6 @@ void rpcordma_xprt_conversed(struct rpc_xprt *xprt)
 		xprt->reestablish_timeout = 0;
 }
 
-void rpcordma_xprt_count_bad_xid(struct rpc_xprt *xprt)
-{
-	spin_lock(&xprt->queue_lock);
-	xprt->stat.bad_xids++;
-	spin_unlock(&xprt->queue_lock);
-}
-
 void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt)
 {
 	xprt_force_disconnect(xprt);

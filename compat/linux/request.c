@@ -117,12 +117,6 @@ struct rpc_rqst *rpcordma_rqst_find_pin(struct rpc_xprt *xprt, rpcordma_u32 xid)
 	rqst = xprt_lookup_rqst(xprt, cpu_to_be32(xid));
 	if (rqst)
 		xprt_pin_rqst(rqst);
-	else
-		/*
-		 * xprt_lookup_rqst() has counted a bad xid. The core decides whether it is one:
-		 * see count_bad_xid().
-		 */
-		xprt->stat.bad_xids--;
 	spin_unlock(&xprt->queue_lock);
 	return rqst;
 }

@@ -220,8 +220,7 @@ int rpcordma_fill_sparse_pages(struct rpcordma_xdr_buf *buf);
 
 /**
  * Find the request that waits for the reply with @xid, and pin it: until complete() or unpin() it,
- * its task and its buffers stay. Returns null when nobody waits, which is not counted: see
- * rpcordma_xprt_count_bad_xid(). Any context.
+ * its task and its buffers stay. Returns null when nobody waits, and counts that in bad_xids. Any context.
  */
 struct rpc_rqst *rpcordma_rqst_find_pin(struct rpc_xprt *xprt, rpcordma_u32 xid);
 void rpcordma_rqst_unpin(struct rpc_rqst *rqst);
@@ -261,8 +260,6 @@ void rpcordma_xprt_return_credit(struct rpc_xprt *xprt, struct rpc_rqst *rqst);
 void rpcordma_rqst_forget_credit(struct rpc_rqst *rqst);
 /** A conversation was had: the next reconnect need not wait. */
 void rpcordma_xprt_conversed(struct rpc_xprt *xprt);
-/** A reply came that nobody waits for. */
-void rpcordma_xprt_count_bad_xid(struct rpc_xprt *xprt);
 /** Have rpcordma_core_client_close() called soon, with the send lock held. */
 void rpcordma_xprt_force_disconnect(struct rpc_xprt *xprt);
 /** The connection is closed; calls in flight are woken to be sent again. Holds the send lock. */

@@ -280,7 +280,6 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 		if (c.unmatched < kMostUnmatched && client.take_late_reply(c, xid, *receive)) {
 			is_served(client, c);
 		} else {
-			rpcordma_xprt_count_bad_xid(client.xprt);
 			if (++c.unmatched == kMostUnmatched)
 				c.request_close(trace::Loss::replies_unmatched, kMostUnmatched);
 			trace::failure(client.peer, Failure::reply_unmatched, xid, 0);

@@ -282,17 +282,17 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 	return {};
 }
 
+/* Tools know the counters from the in-tree transport, whose total_rdma_request leaves Read chunks out. */
 static void count_chunks(rpcordma_client_stats &stats, const chunk::Plan &plan)
 {
-	auto count = [&](unsigned long &chunks, const chunk::SegmentList &segments) {
+	auto count_writable = [&](unsigned long &chunks, const chunk::SegmentList &segments) {
 		tally(chunks, segments.size());
 		for (chunk::ByteRange range : segments)
 			tally(stats.total_rdma_request, range.length);
 	};
-	count(stats.read_chunk_count, plan.position_zero);
-	count(stats.read_chunk_count, plan.read_chunk);
-	count(stats.write_chunk_count, plan.write_chunk);
-	count(stats.reply_chunk_count, plan.reply_chunk);
+	tally(stats.read_chunk_count, plan.position_zero.size() + plan.read_chunk.size());
+	count_writable(stats.write_chunk_count, plan.write_chunk);
+	count_writable(stats.reply_chunk_count, plan.reply_chunk);
 	tally(stats.nomsg_call_count, plan.nomsg());
 }
 
@@ -321,7 +321,8 @@ marshal_lone(Client &client, const Connection &c, Call *call, const rpcordma_req
 					  {read, Position(read ? plan.read_position : 0), segment}));
 
 	tally(read ? client.stats.read_chunk_count : client.stats.write_chunk_count, 1);
-	tally(client.stats.total_rdma_request, segment.length);
+	if (!read)
+		tally(client.stats.total_rdma_request, segment.length);
 	return length;
 }
 

@@ -242,11 +242,6 @@ void rpcordma_xprt_conversed(rpc_xprt *xprt)
 	port_call();
 }
 
-void rpcordma_xprt_count_bad_xid(rpc_xprt *xprt)
-{
-	Hold hold(xprt->queue_lock);
-}
-
 void rpcordma_xprt_force_disconnect(rpc_xprt *xprt)
 {
 	Hold hold(xprt->transport_lock);

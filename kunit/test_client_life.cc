@@ -15,6 +15,35 @@ bool backs_off(const Requester &r)
 
 } // namespace
 
+/* What debugfs shows of a connection: nothing without one. */
+RPCORDMA_TEST(client_life, state)
+{
+	Requester r;
+	rpcordma_client_state state = {1, 1, 1, 1};
+
+	rpcordma_core_client_state(r.core, &state);
+	EXPECT_EQ(state.inline_send, 0);
+	EXPECT_EQ(state.inline_receive, 0);
+	EXPECT_EQ(state.receives, 0);
+	EXPECT_EQ(state.regions, 0);
+	const private_data::Properties server = {2048, 3072, false};
+	r.connect({.server = &server});
+	rpcordma_core_client_state(r.core, &state);
+	EXPECT_EQ(state.inline_send, r.thresholds().send);
+	EXPECT_EQ(state.inline_receive, r.thresholds().receive);
+	EXPECT_NE(state.inline_send, state.inline_receive);
+	EXPECT_EQ(state.receives + ReceiveQueue::kBatch, r.verbs.posted);
+	EXPECT_EQ(state.regions, audit(*r.core).regions);
+	EXPECT_GT(state.regions, 0);
+	/* The server says that it takes more, as one of version 2 may. */
+	r.connection()->send_threshold.store(8192, std::memory_order_relaxed);
+	rpcordma_core_client_state(r.core, &state);
+	EXPECT_EQ(state.inline_send, 8192);
+	rpcordma_core_client_close(r.core);
+	rpcordma_core_client_state(r.core, &state);
+	EXPECT_EQ(state.receives, 0);
+}
+
 /* A connection that broke keeps the next one waiting, until a reply shows that the peer is well. */
 RPCORDMA_TEST(client_life, back_off)
 {
@@ -404,7 +433,7 @@ RPCORDMA_TEST(client_life, told)
 	rpcordma_trace_enabled |= RPCORDMA_TRACE_CONNECTION;
 }
 
-RPCORDMA_SUITE(client_life, told, back_off, back_off_unconnected, receives_not_posted,
+RPCORDMA_SUITE(client_life, state, told, back_off, back_off_unconnected, receives_not_posted,
 	       send_queue_full, refill, regions_for_who_needs_them, gaps_where_needed,
 	       room_for_all_calls, shorter_queues);
 

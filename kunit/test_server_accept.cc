@@ -43,6 +43,37 @@ RPCORDMA_TEST(server_accept, sizes)
 	EXPECT_EQ(rpcordma_core_server_backward_calls(), kServerBackwardCalls);
 }
 
+/* What debugfs shows of a connection. */
+RPCORDMA_TEST(server_accept, state)
+{
+	Connected c({.established = false});
+	rpcordma_server_state state = {};
+
+	rpcordma_core_server_state(c.server, &state);
+	EXPECT_FALSE(state.established);
+	c.establish();
+	rpcordma_core_server_state(c.server, &state);
+	EXPECT_TRUE(state.established);
+	EXPECT_EQ(state.version, 1);
+	EXPECT_EQ(state.credits, ResponderCredits::kInitial);
+	EXPECT_EQ(state.calls, 0);
+	EXPECT_EQ(state.inline_send, c.send_size());
+	EXPECT_EQ(state.inline_receive, c.receive_size());
+	EXPECT_EQ(state.receives, kFirst);
+	EXPECT_FALSE(state.waiting);
+	ASSERT_TRUE(c.send_inline(1));
+	rpcordma_core_server_state(c.server, &state);
+	EXPECT_EQ(state.calls, 1);
+	ASSERT_EQ(c.receive(), 40);
+	EXPECT_EQ(c.reply(20), 0);
+	c.work();
+	rpcordma_core_server_state(c.server, &state);
+	EXPECT_EQ(state.calls, 0);
+	rpcordma_core_server_detach(c.server);
+	rpcordma_core_server_state(c.server, &state);
+	EXPECT_FALSE(state.established);
+}
+
 /* A client that says nothing takes 1024 bytes (RFC 8166 3.3.3), and knows no remote invalidation. */
 RPCORDMA_TEST(server_accept, silent_client)
 {
@@ -361,7 +392,7 @@ RPCORDMA_TEST(server_accept, late_message)
 	EXPECT_EQ(c.verbs.posted, kFirst - 1);
 }
 
-RPCORDMA_SUITE(server_accept, sizes, silent_client, read_depth, small_queues, device_sges,
+RPCORDMA_SUITE(server_accept, state, sizes, silent_client, read_depth, small_queues, device_sges,
 	       fewer_sges, read_needs_region, failures, module, events, told, flushed, late_message);
 
 } // namespace rpcordma

@@ -80,7 +80,9 @@ static void show_transport(struct seq_file *seq, struct rpcordma_transport *tran
 {
 	struct rpc_xprt *xprt = &transport->xprt;
 	const struct rpcordma_client_stats *stats = rpcordma_core_client_stats(to_client(xprt));
+	struct rpcordma_client_state state;
 
+	rpcordma_core_client_state(to_client(xprt), &state);
 	seq_printf(seq, "transport: %pISpc\n", &xprt->addr);
 	seq_printf(seq, "connected: %d\n", xprt_connected(xprt) ? 1 : 0);
 	seq_printf(seq, "connects: %lu\n", xprt->stat.connect_count);
@@ -106,6 +108,10 @@ static void show_transport(struct seq_file *seq, struct rpcordma_transport *tran
 	seq_printf(seq, "empty_sendctx_q: %lu\n", stats->empty_sendctx_q);
 	seq_printf(seq, "bcall_count: %lu\n", stats->bcall_count);
 	seq_printf(seq, "scratch_count: %lu\n", stats->scratch_count);
+	seq_printf(seq, "inline_send: %u\n", state.inline_send);
+	seq_printf(seq, "inline_receive: %u\n", state.inline_receive);
+	seq_printf(seq, "receives: %u\n", state.receives);
+	seq_printf(seq, "regions: %u\n", state.regions);
 	show_agreement(seq, &stats->agreed);
 }
 

@@ -58,7 +58,7 @@ void rpcordma_accept_queue_drain(struct rpcordma_accept_queue *queue);
 /** Drop the first reference of a transport that sunrpc does not know. */
 void rpcordma_svc_drop_unknown(struct svc_xprt *xprt);
 
-/** One line for each accepted connection: its number and the client's address. May sleep. */
+/** One line for each accepted connection: its number, the client's address, its state. May sleep. */
 void rpcordma_connections_show(struct seq_file *seq);
 /**
  * Break the accepted connection with @number, or all if it is 0, as a network failure would.

@@ -117,16 +117,22 @@ static void leave_list(struct rpcordma_connection *connection)
 void rpcordma_connections_show(struct seq_file *seq)
 {
 	struct rpcordma_connection *connection;
+	struct rpcordma_server_state state;
 
 	mutex_lock(&list_mutex);
 	list_for_each_entry(connection, &accepted, link) {
 		struct rpcordma_agreement agreed;
 
+		rpcordma_core_server_state(connection_server(connection), &state);
 		rpcordma_core_server_describe(connection_server(connection), &agreed);
-		seq_printf(seq, "%u %pISpc version=%u receive=%u pages=%u peer_receive=%u peer_pages=%u why=%s\n",
-			   connection->number, &connection->peer.address,
-			   agreed.why ? agreed.version : 0, agreed.receive_size,
-			   agreed.receive_pages, agreed.peer_receive_size,
+		seq_printf(seq, "%u %pISpc version=%u established=%u credits=%u calls=%u ",
+			   connection->number, &connection->peer.address, state.version,
+			   state.established, state.credits, state.calls);
+		seq_printf(seq, "inline_send=%u inline_receive=%u receives=%u waiting=%u ",
+			   state.inline_send, state.inline_receive, state.receives, state.waiting);
+		/* Its words are the last, as there may be several. */
+		seq_printf(seq, "receive=%u pages=%u peer_receive=%u peer_pages=%u why=%s\n",
+			   agreed.receive_size, agreed.receive_pages, agreed.peer_receive_size,
 			   agreed.peer_receive_pages, agreed.why ?: "not settled");
 	}
 	mutex_unlock(&list_mutex);

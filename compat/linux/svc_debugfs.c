@@ -2,7 +2,8 @@
 /*
  * /sys/kernel/debug/rpcordma/server, for tests and for inspecting a live system:
  *
- *   connections  every connection, a line each: its number, the client's address, and what they have agreed on
+ *   connections  every connection, a line each: its number, the client's address, its state, and what the ends
+ *                have agreed on, as "name=value"
  *   counters     of all connections since the module was loaded, one "name value" a line
  *   disconnect   writing a connection's number to it breaks that connection, as a network failure
  *                would; writing "all" breaks all of them

@@ -91,6 +91,14 @@ struct rpcordma_client_stats {
 	struct rpcordma_agreement agreed; /* of the newest connection; not on the line */
 };
 
+/** What a transport's connection has at this moment; all 0 without one. */
+struct rpcordma_client_state {
+	rpcordma_u32 inline_send; /* inline thresholds, bytes: what we may send at once, */
+	rpcordma_u32 inline_receive; /* and the server */
+	rpcordma_u32 receives; /* messages that there are Receives for */
+	rpcordma_u32 regions; /* memory regions */
+};
+
 /* Core: sizes and life of its halves. */
 
 RPCORDMA_CORE rpcordma_size rpcordma_core_client_size(void);
@@ -153,6 +161,8 @@ RPCORDMA_CORE rpcordma_bool rpcordma_core_release_credit(struct rpcordma_client 
  */
 RPCORDMA_CORE int rpcordma_core_send_request(struct rpcordma_client *client, struct rpcordma_call *call);
 RPCORDMA_CORE const struct rpcordma_client_stats *rpcordma_core_client_stats(const struct rpcordma_client *client);
+/** For debugfs. Any process context, in which the transport stays. */
+RPCORDMA_CORE void rpcordma_core_client_state(struct rpcordma_client *client, struct rpcordma_client_state *state);
 /** Make more regions: asked for by rpcordma_xprt_queue_refill(). Process context, may sleep. */
 RPCORDMA_CORE void rpcordma_core_client_refill(struct rpcordma_client *client);
 /** Look after replies that are overdue: asked for by rpcordma_xprt_queue_check(). Process context. */

@@ -66,6 +66,18 @@ enum rpcordma_server_counter {
 };
 void rpcordma_server_count(enum rpcordma_server_counter which, rpcordma_u32 add);
 
+/** What a connection has at this moment. */
+struct rpcordma_server_state {
+	rpcordma_u32 version; /* of the protocol; 0: the client has not said yet */
+	rpcordma_bool established; /* and not closing */
+	rpcordma_u32 credits; /* that replies grant */
+	rpcordma_u32 calls; /* received, and not done with */
+	rpcordma_u32 inline_send; /* inline thresholds, bytes: what we may send at once, */
+	rpcordma_u32 inline_receive; /* and the client */
+	rpcordma_u32 receives; /* that are posted */
+	rpcordma_bool waiting; /* threads wait for room in its send queue */
+};
+
 /* Core: a connection's life */
 
 RPCORDMA_CORE rpcordma_size rpcordma_core_server_size(void);
@@ -90,6 +102,8 @@ RPCORDMA_CORE void rpcordma_core_server_describe(struct rpcordma_server *server,
 						 struct rpcordma_agreement *agreed);
 /** Break the connection as a network failure would; anybody may call, in process context. */
 RPCORDMA_CORE void rpcordma_core_server_inject_disconnect(struct rpcordma_server *server);
+/** For debugfs. @server was accepted, and is not destroyed meanwhile. Any process context. */
+RPCORDMA_CORE void rpcordma_core_server_state(struct rpcordma_server *server, struct rpcordma_server_state *state);
 /** The largest payload of a call or a reply that can be carried, bytes, in pages of @page_size. */
 RPCORDMA_CORE rpcordma_u32 rpcordma_core_server_max_payload(rpcordma_u32 page_size);
 /** Once, before the first connection: make what is kept for all of them. */

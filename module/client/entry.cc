@@ -49,6 +49,24 @@ const rpcordma_client_stats *rpcordma_core_client_stats(const rpcordma_client *c
 	return &client->stats;
 }
 
+void rpcordma_core_client_state(rpcordma_client *client, rpcordma_client_state *state)
+{
+	/* tear_down() takes it before the connection goes. */
+	SpinGuard guard(client->lock);
+	const Connection *c = client->connection;
+
+	*state = {};
+	if (!c)
+		return;
+	const chunk::Thresholds &thresholds = c->session.thresholds();
+	const u32 told = c->send_threshold.load(std::memory_order_relaxed);
+	state->inline_send = told ? told : thresholds.send;
+	state->inline_receive = thresholds.receive;
+	state->receives = c->receive_queue.provided_now();
+	for (const std::atomic<u32> &created : c->regions_created)
+		state->regions += created.load(std::memory_order_relaxed);
+}
+
 /* --- connecting --- */
 
 /*

@@ -36,6 +36,11 @@ public:
 	{
 		return provided_;
 	}
+	/** As that, in any context: a value that it had. */
+	[[nodiscard]] u32 provided_now() const
+	{
+		return __atomic_load_n(&provided_, __ATOMIC_RELAXED);
+	}
 	/** Receives that are made from now on have pages as @layout says. Before any is made. */
 	void have_pages(const MessagePages::Layout &layout)
 	{

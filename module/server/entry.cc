@@ -106,6 +106,23 @@ void rpcordma_core_server_describe(rpcordma_server *server, rpcordma_agreement *
 	*agreed = server->agreed;
 }
 
+void rpcordma_core_server_state(rpcordma_server *server, rpcordma_server_state *state)
+{
+	SpinGuard guard(server->lock);
+	const protocol::Session &session = server->session;
+	const chunk::Thresholds &thresholds = session.thresholds();
+
+	state->version = session.settled() ? session.version() : 0;
+	state->established = server->established.load(std::memory_order_relaxed) &&
+			     !server->closing.load(std::memory_order_relaxed);
+	state->credits = server->grant.credits().get();
+	state->calls = server->calls.in_service();
+	state->inline_send = thresholds.send;
+	state->inline_receive = thresholds.receive;
+	state->receives = server->receives.posted();
+	state->waiting = server->room.waited_for(std::memory_order_relaxed);
+}
+
 void rpcordma_core_server_inject_disconnect(rpcordma_server *server)
 {
 	rpcordma_endpoint_disconnect(server->endpoint);

@@ -57,7 +57,7 @@ def version2_default(t):
                      f"receive_pages: {4 if version == 2 else 0}"):
             t.check(f"\n{line}\n" in stats, f"inline reads of {least}: no line '{line}' in {stats}")
         seen = pair.server.run(f"cat {OURS}/server/connections", 10)
-        t.check(f" version={version} receive=4096 pages=0 " in seen and
+        t.check(f" version={version} " in seen and " receive=4096 pages=0 " in seen and
                 f" why={'CONNPROP' if version == 2 else 'unmarked'}\n" in seen + "\n",
                 f"inline reads of {least}: the server's connections: {seen}")
         pair.umount()

@@ -56,21 +56,26 @@ def client_stats(text):
             blocks.append({"peer": value})
         elif colon and blocks and _NAME.fullmatch(name) and number(value) is not None:
             blocks[-1][name] = int(value)
+        elif blocks and name == "version_why":
+            blocks[-1][name] = value
         elif line.strip():
             unknown.append(line)
     return blocks, unknown
 
 
 def server_connections(text):
-    """.../server/connections: [{"number": int, "peer": text, name: int, ...}], lines."""
+    """.../server/connections: [{"number": int, "peer": text, name: int, ...}], lines. "why" is text, the rest of its line."""
     connections, unknown = [], []
-    for line in text.splitlines():
+    for whole in text.splitlines():
+        line, has_why, why = whole.partition(" why=")
         words = line.split()
         if len(words) < 2 or number(words[0]) is None:
             if words:
                 unknown.append(line)
             continue
         one = {"number": int(words[0]), "peer": words[1]}
+        if has_why:
+            one["why"] = why
         strange = []
         for word in words[2:]:
             name, equals, value = word.partition("=")

@@ -91,7 +91,7 @@ def _take_debugfs(one, block):
     one["inline"] = {"send": get("inline_send") or None, "receive": get("inline_receive") or None}
     one["regions"], one["receives"] = get("regions"), get("receives")
     state = {"peer", "connected", "window", "outstanding", "version", "inline_send", "inline_receive", "regions",
-             "receives"}
+             "receives", "version_why", "receive_size", "receive_pages", "peer_receive_size", "peer_receive_pages"}
     one["counters"].update({name: value for name, value in block.items() if name not in state})
 
 

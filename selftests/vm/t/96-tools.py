@@ -78,9 +78,48 @@ def prometheus_of(text):
     return dict(re.findall(r"^(rpcordma_\w+)(?:\{.*\})? (\S+)$", text, re.M))
 
 
+def trace(t, pair, ends):
+    """Those of the machines at once, while files are written and read; what it says is whole, and nothing is left."""
+    jobs = {}
+    for vm in ends:
+        jobs[vm] = vm.spawn(f"tool python3 {TOOL} trace -s 20 --json --raw /run/raw-{vm.name}; echo \"exit $?\"", "trace")
+        # Python starts slowly there.
+        vm.until("ls -d /sys/kernel/tracing/instances/rpcordma-*", 60, "the instance of the trace")
+    pair.client.run("for i in 1 2 3 4; do dd if=/tmp/f of=/mnt/f bs=64k oflag=direct conv=notrunc 2> /dev/null; "
+                    "dd if=/mnt/f of=/dev/null bs=64k iflag=direct 2> /dev/null; done", 120, "work to trace")
+    for vm, job in jobs.items():
+        out, _, code = job.wait(200).rpartition("exit ")
+        t.equal(code.strip(), "0", f"exit status of trace at the {vm.name}: {out}")
+        found = json.loads(out)
+        keep(t, f"trace-{vm.name}.json", out)
+        keep(t, f"trace-raw-{vm.name}.txt", vm.run(f"head -c 2000000 /run/raw-{vm.name}", 60))
+        wanted = {"READ", "WRITE"} if vm is pair.client else {"COMPOUND"}
+        by_name = {entry["operation"]: entry for entry in found[vm.name]}
+        t.check(wanted <= by_name.keys(), f"trace at the {vm.name}: {sorted(by_name)}, expected {wanted}: {found}")
+        for name in wanted:
+            entry = by_name[name]
+            t.check(entry["calls"] >= 50, f"trace at the {vm.name}: {entry}")
+            # Stages are between the same two events as the whole, which is rounded as they are.
+            t.check(abs(sum(entry["stages"].values()) - entry["mean_us"]) <= entry["mean_us"] * 0.1 + 10,
+                    f"the stages are not the whole: {entry}")
+        left = vm.run("ls /sys/kernel/tracing/instances", 10)
+        t.equal(left, "", f"what trace left at the {vm.name}")
+
+
+def trace_killed(t, pair):
+    """One that is killed leaves its instance, which the next one removes; SIGTERM does not."""
+    for number, left in ((15, 0), (9, 1)):
+        pair.client.run(f"tool python3 {TOOL} trace -s 60 > /dev/null & until ls -d /sys/kernel/tracing/instances/rpcordma-*; "
+                        f"do sleep 0.2; done; pid=$(cd /sys/kernel/tracing/instances; echo rpcordma-*); "
+                        f"kill -{number} ${{pid#rpcordma-}}; wait", 120, f"kill -{number}")
+        t.equal(pair.client.run("ls /sys/kernel/tracing/instances | wc -l", 10).strip(), str(left), f"after kill -{number}")
+    rpcordma(pair.client, "trace -s 0.5")
+    t.equal(pair.client.run("ls /sys/kernel/tracing/instances", 10), "", "what the next one left")
+
+
 @test("tools-ours")
 def tools_ours(t):
-    """rpcordma status with our transport at both ends, without debugfs, and locked down"""
+    """rpcordma status and trace with our transport at both ends, without debugfs, and locked down"""
     pair = t.lab(server_xprt="rpcordma", tools=True)
     pair.up()
     for vm in (pair.client, pair.server):
@@ -90,6 +129,12 @@ def tools_ours(t):
     for vm in (pair.client, pair.server):
         record(t, vm, f"ours-{vm.name}")
         keep(t, f"status-{vm.name}.txt", rpcordma(vm, "status"))
+    for vm in (pair.client, pair.server):
+        # The names of the in-tree transport are not installed there, and the module is not in modules.dep.
+        for arguments, status in (("check", 1), ("top -n 2 -s 1", 0), ("report --mask -o /run/report", 0)):
+            keep(t, f"{arguments.split()[0]}-{vm.name}.txt", rpcordma(vm, arguments, status))
+        text = vm.run("cat /run/report", 20)
+        t.check("10.0.0." not in text and "=== /sys/kernel/debug/rpcordma/stats ===" in text, f"report: {text[:4000]}")
     now = json.loads(rpcordma(pair.client, "status --json"))
     one = only_client(t, now)
     t.equal((one["peer"], one["state"], one["version"]), ("10.0.0.1:20049", "connected", 1), "the client's connection")
@@ -110,6 +155,9 @@ def tools_ours(t):
     t.equal(now["not_understood"], [], "lines that were not understood at the server")
     t.check(now["server"]["counters"]["recv"] > 0 and now["server"]["threads"] == 8, f"the server: {now['server']}")
 
+    trace(t, pair, (pair.client, pair.server))
+    trace_killed(t, pair)
+
     # What is left without debugfs.
     pair.client.run("umount /sys/kernel/debug", 10)
     bare = only_client(t, json.loads(rpcordma(pair.client, "status --json")))
@@ -128,10 +176,12 @@ def tools_ours(t):
     t.equal(locked["lockdown"], "confidentiality", "lockdown")
     t.equal(only_client(t, locked)["state"], "connected", "the connection of a kernel that is locked down")
     keep(t, "status-lockdown.txt", rpcordma(pair.client, "status"))
+    text = rpcordma(pair.client, "trace -s 1", status=1)
+    t.check("locked down (confidentiality)" in text, f"trace in a kernel that is locked down: {text}")
     pair.umount()
 
 
-@test("tools-in-tree")
+@test("tools-in-tree", slow="tools-ours has the same with our transport")
 def tools_in_tree(t):
     """rpcordma status with the in-tree transport at both ends"""
     pair = t.lab(xprt="rpcrdma", server_xprt="rpcrdma", tools=True)
@@ -143,11 +193,18 @@ def tools_in_tree(t):
     for vm in (pair.client, pair.server):
         record(t, vm, f"in-tree-{vm.name}")
         keep(t, f"status-in-tree-{vm.name}.txt", rpcordma(vm, "status"))
+    for vm in (pair.client, pair.server):
+        text = rpcordma(vm, "check", status=2)
+        keep(t, f"check-in-tree-{vm.name}.txt", text)
+        t.check("the in-tree transport, rpcrdma, is loaded" in text, f"check at the {vm.name}: {text}")
+        rpcordma(vm, "report -o /run/report")
+        rpcordma(vm, "top -n 1")
     now = json.loads(rpcordma(pair.client, "status --json"))
     one = only_client(t, now)
     t.equal(now["module"]["name"], "rpcrdma", "module")
     t.equal((one["peer"], one["state"], one["version"]), ("10.0.0.1:20049", "connected", None), "the client's connection")
     t.check(one["counters"]["write_chunk_count"] > 0 and one["errors"] == 0, f"counters: {one}")
+    trace(t, pair, (pair.client,))
     now = json.loads(rpcordma(pair.server, "status --json"))
     t.equal([c["state"] for c in now["server"]["connections"]], ["connected"], "connections of the server")
     t.check(now["server"]["counters"]["recv"] > 0, f"the server's counters: {now['server']}")
@@ -165,3 +222,6 @@ def tools_none(t):
     now = json.loads(rpcordma(pair.client, "status --json", status=1))
     t.equal((now["module"], now["client"]["connections"], now["server"]["connections"]), (None, [], []), "what there is")
     t.equal(prometheus_of(rpcordma(pair.client, "status --prometheus", status=1)), {"rpcordma_info": "1"}, "metrics")
+    t.check("there is no RDMA device" in rpcordma(pair.client, "check", status=2), "check does not miss a device")
+    t.check("is loaded: modprobe rpcordma" in rpcordma(pair.client, "trace -s 1", status=1), "trace has what to trace")
+    rpcordma(pair.client, "report -o /run/report")

@@ -7,6 +7,7 @@
     status.py      as a table, and as JSON (status.schema.json)
     prometheus.py  as Prometheus' text format
     top.py         live, with rates and times
+    trace.py       the latency of each RPC, taken apart
     check.py       what is wrong with this machine, and what mends it
     report.py      one file for a bug report
     main.py        the command line

@@ -2,13 +2,14 @@
 """The command line of rpcordma(8)."""
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
 import sys
 import tempfile
 
-from . import VERSION, check, prometheus, report, state, status, system, top
+from . import VERSION, check, prometheus, report, state, status, system, top, trace
 
 
 def write_whole(path, text, mode=0o644):
@@ -72,6 +73,26 @@ def run_top(args, machine):
     return 0
 
 
+def run_trace(args, machine):
+    try:
+        if args.input:
+            with open(args.input, errors="replace") as f:
+                analysis = trace.read(f)
+        else:
+            with open(args.raw, "w") if args.raw else contextlib.nullcontext() as raw:
+                analysis = trace.record(machine, args.seconds, args.buffer, raw)
+    except trace.TraceError as error:
+        print(f"rpcordma: {error}", file=sys.stderr)
+        return 1
+    if args.json:
+        sys.stdout.write(json.dumps({
+            "format": "rpcordma-trace", "format_version": 1, "events": analysis.events, "lost": analysis.lost,
+            "unfinished": analysis.open, "buckets_us": trace.BUCKETS, **trace.summary(analysis)}, indent=2) + "\n")
+    else:
+        sys.stdout.write("".join(line + "\n" for line in trace.text(analysis, top.bars_of(sys.stdout))))
+    return 0
+
+
 def _positive(kind):
     def convert(text):
         value = kind(text)
@@ -104,6 +125,17 @@ def parser():
     one.add_argument("-s", "--seconds", type=_positive(float), default=1.0, help="between two looks (1)")
     one.add_argument("-n", "--count", type=_positive(int), help="print so many screens, and end")
     one.set_defaults(run=run_top)
+
+    one = commands.add_parser("trace", help="the latency of each RPC, taken apart, by operation",
+                              description="The latency of each RPC, taken apart, by operation, from trace points. Exit "
+                              "status: 0; 1 when nothing can be traced.")
+    one.add_argument("-s", "--seconds", type=_positive(float), default=5.0, help="how long (5); ctrl-C ends it sooner")
+    one.add_argument("--json", action="store_true", help="as JSON")
+    one.add_argument("--buffer", type=_positive(int), default=trace.BUFFER_KB, metavar="KB",
+                     help=f"the kernel's buffer for each CPU ({trace.BUFFER_KB})")
+    one.add_argument("--raw", metavar="FILE", help="keep the kernel's lines in FILE")
+    one.add_argument("--input", metavar="FILE", help="take lines that were kept, and do not trace")
+    one.set_defaults(run=run_trace)
 
     one = commands.add_parser("check", help="what is wrong on this machine, and the line to type that mends it",
                               description="What is wrong on this machine, and the line to type that mends it. Exit "

@@ -178,8 +178,9 @@ class Model:
         return [line[:width] for line in lines]
 
 
-def _bars():
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+def bars_of(stream):
+    """Those that its encoding has."""
+    encoding = (stream.encoding or "").lower().replace("-", "")
     return BARS if encoding == "utf8" else ASCII_BARS
 
 
@@ -254,7 +255,7 @@ def live(machine, model, seconds):
 
 def run(machine, seconds, count):
     """@machine: makes a System. @count: screens to print, or None for the terminal."""
-    model = Model(_bars())
+    model = Model(bars_of(sys.stdout))
     if count:
         batch(machine, model, seconds, count)
     else:

@@ -83,8 +83,9 @@ def trace(t, pair, ends):
     jobs = {}
     for vm in ends:
         jobs[vm] = vm.spawn(f"tool python3 {TOOL} trace -s 20 --json --raw /run/raw-{vm.name}; echo \"exit $?\"", "trace")
-        # Python starts slowly there.
-        vm.until("ls -d /sys/kernel/tracing/instances/rpcordma-*", 60, "the instance of the trace")
+        # Python starts slowly there; this event is the last one that it enables.
+        vm.until("grep -q 1 /sys/kernel/tracing/instances/rpcordma-*/events/sunrpc/svc_process/enable", 60,
+                 "the trace to begin")
     pair.client.run("for i in 1 2 3 4; do dd if=/tmp/f of=/mnt/f bs=64k oflag=direct conv=notrunc 2> /dev/null; "
                     "dd if=/mnt/f of=/dev/null bs=64k iflag=direct 2> /dev/null; done", 120, "work to trace")
     for vm, job in jobs.items():

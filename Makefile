@@ -45,7 +45,7 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host fuzz uml vm wire golden interop bench style docs
+	@scripts/setup build host fuzz uml vm wire golden interop bench style docs deb
 	@scripts/check $(STEPS)
 
 # --- the module ---
@@ -83,6 +83,18 @@ install: ## rpcordma.ko, and the in-tree transport's names for it, for the runni
 .PHONY: uninstall
 uninstall: ## takes back what install did
 	@scripts/install-module uninstall "$(release)" "$(DESTDIR)"
+
+# --- packages ---
+
+.PHONY: deb
+deb: ## the Debian package rpcordma-dkms, into build/deb
+	@scripts/setup deb
+	@set -e; debs=$$(scripts/build-deb); lintian --allow-root --display-info --fail-on error,warning $$debs; echo "$$debs"
+
+.PHONY: deb-check
+deb-check: ## the package in clean Debian 13 and 12 systems: installed, upgraded, removed, after failures; SUITES=trixie
+	@scripts/setup deb roots
+	@scripts/check-deb $(SUITES)
 
 # Wireshark's own folder of plugins, the user's or with DESTDIR the system's; TO= names any other.
 dissector = tools/wireshark/rpcordma2.lua

@@ -96,6 +96,11 @@ deb-check: ## the package in clean Debian 13 and 12 systems: installed, upgraded
 	@scripts/setup deb roots
 	@scripts/check-deb $(SUITES)
 
+.PHONY: debian-system
+debian-system: ## the package as users meet it: two virtual machines with a whole Debian 13, over upgrades and reboots; hours
+	@scripts/setup deb roots vm build
+	@scripts/debian-system $(if $(COMPILE_INSIDE),--compile-inside)
+
 # Wireshark's own folder of plugins, the user's or with DESTDIR the system's; TO= names any other.
 dissector = tools/wireshark/rpcordma2.lua
 plugins = $(if $(TO),$(TO),$(if $(DESTDIR),$(DESTDIR)$$(tshark -G folders 2>/dev/null | sed -n 's/^Global Lua Plugins:[[:space:]]*//p'),$\

@@ -58,9 +58,8 @@ void rpcordma_core_client_state(rpcordma_client *client, rpcordma_client_state *
 	*state = {};
 	if (!c)
 		return;
-	const chunk::Thresholds &thresholds = c->session.thresholds();
-	const u32 told = c->send_threshold.load(std::memory_order_relaxed);
-	state->inline_send = told ? told : thresholds.send;
+	const chunk::Thresholds thresholds = c->session.thresholds();
+	state->inline_send = thresholds.send;
 	state->inline_receive = thresholds.receive;
 	state->receives = c->receive_queue.provided_now();
 	for (const std::atomic<u32> &created : c->regions_created)

@@ -230,7 +230,11 @@ def version2_drops(t):
     dropper = disturb.Dropper([(pair.client, disturb.drop_script("rpcordma", "client")),
                                (pair.server, disturb.drop_script("rpcordma", "server"))], 2.0)
     for turn in range(3):
+        before = sum(dropper.drops.values())
         work.goes_on(t, f"while connections are dropped, {turn}")
+        # A fast machine is done before the next is due.
+        until(t, 60, f"a connection to be dropped, {turn}",
+              lambda: dropper.error or sum(dropper.drops.values()) > before)
     dropper.stop()
     work.goes_on(t, "afterwards")
     work.end()

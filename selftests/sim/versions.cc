@@ -97,6 +97,8 @@ void VersionTalk::posted(bool server, const xdr::Message &message, bool strange)
 			question = message.xid.get();
 			return;
 		}
+		if (message.direction == xdr::Direction::call)
+			calls_.insert(message.xid.get());
 		REQUIRE(!asked || answered, "client: sends before its question is answered");
 		REQUIRE(echo || message.version == version(),
 			"client: version %u on a connection of version %u", message.version,
@@ -117,9 +119,10 @@ void VersionTalk::posted(bool server, const xdr::Message &message, bool strange)
 void VersionTalk::heard(const xdr::Message &message, bool strange)
 {
 	if (!asked || answered) {
-		replied = replied || (message.kind <= xdr::Kind::error &&
-				      message.direction == xdr::Direction::reply &&
-				      message.version == version());
+		replied = replied ||
+			  (message.kind <= xdr::Kind::error &&
+			   message.direction == xdr::Direction::reply &&
+			   message.version == version() && calls_.count(message.xid.get()));
 		if (!strange && message.kind != xdr::Kind::error)
 			REQUIRE(message.version == version(),
 				"client: hears version %u on a connection of version %u",

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "module/protocol/negotiation.hh"
@@ -47,7 +48,7 @@ public:
 	bool asked = false, answered = false;
 	bool broken = false;  /* before the client ended it: an answer need not count */
 	bool ended = false;   /* by the client */
-	bool replied = false; /* the client has heard a reply */
+	bool replied = false; /* the client has heard a reply to a call of its own */
 	u32 question = 0;     /* its xid */
 	u64 asked_at = 0;
 	u32 answer = 0; /* the version; 0: none, and another connection it is to be */
@@ -59,6 +60,7 @@ public:
 
 private:
 	u32 server_version_ = 0; /* 0: it has said nothing */
+	std::set<u32> calls_;	 /* xids of the client's */
 };
 
 /** What a client has done to come to a connection, and what it may do next. */

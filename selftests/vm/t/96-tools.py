@@ -138,8 +138,9 @@ def tools_ours(t):
         t.check("10.0.0." not in text and "=== /sys/kernel/debug/rpcordma/stats ===" in text, f"report: {text[:4000]}")
     now = json.loads(rpcordma(pair.client, "status --json"))
     one = only_client(t, now)
-    t.equal((one["peer"], one["state"], one["version"]), ("10.0.0.1:20049", "connected", 1), "the client's connection")
-    t.equal(one["inline"], {"send": 4096, "receive": 4096}, "inline sizes at the client")
+    t.equal((one["peer"], one["state"], one["version"]), ("10.0.0.1:20049", "connected", 2), "the client's connection")
+    # Of version 2: how much depends on whether the server's Receives have become large.
+    t.check(min(one["inline"].values()) >= 4096, f"inline sizes at the client: {one['inline']}")
     t.equal(sorted(one["sources"]), ["debugfs", "mountstats", "sysfs"], "sources")
     t.equal(one["mounts"], ["/mnt"], "mounts")
     t.equal(now["not_understood"], [], "lines that were not understood")
@@ -151,8 +152,8 @@ def tools_ours(t):
     t.equal(len(now["server"]["connections"]), 1, "connections of the server")
     served = now["server"]["connections"][0]
     t.check(served["peer"].startswith("10.0.0.2:"), f"the server's connection: {served}")
-    t.equal((served["state"], served["version"], served["inline"]), ("connected", 1, {"send": 4096, "receive": 4096}),
-            "the server's connection")
+    t.equal((served["state"], served["version"]), ("connected", 2), "the server's connection")
+    t.check(min(served["inline"].values()) >= 4096, f"inline sizes at the server: {served['inline']}")
     t.equal(now["not_understood"], [], "lines that were not understood at the server")
     t.check(now["server"]["counters"]["recv"] > 0 and now["server"]["threads"] == 8, f"the server: {now['server']}")
 

@@ -378,13 +378,13 @@ class Recorder:
             if not on:
                 raise TraceError("neither rpcordma nor the in-tree transport is loaded: modprobe rpcordma")
             self.pipe = os.open(os.path.join(folder, "trace_pipe"), os.O_RDONLY | os.O_NONBLOCK)
-        except PermissionError:
-            self.__exit__()
-            if self.machine.lockdown() == "confidentiality":
-                raise TraceError("the kernel is locked down (confidentiality) and does not let itself be traced") from None
-            raise TraceError("tracing is for root alone") from None
         except OSError as error:
             self.__exit__()
+            # Linux 6.12 makes no instance then, and says EINVAL.
+            if self.machine.lockdown() == "confidentiality":
+                raise TraceError("the kernel is locked down (confidentiality) and does not let itself be traced") from None
+            if isinstance(error, PermissionError):
+                raise TraceError("tracing is for root alone") from None
             raise TraceError(f"{error}: is the kernel short of memory? --buffer takes less") from None
         except BaseException:
             self.__exit__()

@@ -41,18 +41,11 @@ class Case:
 
 
 class Null(Case):
-    """NULL: what a mount whose client asks whether the server knows the ACL protocol costs more than one whose
-    client does not. The transport is that of another mount, which stays."""
-
     def __init__(self, n):
         super().__init__("NULL", n, None)
 
     def measure(self, pair, take=cost.snapshot):
-        def mounts(option):
-            pair.client.run(f"for i in $(seq {self.n}); do nfs_mount 3 {MOUNT},nolock,nosharecache,{option} /null"
-                            " && umount /null || exit 1; done", 120, f"{self.n} mounts, {option}")
-
-        return cost.per_call(pair, lambda: mounts("noacl"), lambda: mounts("acl"), self.n, take=take)
+        return cost.per_null(pair, self.n, MOUNT, take)
 
 
 class LongCall(Case):

@@ -104,3 +104,14 @@ def per_call(pair, few, many, calls=None, attempts=3, take=snapshot):
             return {role: {name: value / seen for name, value in counts.items()}
                     for role, counts in cost.items()}, seen
     raise Disturbed(f"the server took up {seen} calls, {calls or 'some'} were to be counted")
+
+
+def per_null(pair, count, options, take=snapshot):
+    """As per_call(), of @count NULLs: what as many mounts whose client asks whether the server knows the ACL protocol
+    cost more than those of a client that does not. Their transport is that of another mount, NFSv3 with @options,
+    which stays."""
+    def mounts(acl):
+        pair.client.run(f"for i in $(seq {count}); do nfs_mount 3 {options},nolock,nosharecache,{acl} /null"
+                        " && umount /null || exit 1; done", 120, f"{count} mounts, {acl}")
+
+    return per_call(pair, lambda: mounts("noacl"), lambda: mounts("acl"), count, take=take)

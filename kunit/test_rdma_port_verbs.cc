@@ -405,6 +405,7 @@ int rpcordma_endpoint_accept(rpcordma_endpoint *endpoint,
 	EXPECT_LE(parameters->private_data_length, sizeof(the_port->verbs.private_data));
 	__builtin_memcpy(the_port->verbs.private_data, parameters->private_data,
 			 parameters->private_data_length);
+	the_port->verbs.accepted = the_port->verbs.accept_result == 0;
 	return the_port->verbs.accept_result;
 }
 
@@ -436,6 +437,11 @@ void rpcordma_endpoint_drain(rpcordma_endpoint *)
 void rpcordma_endpoint_destroy(rpcordma_endpoint *)
 {
 	the_port->verbs.requester = nullptr;
+	/* Who ends a connection before the peer has said that it is there may still be told so, until this returns. */
+	if (the_port->verbs.accepted) {
+		the_port->verbs.accepted = false;
+		rpcordma_core_server_event(the_port->verbs.server, RPCORDMA_EVENT_ESTABLISHED);
+	}
 	EXPECT_EQ(the_port->dma.mappings, 0);
 	EXPECT_EQ(the_port->dma.regions, 0);
 }

@@ -74,7 +74,9 @@ struct PortVerbs {
 	/* --- the connection --- */
 	int accept_result = 0;
 	bool connected = false; /* a client, and it has not said that it is over */
-	u32 connects = 0;	/* of a client, */
+	bool accepted =
+		false; /* a server, and its CM may still say that the connection is established */
+	u32 connects = 0; /* of a client, */
 	u32 disconnects = 0;
 	rpcordma_connect_parameters parameters = {};
 	u8 private_data[64] = {}; /* ours; */

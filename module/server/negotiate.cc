@@ -179,8 +179,7 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 }
 
 /*
- * With the lock nothing is posted behind the drain, and the event that establishes the connection does not meet its end.
- * From the post on the call is the device's alone.
+ * With the lock nothing is posted behind the drain. From the post on the call is the device's alone.
  */
 static void answer_locked(Server &server, ServerCall *call) REQUIRES(server.lock)
 {

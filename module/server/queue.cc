@@ -29,6 +29,9 @@ void establish(Server &server)
 	{
 		SpinGuard guard(server.lock);
 
+		/* The event may come behind the end of all that there was. What waits for it goes with the connection. */
+		if (server.closing.load(std::memory_order_relaxed))
+			return;
 		server.established.store(true, std::memory_order_release);
 		answer_early_locked(server);
 		/* Calls may have come before. */

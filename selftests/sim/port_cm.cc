@@ -359,16 +359,27 @@ static void establish(const std::shared_ptr<CmId> &client, const std::vector<u8>
 			ep.private_data = private_data;
 			ep.established = true;
 			end_step(ep, 0);
+			u64 delay = fabric_delay();
+			/* The last word of the handshake comes late, and the connection ends before, now and then. */
+			if (faults.active && chance.one_in(6)) {
+				spawn_after(chance.below(faults.patience * kMillisecond + 1),
+					    "network", Context::completion, [server] {
+						    if (server->endpoint && server->endpoint->qp)
+							    server->endpoint->qp->set_error();
+					    });
+				delay += chance.below(2 * faults.patience * kMillisecond + 1);
+			}
 			server->tell(
 				[server](rpcordma_endpoint &e) {
-					if (server->state != CmId::State::accepted)
-						return;
-					server->state = CmId::State::connected;
-					if (e.qp->state == Qp::State::receiving)
-						e.qp->state = Qp::State::connected;
+					/* A server that has hung up meanwhile is told as well, until it is gone. */
+					if (server->state == CmId::State::accepted) {
+						server->state = CmId::State::connected;
+						if (e.qp->state == Qp::State::receiving)
+							e.qp->state = Qp::State::connected;
+					}
 					tell_core(e, RPCORDMA_EVENT_ESTABLISHED);
 				},
-				fabric_delay());
+				delay);
 		},
 		fabric_delay());
 }
@@ -496,6 +507,9 @@ void rpcordma_endpoint_destroy(rpcordma_endpoint *ep)
 			other->peer.reset();
 		ep->qp.reset();
 	}
+	/* It is a command to the device, which takes its time. */
+	if (const u64 time = fabric_delay())
+		sleep_for(time, "a queue pair that goes");
 	while (ep->fatal_events)
 		(void)wait(ep->no_fatal_event, "a fatal event");
 	ep->id->destroy();

@@ -468,6 +468,60 @@ RPCORDMA_TEST(client_long, sges_refused)
 	r.expect_longest(kHead);
 }
 
+/*
+ * Without memory for all the pages a connection needs, there is one, with small messages: as many Receives as ever, and the
+ * server is told what they have. The next connection has pages again.
+ */
+RPCORDMA_TEST(client_long, first_pages_missing)
+{
+	const u32 words[] = {7, 2, kGrant, 6, 0, 0};
+	u32 enough = 0;
+	for (u32 left = 0; !enough; left++) {
+		TEST_NOTE("pages", left);
+		LongRequester r;
+		u32 told = 0, posted = 0;
+
+		r.memory.pages_left = left;
+		ASSERT_EQ(r.ask([&] {
+			properties::Properties said;
+			u32 nochange = 0;
+
+			EXPECT_EQ(properties::decode_connprop(decoded2(r.peer.last()).body(), said,
+							      nochange),
+				  Error::none);
+			told = said.receive_bytes();
+			posted = r.verbs.posted;
+			r.memory.pages_left = kNoLimit;
+			EXPECT_TRUE(r.say(words));
+		}),
+			  0);
+		const bool short_of = r.log.take(trace::Failure::receive_alloc_failed) > 0;
+		EXPECT_EQ(r.log.take(trace::Loss::first_receives_failed), 0);
+		EXPECT_EQ(told, short_of ? kHead : kLarge);
+		EXPECT_EQ(posted, 1 + 2 + ReceiveQueue::kBatch);
+		EXPECT_EQ(r.connection()->session.version(), 2);
+		EXPECT_EQ(r.thresholds().receive, told);
+		EXPECT_EQ(r.verbs.connects, 1);
+		if (!short_of)
+			enough = left;
+		for (u32 i = 1; i < 40; i++) {
+			rpc_rqst *call = r.call(i);
+
+			EXPECT_TRUE(r.reply2(i, 24));
+			EXPECT_EQ(call->result, 24);
+			r.done(call);
+		}
+		if (short_of) {
+			EXPECT_EQ(r.memory.pages, 0);
+		}
+		r.at_rest();
+		rpcordma_core_client_close(r.core);
+		r.connect2();
+		EXPECT_EQ(r.thresholds().receive, kLarge);
+	}
+	EXPECT_GE(enough, (1 + 2 + ReceiveQueue::kBatch) * kPages);
+}
+
 /* Pages go with their connection, whatever is under way; the next one has its own. */
 RPCORDMA_TEST(client_long, ends)
 {
@@ -493,6 +547,6 @@ RPCORDMA_TEST(client_long, ends)
 }
 
 RPCORDMA_SUITE(client_long, question, calls, call_bytes, strange_updates, no_memory, replies,
-	       reply_in_chunk, version_1, few_sges, sges_refused, ends);
+	       reply_in_chunk, version_1, few_sges, sges_refused, first_pages_missing, ends);
 
 } // namespace rpcordma

@@ -265,29 +265,58 @@ RPCORDMA_TEST(server_receive, chunk_in_header)
 		{.verifier = ~3u, .position = 40, .size = 60, .good = false},
 	};
 
-	for (const auto &m : calls) {
-		TEST_NOTE("credential", m.credential);
-		TEST_NOTE("verifier", m.verifier);
-		TEST_NOTE("position", m.position);
-		TEST_NOTE("size", m.size);
-		Connected c;
-		CallMaker call(1);
+	for (const bool two : {false, true})
+		for (const auto &m : calls) {
+			TEST_NOTE("credential", m.credential);
+			TEST_NOTE("verifier", m.verifier);
+			TEST_NOTE("position", m.position);
+			TEST_NOTE("size", m.size);
+			TEST_NOTE("two chunks", two);
+			Connected c;
+			CallMaker call(1);
 
-		call.read(m.position, 100);
-		call.finish(m.size);
-		call.credential(m.credential, m.verifier);
+			call.read(m.position, 100);
+			if (two)
+				call.read(m.position + 100, 20);
+			call.finish(m.size);
+			call.credential(m.credential, m.verifier);
+			ASSERT_TRUE(c.send(call));
+			EXPECT_EQ(c.verbs.sends, !m.good ? 0 : two ? 2 : 1);
+			c.work();
+			EXPECT_EQ(c.receive(), m.good ? int(m.size + (two ? 120 : 100)) : 0);
+			if (m.good) {
+				c.release();
+				continue;
+			}
+			c.work();
+			c.expect_error(1, xdr::ErrorCode::chunk);
+			EXPECT_EQ(c.in_service(), 0);
+			EXPECT_EQ(c.svc.closed, 0);
+			EXPECT_EQ(c.log.take(trace::Failure::call_cut_short), 1);
+			EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+		}
+}
+
+/* Nor in that of a call that is in a chunk itself, as far as every call has one. */
+RPCORDMA_TEST(server_receive, chunk_inside_position_zero)
+{
+	for (const u32 position : {4u, 36u, 40u, 60u}) {
+		TEST_NOTE("position", position);
+		Connected c;
+		CallMaker call(1, 64, xdr::Kind::nomsg);
+
+		call.read(0, 60);
+		call.read(position, 100);
+		call.finish(0);
 		ASSERT_TRUE(c.send(call));
-		EXPECT_EQ(c.verbs.sends, m.good ? 1 : 0);
 		c.work();
-		EXPECT_EQ(c.receive(), m.good ? int(m.size + 100) : 0);
-		if (m.good) {
+		EXPECT_EQ(c.receive(), position < 40 ? 0 : 160);
+		if (position >= 40) {
 			c.release();
 			continue;
 		}
 		c.work();
 		c.expect_error(1, xdr::ErrorCode::chunk);
-		EXPECT_EQ(c.in_service(), 0);
-		EXPECT_EQ(c.svc.closed, 0);
 		EXPECT_EQ(c.log.take(trace::Failure::call_cut_short), 1);
 		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
 	}
@@ -348,6 +377,7 @@ RPCORDMA_TEST(server_receive, two_owners)
 }
 
 RPCORDMA_SUITE(server_receive, inline_call, order, before_established, established_idle,
-	       bad_messages, bad_chunks, chunk_in_header, short_linear_call, two_owners);
+	       bad_messages, bad_chunks, chunk_in_header, chunk_inside_position_zero,
+	       short_linear_call, two_owners);
 
 } // namespace rpcordma

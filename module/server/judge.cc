@@ -38,7 +38,31 @@ static constexpr u32 kLeastHead = 1024;
 	return length;
 }
 
-/* A call with chunks, or in pieces, or too long. False, with a trace, when it is refused. */
+/*
+ * What stands before a call's arguments is read as one piece of memory, not always with a look at its length: no chunk
+ * may begin in it, nor may it be cut short. That of a call that is here in one piece sunrpc looks at; by version 2 it is
+ * answered.
+ */
+[[nodiscard]] static bool cut_short(const Server &server, const xdr::Message &message,
+				    const chunk::Arrival &arrival)
+{
+	if (arrival.how == chunk::Arrival::How::inline_)
+		return server.session.rules().tells_direction &&
+		       arrival.message_length < rpc::least_call_length;
+	if (arrival.message_length < rpc::least_call_length)
+		return true;
+	/* Where the first chunk begins. */
+	const u32 first = chunk::next_position(message.reads, 0);
+	if (!first)
+		return false;
+	/* All before it is in a chunk, too, and not here yet. */
+	if (message.reads.has_position_zero())
+		return first < rpc::least_call_length;
+	const auto preface = rpc::call_preface(message.payload);
+	return !preface.ok() || first < preface.value();
+}
+
+/* A call with chunks, or in pieces, too long, or very short. False, with a trace, when it is refused. */
 [[nodiscard]] static bool plan_call_chunks(const Server &server, const Receive &receive, u32 length,
 					   const rpcordma_svc_limits &limits,
 					   chunk::Arrival &arrival, xdr::ErrorCode &refusal)
@@ -75,15 +99,7 @@ static constexpr u32 kLeastHead = 1024;
 		arrival.how = chunk::Arrival::How::linear;
 		arrival.sink_length = arrival.message_length;
 	}
-	/*
-	 * What stands before the arguments is read as one piece of memory, not always with a look at its
-	 * length: no chunk may begin in it, nor may it be cut short.
-	 */
-	const auto preface = rpc::call_preface(message.payload);
-	if (arrival.how == chunk::Arrival::How::single ?
-		    !preface.ok() || arrival.position < preface.value() :
-		    arrival.how == chunk::Arrival::How::linear &&
-			    arrival.message_length < rpc::least_call_length)
+	if (cut_short(server, message, arrival))
 		return refuse(Failure::call_cut_short, int(arrival.position));
 	if (sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages))
 		return decline(Failure::call_too_long, int(arrival.segments));
@@ -111,7 +127,7 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 	const u64 length = inline_length(receive);
 	/* As nearly all are. */
 	if (!message.has_chunks() && !in_pieces(receive) && length <= limits.max_message &&
-	    (!receive.in_pages() || lendable(receive))) {
+	    length >= rpc::least_call_length && (!receive.in_pages() || lendable(receive))) {
 		arrival.inline_length = arrival.message_length = u32(length);
 		return Judgement::call;
 	}

@@ -160,9 +160,20 @@ struct Growing : Served {
 	}
 	void serve_until_told()
 	{
-		for (u32 calls = 0; !updates && calls < 500; calls++)
+		for (u32 calls = 0; !updates && calls < 500; calls++) {
+			EXPECT_EQ(shown_receive(), kHead);
 			serve();
+		}
 		EXPECT_EQ(updates, 1);
+		EXPECT_EQ(shown_receive(), kLarge);
+	}
+	/* Bytes that the client may send at once, as an administrator sees them. */
+	[[nodiscard]] u32 shown_receive() const
+	{
+		rpcordma_server_state state;
+
+		rpcordma_core_server_state(server, &state);
+		return state.inline_receive;
 	}
 	/* The client was told of large Receives. */
 	void grow(u32 receive_size = kHead)

@@ -118,7 +118,9 @@ void rpcordma_core_server_state(rpcordma_server *server, rpcordma_server_state *
 	state->credits = server->grant.credits().get();
 	state->calls = server->calls.in_service();
 	state->inline_send = thresholds.send;
-	state->inline_receive = thresholds.receive;
+	/* What the client was told since. */
+	state->inline_receive = server->growth.told() ? server->agreed.receive_size :
+							thresholds.receive;
 	state->receives = server->receives.posted();
 	state->waiting = server->room.waited_for(std::memory_order_relaxed);
 }

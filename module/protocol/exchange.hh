@@ -7,7 +7,9 @@
  *
  * Two Receives suffice while only one of both ends asks: a peer that is asked, asks and tells needs a third.
  *
- * A pure machine, which nothing drives yet: the ends of version 2 send one CONNPROP and nothing else.
+ * A pure machine, which nothing drives yet. The ends of version 2 keep to it without looking: a client asks once for each
+ * connection, a server tells once (UPDPROP, when its Receives have grown), and all else that either sends answers something
+ * that the peer has asked or got wrong. Extensions that tell more (REPTERR) have to look.
  */
 #pragma once
 

@@ -151,7 +151,7 @@ class Namespaces(hca.OneKernel):
             mount -t tmpfs run /run && mkdir -p /run/rpcbind /run/sendsigs.omit.d
             mount -t tmpfs state /var/lib/nfs && mkdir -p /var/lib/nfs/v4recovery /var/lib/nfs/rpc_pipefs
             mount -t tmpfs -o size=200m,mode=1777 export /export || die "no tmpfs"
-            server_up {self.xprt} {lease} 2> /dev/null
+            server_up {self.xprt} {lease} 10 grace
             grep -q '^rdma 20049' /proc/fs/nfsd/portlist && [ $(cat /proc/fs/nfsd/threads) = 8 ] || die "no nfsd"
             """, 60, "NFS server up")
 

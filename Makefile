@@ -5,11 +5,12 @@
 #
 # This is no kbuild file: kbuild reads Kbuild, in a mirror of this tree under build/.
 
-# Which kernel: 6.12 and 6.1 are Debian's newest of that series, fetched when missing; an exact
-# release works too; KDIR names any other build folder.
+# Which kernel: 6.12, 6.1, and of Debian 13's backports 7.2 and 7.3, are Debian's newest of that series, fetched
+# when missing; 6.12+deb13 is Debian 13's own; an exact release works too; KDIR names any other build folder.
 KVER ?= 6.12
-# Compiler of the C++ half. The C half is compiled by the kernel's own.
-KCXX ?= g++-12
+# Compiler of the C++ half. The C half is compiled by the kernel's own, and this one must not be older:
+# for kernels of Debian 13 and its backports, which are built for in its user land, it is g++-14.
+KCXX ?= $(if $(filter 7.% %+deb13 %+deb13-%,$(KVER)),g++-14,g++-12)
 # Where install puts its files; for packages and tests.
 DESTDIR ?=
 
@@ -23,7 +24,7 @@ build = kdir=$(if $(KDIR),$(KDIR),$$(scripts/kernels headers $(KVER))) && \
 
 .PHONY: help
 help: ## this list
-	@echo "make TARGET [KVER=6.12|6.1|RELEASE] [KDIR=FOLDER] [KCXX=g++-12|clang++-19]"
+	@echo "make TARGET [KVER=6.12|6.1|7.3|RELEASE] [KDIR=FOLDER] [KCXX=g++-12|clang++-19]"
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 	@echo; echo "Scripts, and the folders behind them (Documentation/scripts.rst):"
 	@sed -nE '/^``(scripts|selftests)/ { s/^/  /; s/``//g; p }' Documentation/scripts.rst
@@ -277,6 +278,11 @@ hca-mutants: ## the virtual RDMA device with one rule less, one at a time: is ea
 faults: ## what may happen to client, server and network, with each NFS version, idle and under load; ONLY="power link" RESUME=1
 	@scripts/setup build vm
 	@scripts/faults $(if $(ONLY),--only "$(ONLY)") $(if $(RESUME),--resume)
+
+.PHONY: kernels
+kernels: ## which kernels and compilers: builds for each, NFS on each with ours at both ends or either; KERNELS="7.3 6.12:clang++-19"
+	@scripts/setup build vm debian13
+	@scripts/kernel-matrix $(KERNELS)
 
 .PHONY: interop
 interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1 JOBS=2

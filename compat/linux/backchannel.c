@@ -7,6 +7,7 @@
 
 #include <linux/atomic.h>
 #include <linux/bitops.h>
+#include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/sunrpc/svc.h>
 #include <linux/sunrpc/xdr.h>
@@ -76,20 +77,30 @@ rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, v
 				      rpcordma_u32 length)
 {
 	struct rpc_xprt *xprt = rqst->rq_xprt;
-	struct svc_serv *serv = READ_ONCE(xprt->bc_serv);
+	struct svc_serv *serv;
 
-	if (!serv || !xprt_get(xprt))
-		return false;
 	rqst->rq_xid = cpu_to_be32(xid);
 	rqst->rq_reply_bytes_recvd = 0;
 	rqst->rq_bytes_sent = 0;
 	rqst->rq_private_buf.len = length;
 	xdr_buf_init(&rqst->rq_rcv_buf, message, length);
 	rqst->rq_rcv_buf.len = length;
-	/* The callback service decrements it after it has handled the call. */
-	atomic_inc(&xprt->bc_slot_count);
-	enqueue(serv, rqst);
-	return true;
+	/*
+	 * Newer kernels take the service away with this lock, then give back what is queued
+	 * (bc_free_rqst()), and then free it. Older ones do not take the lock there: with those it is
+	 * for rpcordma_core_bc_destroy() that a service with users does not go.
+	 */
+	spin_lock(&xprt->bc_pa_lock);
+	serv = xprt->bc_serv;
+	if (serv && xprt_get(xprt)) {
+		/* The callback service decrements it after it has handled the call. */
+		atomic_inc(&xprt->bc_slot_count);
+		enqueue(serv, rqst);
+	} else {
+		serv = NULL;
+	}
+	spin_unlock(&xprt->bc_pa_lock);
+	return serv;
 }
 
 #else /* nobody can answer */

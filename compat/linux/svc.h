@@ -15,6 +15,7 @@ struct rdma_cm_id;
 struct rdma_conn_param;
 struct seq_file;
 struct sockaddr;
+struct svc_rqst;
 struct svc_xprt;
 struct workqueue_struct;
 
@@ -25,6 +26,22 @@ void rpcordma_svc_unregister(void);
 unsigned long rpcordma_svc_refused(void);
 /** Module parameter server_accept_queue: how many connections may wait for each listener; READ_ONCE() it. */
 extern u32 rpcordma_svc_accept_queue;
+
+/* svc_rqst.c: a thread's call */
+
+/**
+ * Whether the reply pages of @rqst, which has no call yet, are where the probes took them to be. If not, nothing
+ * may be done with its pages. A service thread.
+ */
+#ifdef HAVE_SVC_RQST_MAXPAGES
+bool rpcordma_svc_pages_as_known(const struct svc_rqst *rqst);
+#else
+/* The array of the call's pages is part of struct svc_rqst, and large enough for both: svc_rqst.c asserts it. */
+static inline bool rpcordma_svc_pages_as_known(const struct svc_rqst *rqst)
+{
+	return true;
+}
+#endif
 
 /* svc_connection.c: connections, from their request on */
 

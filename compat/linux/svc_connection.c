@@ -156,15 +156,34 @@ bool rpcordma_connections_disconnect(u32 number)
 
 /* --- the operations of svc_xprt_ops --- */
 
+/* How many threads the administrator lets the service have. */
+static u32 service_threads(const struct svc_serv *serv)
+{
+#ifdef HAVE_SVC_SERV_MAXTHREADS
+	return svc_serv_maxthreads(serv);
+#else
+	return serv->sv_nrthreads;
+#endif
+}
+
 static int connection_recvfrom(struct svc_rqst *rqst)
 {
 	struct rpcordma_connection *connection = to_connection(rqst->rq_xprt);
 
-	/* If there is no call, none of the thread's pages belongs to a reply. */
-	rqst->rq_respages = rqst->rq_pages;
-	rqst->rq_next_page = rqst->rq_respages;
 	rqst->rq_xprt_ctxt = NULL;
-	WRITE_ONCE(connection->threads, rqst->rq_server->sv_nrthreads);
+	if (!rpcordma_svc_pages_as_known(rqst)) {
+		WARN_ONCE(true,
+			  "this kernel has a thread's reply pages elsewhere than its headers say: nothing is served");
+		svc_xprt_deferred_close(&connection->xprt);
+		svc_xprt_received(&connection->xprt);
+		return 0;
+	}
+	/* If there is no call, none of the thread's pages belongs to a reply. */
+#ifndef HAVE_SVC_RQST_REPLY_PAGES
+	rqst->rq_respages = rqst->rq_pages;
+#endif
+	rqst->rq_next_page = rqst->rq_respages;
+	WRITE_ONCE(connection->threads, service_threads(rqst->rq_server));
 	return rpcordma_core_server_recvfrom(connection_server(connection), rqst);
 }
 
@@ -409,7 +428,7 @@ struct svc_xprt *rpcordma_accept_queue_accept(struct rpcordma_accept_queue *queu
 	if (!connection)
 		return NULL;
 	connection->core = true;
-	connection->threads = connection->xprt.xpt_server->sv_nrthreads;
+	connection->threads = service_threads(connection->xprt.xpt_server);
 	private_data = rpcordma_endpoint_private_data(connection->endpoint, &private_data_length);
 	rc = rpcordma_core_server_accept(connection_server(connection), &connection->xprt,
 					 &connection->peer, connection->endpoint, private_data,

@@ -5,8 +5,12 @@
  * A thread has an array of pages, rq_pages. Before each call sunrpc allocates the absent ones and
  * uses the others again. So pages can be taken out of it, and others put in, as long as the call
  * that is being processed does not use them. The pages from rq_respages up to rq_next_page belong
- * to the reply; a spliced READ has pages of the page cache there. The module does not build for
- * kernels with other rules: compat/probe/svc_rqst_reply_pages.c.
+ * to the reply; a spliced READ has pages of the page cache there.
+ *
+ * Kernels differ in where the reply's pages are (HAVE_SVC_RQST_REPLY_PAGES). In older ones they are
+ * those of the same array that follow the call's, and sunrpc looks at all of the array for absent
+ * ones. In newer ones they are an array of their own, always from its beginning; of the call's
+ * array sunrpc looks at the first rq_pages_nfree pages only, so whoever takes some says so there.
  */
 
 #include <linux/bitops.h>
@@ -23,6 +27,12 @@
 
 #include "compat/linux/svc.h"
 #include "compat/port/port.h"
+
+#ifdef HAVE_SVC_RQST_REPLY_PAGES
+#define REPLY_PAGES_APART true
+#else
+#define REPLY_PAGES_APART false
+#endif
 
 /* The port hands these over as struct page **. */
 #define MEMBER(member) (((struct svc_rqst *)NULL)->member)
@@ -62,10 +72,27 @@ void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,
 	buf->len = arg->head_length + arg->page_length + arg->tail_length;
 	buf->buflen = buf->len;
 
+#ifndef HAVE_SVC_RQST_REPLY_PAGES
 	/* The reply's head is the first page after the call's. */
 	rqst->rq_respages = rqst->rq_pages + arg->pages_used;
+#endif
 	rqst->rq_next_page = rqst->rq_respages + 1;
 }
+
+#ifdef HAVE_SVC_RQST_MAXPAGES
+/*
+ * No declaration says whether there are two arrays: the probe looks at what came with the second. What
+ * a thread brings shows it. It has no reply pages before its first call where there is one array.
+ */
+bool rpcordma_svc_pages_as_known(const struct svc_rqst *rqst)
+{
+	struct page **const reply = rqst->rq_respages;
+	const bool apart =
+		reply && (reply < rqst->rq_pages || reply > rqst->rq_pages + rqst->rq_maxpages);
+
+	return apart == REPLY_PAGES_APART;
+}
+#endif
 
 void rpcordma_svc_swap_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count)
 {
@@ -79,6 +106,10 @@ void rpcordma_svc_lend_pages(struct svc_rqst *rqst, struct page **pages, rpcordm
 {
 	memcpy(pages, rqst->rq_pages, count * sizeof(*pages));
 	memset(rqst->rq_pages, 0, count * sizeof(*pages));
+#ifdef HAVE_SVC_RQST_REPLY_PAGES
+	/* Those that come back meanwhile are passed over. */
+	rqst->rq_pages_nfree = max_t(unsigned long, rqst->rq_pages_nfree, count);
+#endif
 }
 
 struct rpcordma_xdr_buf *rpcordma_svc_reply(struct svc_rqst *rqst)
@@ -103,7 +134,9 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **
 		return 0;
 	memcpy(pages, rqst->rq_respages, count * sizeof(*pages));
 	memset(rqst->rq_respages, 0, count * sizeof(*pages));
+#ifndef HAVE_SVC_RQST_REPLY_PAGES
 	/* The pages after them remain the thread's. */
 	rqst->rq_respages += count;
+#endif
 	return count;
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * REFUSED: a service thread's reply pages are an array of their own there, not the rest of its call's
- * pages, and of those only the first rq_pages_nfree are allocated anew; a server built with the rules
- * of older kernels would corrupt memory and files at the first WRITE
+ * HAVE_SVC_RQST_REPLY_PAGES: are a thread's reply pages an array of their own, and only the first
+ * rq_pages_nfree of its call's pages allocated anew?
  */
 
 #include <linux/sunrpc/svc.h>
 
-/* No declaration shows that there are two arrays, but rq_pages_nfree came with them. */
+/*
+ * No declaration shows that there are two arrays, but rq_pages_nfree came with them. Where they are, both
+ * are made to measure: their size is rq_maxpages.
+ */
 #ifdef PROBE
 unsigned long probe(const struct svc_rqst *rqstp);
 unsigned long probe(const struct svc_rqst *rqstp)
 {
-	return rqstp->rq_pages_nfree;
+	return rqstp->rq_pages_nfree + rqstp->rq_maxpages;
 }
 #else
 /* A second member of that name is an error. */

@@ -98,11 +98,25 @@ export_up() {
 nfsd_start() {
 	echo 'rdma 20049' > /proc/fs/nfsd/portlist || die "nfsd does not listen on rdma 20049"
 	echo "$1" > /proc/fs/nfsd/threads || die "nfsd does not start"
-	[ "$2" = grace ] || echo Y > /proc/fs/nfsd/v4_end_grace
+	[ "$2" = grace ] || end_grace
+}
+
+# Newer kernels have no grace period where no client has anything to reclaim, and refuse to end it.
+end_grace() {
+	echo Y 2> /dev/null > /proc/fs/nfsd/v4_end_grace || [ "$(cat /proc/fs/nfsd/v4_end_grace)" = Y ] ||
+		die "nfsd does not end its grace period"
 }
 
 nfsd_stop() {
 	echo 0 > /proc/fs/nfsd/threads
+}
+
+# Where nfsd does not keep by itself who its clients were, in a folder, a daemon does, and nfsd lets no client reclaim
+# anything before it has that.
+client_tracking_up() {
+	[ -e /proc/fs/nfsd/nfsv4recoverydir ] && return
+	mkdir -p /var/lib/nfs/nfsdcld
+	nfsdcld || die "nfsdcld failed"
 }
 
 # server_up TRANSPORT_MODULE [LEASE [GRACE [grace]]]: everything for NFS over RDMA but the link and the export;
@@ -118,6 +132,7 @@ server_up() {
 	rpc_daemons_up
 	exportfs -ra || die "exportfs failed"
 	rpc.mountd -N 2 || die "rpc.mountd failed"
+	client_tracking_up
 	echo ${2:-10} > /proc/fs/nfsd/nfsv4leasetime
 	echo ${3:-10} > /proc/fs/nfsd/nfsv4gracetime
 	# By itself nfsd offers less than 1 MiB per READ and WRITE on a machine with little memory.

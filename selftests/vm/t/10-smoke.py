@@ -6,6 +6,17 @@ from vmlib.testing import test
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 
 
+def check_connections(t, pair, version, count):
+    """One connection, unless soft RoCE waited in vain for an acknowledgment, as it does on a busy host: then it executes
+    again what is in the send queue, registrations among it, and breaks the connection. Its counters say so."""
+    if count == 1:
+        return
+    retries = sum(int(vm.run("cat /sys/class/infiniband/rxe0/ports/1/hw_counters/completer_retry_err", 10))
+                  for vm in (pair.client, pair.server))
+    t.check(retries, f"vers={version}: {count} connections, with nothing to disturb one")
+    print(f"vm: vers={version}: {count} connections; soft RoCE sent again {retries} times: is this host busy?", flush=True)
+
+
 def smoke(t, kernel, **options):
     pair = t.lab(client_kernel=kernel, **options)
     pair.client_net()
@@ -26,7 +37,7 @@ def smoke(t, kernel, **options):
         t.check(stats["read_chunks"] and stats["write_chunks"],
                 f"vers={version}: 5 MB went both ways without a chunk: {stats}")
         t.equal(stats["bad_reply"], 0, f"vers={version}: bad replies")
-        t.equal(stats["connect_count"], 1, f"vers={version}: connections, with nothing to disturb one")
+        check_connections(t, pair, version, stats["connect_count"])
         pair.umount()
     pair.unload()
     t.check(not pair.client.ok(f"lsmod | grep '^{pair.xprt} '"), f"{pair.xprt} is still loaded")

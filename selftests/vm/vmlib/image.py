@@ -30,7 +30,7 @@ PROGRAMS = {
     "mount.nfs": "nfs-common", "rpc.statd": "nfs-common", "sm-notify": "nfs-common",
     "showmount": "nfs-common",
     "exportfs": "nfs-kernel-server", "rpc.mountd": "nfs-kernel-server",
-    "rpc.nfsd": "nfs-kernel-server",
+    "rpc.nfsd": "nfs-kernel-server", "nfsdcld": "nfs-kernel-server",
     "rpcbind": "rpcbind", "rpcinfo": "rpcbind",
     "kmod": "kmod", "rping": "rdmacm-utils", "strace": "strace",
 }
@@ -71,10 +71,17 @@ def _which(program):
     return os.path.realpath(found)
 
 
+def kernel_under_test():
+    """What tests that name no kernel, or 6.12, run on: VM_KERNEL, or 6.12."""
+    return os.environ.get("VM_KERNEL") or "6.12"
+
+
 class Kernel:
     """One distribution kernel: its release, its vmlinuz and where its modules lie."""
 
     def __init__(self, series):
+        if series == "6.12":
+            series = kernel_under_test()
         self.series = series
         root = os.environ.get("VM_KERNEL_ROOT")
         if not root:
@@ -86,9 +93,11 @@ class Kernel:
                 raise ImageError(f"scripts/kernels image {series} failed: no kernel to boot")
             root = done.stdout.strip().splitlines()[-1]
         self.root = root
-        found = sorted(glob.glob(os.path.join(root, "boot", f"vmlinuz-{series}.*")))
+        # 6.12+deb13 is of the series 6.12 as well.
+        pattern = f"vmlinuz-{series.partition('+')[0]}.*"
+        found = sorted(glob.glob(os.path.join(root, "boot", pattern)))
         if not found:
-            raise ImageError(f"no boot/vmlinuz-{series}.* under {root}")
+            raise ImageError(f"no boot/{pattern} under {root}")
         self.vmlinuz = found[-1]
         self.release = os.path.basename(self.vmlinuz)[len("vmlinuz-"):]
         modules = [d for d in (f"{root}/lib/modules/{self.release}",
@@ -376,7 +385,8 @@ def build_module(kernel, source, *settings):
     shutil.copytree(source, work, ignore=shutil.ignore_patterns(".*"))
     log = os.path.join(work, "build.log")
     with open(log, "w") as f:
-        done = subprocess.run(["make", "-C", headers, f"M={work}", *settings, "modules"], stdout=f,
+        done = subprocess.run([os.path.join(TOP, "scripts", "debian13"), "for", headers,
+                               "make", "-C", headers, f"M={work}", *settings, "modules"], stdout=f,
                               stderr=subprocess.STDOUT)
     text = open(log).read()
     if done.returncode or re.search(r"warning:", text):
@@ -522,7 +532,7 @@ def exclusive():
 def image(series, extra_modules=(), krb5=False):
     """Kernel and initramfs of a test VM.
 
-    @series         "6.12" or "6.1"
+    @series         "6.12", "6.1", "7.3", ...: what scripts/kernels takes
     @extra_modules  paths of further .ko files for lib/modules/<release>/extra
     @krb5           with a Kerberos realm, and all its daemons
 
@@ -532,7 +542,8 @@ def image(series, extra_modules=(), krb5=False):
     base, stage = _base(kernel)
     extra = {os.path.basename(p): p for p in extra_modules}
     extra["verbsmeter.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "vm", "verbsmeter"))
-    if series != "6.1":
+    # Devices' interface differs between kernels, and the virtual one is for this one's.
+    if kernel.release.startswith("6.12."):
         extra["vhca.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "hca"))
         extra["vhca_rules.ko"] = os.path.join(os.path.dirname(extra["vhca.ko"]), "rules", "vhca_rules.ko")
     ours = find_module("rpcordma", kernel)

@@ -80,10 +80,10 @@ class Lab:
     """Use as a context manager; `client`, `server` and `client2` are machine.VM.
 
     @name           of the test: directory of the logs
-    @client_kernel  "6.12" or "6.1"
+    @client_kernel  "6.12", which VM_KERNEL may have stand for another, or what else scripts/kernels takes
     @xprt           module that is the client's transport
     @server         False: no second machine, and the client's eth0 leads nowhere
-    @server_kernel  "6.12" or "6.1"
+    @server_kernel  likewise
     @server_xprt    module that is the server's transport
     @server_params  parameters of our module when the server loads it, "" for its defaults
     @client2        a third machine, on a network of its own: the server's eth1

@@ -98,8 +98,7 @@ int vhca_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, struc
 	cq->vector = attr->comp_vector;
 	cq->irq = IRQ_WORK_INIT_HARD(interrupt_here);
 	INIT_CSD(&cq->call, interrupt_there, cq);
-	hrtimer_init(&cq->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
-	cq->timer.function = expired;
+	vhca_timer_setup(&cq->timer, expired);
 	ibcq->cqe = cq->size;
 	return 0;
 }

@@ -307,6 +307,17 @@ static dma_addr_t op_map_page(struct device *dev, struct page *page, unsigned lo
 	return do_map(of(dev), page, offset, size, dir, attrs);
 }
 
+#ifdef VHCA_MAP_PHYS
+static dma_addr_t op_map_phys(struct device *dev, phys_addr_t phys, size_t size, enum dma_data_direction dir,
+			      unsigned long attrs)
+{
+	/* What has no page is no memory. */
+	if (attrs & DMA_ATTR_MMIO)
+		return DMA_MAPPING_ERROR;
+	return op_map_page(dev, phys_to_page(phys), offset_in_page(phys), size, dir, attrs);
+}
+#endif
+
 static void op_unmap_page(struct device *dev, dma_addr_t bus, size_t size, enum dma_data_direction dir,
 			  unsigned long attrs)
 {
@@ -394,8 +405,13 @@ static int op_dma_supported(struct device *dev, u64 mask)
 const struct dma_map_ops vhca_dma_ops = {
 	.alloc			= op_alloc,
 	.free			= op_free,
+#ifdef VHCA_MAP_PHYS
+	.map_phys		= op_map_phys,
+	.unmap_phys		= op_unmap_page,
+#else
 	.map_page		= op_map_page,
 	.unmap_page		= op_unmap_page,
+#endif
 	.map_sg			= op_map_sg,
 	.unmap_sg		= op_unmap_sg,
 	.sync_single_for_cpu	= op_sync_single_for_cpu,

@@ -63,7 +63,7 @@ struct ib_mr *vhca_get_dma_mr(struct ib_pd *pd, int access)
 }
 
 struct ib_mr *vhca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 virt, int access,
-			       struct ib_udata *udata)
+			       VHCA_DMAH_ARG struct ib_udata *udata)
 {
 	/* There is no user-space provider; the core wants the operation to be there. */
 	return ERR_PTR(-EOPNOTSUPP);

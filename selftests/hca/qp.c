@@ -132,8 +132,7 @@ int vhca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_u
 	init_completion(&qp->gone);
 	spin_lock_init(&qp->lock);
 	INIT_DELAYED_WORK(&qp->work, vhca_qp_work);
-	hrtimer_init(&qp->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
-	qp->timer.function = vhca_qp_timer;
+	vhca_timer_setup(&qp->timer, vhca_qp_timer);
 	err = make_queues(qp, largest);
 	if (err)
 		goto fail;

@@ -35,6 +35,24 @@
 #error "set_dma_ops() does nothing in this kernel: without ARCH_HAS_DMA_OPS vhca would do no DMA (x86: GART_IOMMU)"
 #endif
 
+/* What differs between kernels; Kbuild tells which have it. */
+#ifdef VHCA_DMAH
+#define VHCA_DMAH_ARG struct ib_dmah *dmah,
+#else
+#define VHCA_DMAH_ARG
+#endif
+
+/** A timer of CLOCK_MONOTONIC that has @function run in hard interrupts, after a time that is relative. */
+static inline void vhca_timer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *))
+{
+#ifdef VHCA_HRTIMER_SETUP
+	hrtimer_setup(timer, function, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	timer->function = function;
+#endif
+}
+
 /** What kinds of devices differ in. */
 struct vhca_preset {
 	const char *name;
@@ -176,7 +194,7 @@ int vhca_alloc_pd(struct ib_pd *pd, struct ib_udata *udata);
 int vhca_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata);
 struct ib_mr *vhca_get_dma_mr(struct ib_pd *pd, int access);
 struct ib_mr *vhca_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 virt, int access,
-			       struct ib_udata *udata);
+			       VHCA_DMAH_ARG struct ib_udata *udata);
 struct ib_mr *vhca_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_num_sg);
 int vhca_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
 int vhca_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int nents, unsigned int *offset);

@@ -542,8 +542,7 @@ def image(series, extra_modules=(), krb5=False):
     base, stage = _base(kernel)
     extra = {os.path.basename(p): p for p in extra_modules}
     extra["verbsmeter.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "vm", "verbsmeter"))
-    # Devices' interface differs between kernels, and the virtual one is for this one's.
-    if kernel.release.startswith("6.12."):
+    if series != "6.1":
         extra["vhca.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "hca"))
         extra["vhca_rules.ko"] = os.path.join(os.path.dirname(extra["vhca.ko"]), "rules", "vhca_rules.ko")
     ours = find_module("rpcordma", kernel)

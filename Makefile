@@ -45,8 +45,8 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 	@SEEDS=$(SEEDS) scripts/check --quick
 
 .PHONY: check
-check: ## every check; STEPS="host install" runs only these
-	@scripts/setup build host fuzz uml vm wire golden interop bench style docs deb
+check: ## every check; STEPS="host install" runs only these; KVER=7.3 those that depend on the kernel, on that one
+	@scripts/setup build host fuzz uml vm wire golden interop bench style docs deb $(if $(filter 7.% %+deb13,$(KVER)),debian13)
 	@scripts/check $(STEPS)
 
 # --- the module ---
@@ -286,7 +286,7 @@ kernels: ## which kernels and compilers: builds for each, NFS on each with ours 
 
 .PHONY: interop
 interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1 JOBS=2
-	@scripts/setup build vm interop
+	@scripts/setup build vm interop debian13
 	@scripts/interop
 
 bench_options = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)")

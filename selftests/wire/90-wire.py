@@ -15,6 +15,8 @@ VERSIONS2 = ("4.1",)
 PARAMETER = "/sys/module/rpcordma/parameters/version2"
 CLIENT, SERVER = "10.0.0.2", "10.0.0.1"
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 6
+# RFC 8797's message begins with the first; the second stands behind its 8 bytes.
+MAGIC, MARK = bytes.fromhex("f6ab0e18"), bytes.fromhex("7232643301000000")
 
 
 def work(pair, versions):
@@ -160,6 +162,15 @@ def compare2(t, messages, client, server):
     return count
 
 
+def marks(t, what, capture, marked):
+    """Each request and each answer of the connections in @capture has RFC 8797's message; and the mark, or zeros."""
+    for who, found in dissect.private_data(capture).items():
+        t.check(found, f"{what}: tshark sees no {who}")
+        for said in found:
+            t.equal((said[:4].hex(), said[8:16].hex(), said[16:].strip(b"\0").hex()),
+                    (MAGIC.hex(), (MARK if marked else bytes(8)).hex(), ""), f"{what}: private data of the {who}")
+
+
 @test("wire")
 def wire_test(t):
     """every message of versions 1 and 2 decodes, and tshark reads in it what our trace points logged"""
@@ -169,6 +180,9 @@ def wire_test(t):
     in_tree = dissect.messages(theirs)
     t.check(len(in_tree) > 1000, f"only {len(in_tree)} messages in the in-tree transport's capture")
     (ours, *events), (ours2, *events2) = capture_ours(t)
+    marks(t, "in-tree", theirs, False)
+    marks(t, "ours, version 1", ours, False)
+    marks(t, "ours, version 2", ours2, True)
     messages = dissect.messages(ours)
     found = dissect.complaints(ours)
     # The same work, give or take a retransmission.

@@ -79,6 +79,15 @@ def messages(capture, protocol=V1):
     return found
 
 
+def private_data(capture):
+    """What both ends say of themselves when they connect: {"requests": [bytes of each], "answers": [bytes of each]}, with the
+    zeros behind."""
+    fields = {"requests": "infiniband.cm.req.ip_cm.private", "answers": "infiniband.cm.rep.private"}
+    return {what: [bytes.fromhex(word.replace(":", "")) for word in
+                   _tshark("-r", capture, "-Y", field, "-T", "fields", "-e", field).split()]
+            for what, field in fields.items()}
+
+
 def properties(message):
     """What @message, of version 2, says of properties, by the names of our trace point's fields; None: it is about
     something else."""

@@ -10,7 +10,8 @@
 KVER ?= 6.12
 # Compiler of the C++ half. The C half is compiled by the kernel's own, and this one must not be older:
 # for kernels of Debian 13 and its backports, which are built for in its user land, it is g++-14.
-KCXX ?= $(if $(filter 7.% %+deb13 %+deb13-%,$(KVER)),g++-14,g++-12)
+kcxx = $(shell scripts/kernels compiler $(KVER))
+KCXX ?= $(kcxx)
 # Where install puts its files; for packages and tests.
 DESTDIR ?=
 
@@ -46,7 +47,7 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these; KVER=7.3 those that depend on the kernel, on that one
-	@scripts/setup build host fuzz uml vm wire golden interop bench style docs deb $(if $(filter 7.% %+deb13,$(KVER)),debian13)
+	@scripts/setup build host fuzz uml vm wire golden interop bench style docs deb $(if $(filter g++-14,$(kcxx)),debian13)
 	@scripts/check $(STEPS)
 
 # --- the module ---

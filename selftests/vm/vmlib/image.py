@@ -76,6 +76,11 @@ def kernel_under_test():
     return os.environ.get("VM_KERNEL") or "6.12"
 
 
+def major_under_test():
+    """Of its version the first number."""
+    return int(kernel_under_test().partition(".")[0])
+
+
 class Kernel:
     """One distribution kernel: its release, its vmlinuz and where its modules lie."""
 

@@ -100,11 +100,13 @@ RPCORDMA_TEST(chunk_arrival, empty_segments)
 	const auto two = plan({{40, 0}, {48, 10}, {40, 0}, {40, 5}, {48, 0}}, 60);
 	ASSERT_OK(two);
 	EXPECT_EQ(two.value().how, How::linear);
+	EXPECT_EQ(two.value().position, 40);
 	EXPECT_EQ(two.value().message_length, 60 + 8 + 12);
 	EXPECT_EQ(two.value().segments, 2);
 	const auto zero = plan({{0, 0}, {0, 52}, {0, 0}}, 0);
 	ASSERT_OK(zero);
 	EXPECT_EQ(zero.value().how, How::linear);
+	EXPECT_EQ(zero.value().position, 0);
 	EXPECT_EQ(zero.value().message_length, 52);
 	EXPECT_EQ(zero.value().segments, 1);
 }

@@ -16,7 +16,6 @@ Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 
 		return Error::protocol;
 
 	const u32 length = u32(reads.total_length());
-	const u32 first = next_position(reads, 0);
 
 	if (!length) {
 		/* A Position Zero chunk without a byte has the call nowhere. */
@@ -25,13 +24,13 @@ Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 
 		arrival.message_length = inline_length;
 		return arrival;
 	}
-	if (!whole && !arrival.position_zero && !next_position(reads, first)) {
+	arrival.position = next_position(reads, 0);
+	if (!whole && !arrival.position_zero && !next_position(reads, arrival.position)) {
 		const u32 padded = length + xdr_pad(length);
 
-		if (first > inline_length || padded > max_message - inline_length)
+		if (arrival.position > inline_length || padded > max_message - inline_length)
 			return Error::protocol;
 		arrival.how = Arrival::How::single;
-		arrival.position = first;
 		arrival.sink_length = length;
 		arrival.message_length = inline_length + padded;
 		arrival.segments = reads.count();

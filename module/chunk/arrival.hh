@@ -27,8 +27,8 @@ struct Arrival {
 		linear,	 /* in the sink */
 	};
 	How how = How::inline_;
-	u32 inline_length = 0;	/* of the call in the Receive buffer */
-	u32 position = 0;	/* single: bytes of the inline part before the chunk */
+	u32 inline_length = 0; /* of the call in the Receive buffer */
+	u32 position = 0; /* of the first chunk but a Position Zero one; single: bytes before it */
 	u32 sink_length = 0;	/* bytes of the sink that are filled; single: without XDR pad */
 	u32 message_length = 0; /* of the whole call, XDR pads included */
 	u32 segments = 0;	/* that are to be read */

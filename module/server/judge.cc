@@ -46,20 +46,16 @@ static constexpr u32 kLeastHead = 1024;
 [[nodiscard]] static bool cut_short(const Server &server, const xdr::Message &message,
 				    const chunk::Arrival &arrival)
 {
-	if (arrival.how == chunk::Arrival::How::inline_)
-		return server.session.rules().tells_direction &&
-		       arrival.message_length < rpc::least_call_length;
 	if (arrival.message_length < rpc::least_call_length)
-		return true;
-	/* Where the first chunk begins. */
-	const u32 first = chunk::next_position(message.reads, 0);
-	if (!first)
+		return arrival.how != chunk::Arrival::How::inline_ ||
+		       server.session.rules().tells_direction;
+	if (!arrival.position)
 		return false;
 	/* All before it is in a chunk, too, and not here yet. */
-	if (message.reads.has_position_zero())
-		return first < rpc::least_call_length;
+	if (arrival.position_zero)
+		return arrival.position < rpc::least_call_length;
 	const auto preface = rpc::call_preface(message.payload);
-	return !preface.ok() || first < preface.value();
+	return !preface.ok() || arrival.position < preface.value();
 }
 
 /* A call with chunks, or in pieces, too long, or very short. False, with a trace, when it is refused. */

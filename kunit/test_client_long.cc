@@ -43,6 +43,17 @@ struct LongRequester : Requester {
 		ASSERT_NE(connection(), nullptr);
 		EXPECT_EQ(connection()->session.version(), 2);
 	}
+	/* What the CONNPROP that was sent last says. */
+	[[nodiscard]] properties::Properties said() const
+	{
+		properties::Properties said;
+		u32 nochange = 0;
+
+		EXPECT_EQ(properties::decode_connprop(decoded2(peer.last()).body(), said, nochange),
+			  Error::none);
+		EXPECT_EQ(nochange, u32(properties::all));
+		return said;
+	}
 	/* The server says that it takes @takes bytes from now on. */
 	void update(u32 takes)
 	{
@@ -125,17 +136,12 @@ RPCORDMA_TEST(client_long, question)
 		const u32 count = min(pages, 16u);
 
 		EXPECT_EQ(r.ask([&] {
-			properties::Properties said;
-			u32 nochange = 0;
-			const auto message = decoded2(r.peer.last());
-			EXPECT_EQ(properties::decode_connprop(message.body(), said, nochange),
-				  Error::none);
+			const properties::Properties said = r.said();
 			EXPECT_EQ(said.receive_size, kHead + count * kPage);
 			EXPECT_EQ(said.receive_bytes(), kHead + count * kPage);
 			EXPECT_EQ(said.structure.head(), kHead);
 			EXPECT_EQ(said.ddp_segments(), count);
 			EXPECT_EQ(said.structure.segment_length, count ? kPage : 0);
-			EXPECT_EQ(nochange, u32(properties::all));
 			EXPECT_EQ(r.large_posted(), count ? r.verbs.posted : 0);
 			const u32 words[] = {7, 2, kGrant, 6, 0, 0};
 			EXPECT_TRUE(r.say(words));
@@ -483,13 +489,7 @@ RPCORDMA_TEST(client_long, first_pages_missing)
 
 		r.memory.pages_left = left;
 		ASSERT_EQ(r.ask([&] {
-			properties::Properties said;
-			u32 nochange = 0;
-
-			EXPECT_EQ(properties::decode_connprop(decoded2(r.peer.last()).body(), said,
-							      nochange),
-				  Error::none);
-			told = said.receive_bytes();
+			told = r.said().receive_bytes();
 			posted = r.verbs.posted;
 			r.memory.pages_left = kNoLimit;
 			EXPECT_TRUE(r.say(words));

@@ -74,8 +74,8 @@ struct PortVerbs {
 	/* --- the connection --- */
 	int accept_result = 0;
 	bool connected = false; /* a client, and it has not said that it is over */
-	bool accepted =
-		false; /* a server, and its CM may still say that the connection is established */
+	/* A server, and its CM may still say that the connection is established. */
+	bool accepted = false;
 	u32 connects = 0; /* of a client, */
 	u32 disconnects = 0;
 	rpcordma_connect_parameters parameters = {};

@@ -241,13 +241,13 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	const protocol::Rules rules = c.session.rules();
 	const u32 first = RequesterCredits::kInitial * rules.transmissions +
 			  (client.backchannel ? 2 * kBackwardCredits : 0) + beyond_credits(c);
-	bool provided = c.receive_queue.provide(first) >= first;
+	u32 provided = c.receive_queue.provide(first);
 	/* Dirty pages may wait for this connection. Small messages take a fifth of the memory. */
-	if (!provided && c.receive_queue.maker().with_pages()) {
+	if (provided < first && c.receive_queue.maker().with_pages()) {
 		c.receive_queue.do_without_pages();
-		provided = c.receive_queue.provide(first) >= first;
+		provided = c.receive_queue.provide(first);
 	}
-	if (!provided) {
+	if (provided < first) {
 		trace::loss(peer, Loss::first_receives_failed, static_cast<int>(first));
 		return Error::no_memory;
 	}

@@ -363,10 +363,8 @@ static void establish(const std::shared_ptr<CmId> &client, const std::vector<u8>
 			/* The last word of the handshake comes late, and the connection ends before, now and then. */
 			if (faults.active && chance.one_in(6)) {
 				spawn_after(chance.below(faults.patience * kMillisecond + 1),
-					    "network", Context::completion, [server] {
-						    if (server->endpoint && server->endpoint->qp)
-							    server->endpoint->qp->set_error();
-					    });
+					    "network", Context::completion,
+					    [server] { break_connection(*server); });
 				delay += chance.below(2 * faults.patience * kMillisecond + 1);
 			}
 			server->tell(

@@ -142,11 +142,12 @@ const rpcordma_peer *rpcordma_xprt_peer(const rpc_xprt *)
 	return nullptr;
 }
 
-rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *, rpcordma_u32 credits)
+rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *, rpcordma_u32 credits, rpcordma_u32 share)
 {
 	PortSunrpc &sunrpc = the_port->sunrpc;
 
-	if (sunrpc.in_flight + credits > sunrpc.window)
+	const u32 kept = share ? (sunrpc.window + share - 1) / share : 0;
+	if (sunrpc.in_flight + credits + kept > sunrpc.window)
 		return false;
 	sunrpc.in_flight += credits;
 	return true;

@@ -73,13 +73,17 @@ void rpcordma_xprt_reset_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
 	spin_unlock(&xprt->transport_lock);
 }
 
-rpcordma_bool rpcordma_xprt_take_credits(struct rpc_xprt *xprt, rpcordma_u32 credits)
+rpcordma_bool rpcordma_xprt_take_credits(struct rpc_xprt *xprt, rpcordma_u32 credits,
+					 rpcordma_u32 share)
 {
 	const unsigned long more = (unsigned long)credits << RPC_CWNDSHIFT;
+	unsigned long kept;
 	bool taken;
 
 	spin_lock(&xprt->transport_lock);
-	taken = xprt->cong + more <= xprt->cwnd;
+	/* Whole credits: what stays free is that part at least. */
+	kept = share ? DIV_ROUND_UP(xprt->cwnd >> RPC_CWNDSHIFT, share) << RPC_CWNDSHIFT : 0;
+	taken = xprt->cong + more + kept <= xprt->cwnd;
 	if (taken)
 		xprt->cong += more;
 	spin_unlock(&xprt->transport_lock);

@@ -108,6 +108,9 @@ static void show_transport(struct seq_file *seq, struct rpcordma_transport *tran
 	seq_printf(seq, "empty_sendctx_q: %lu\n", stats->empty_sendctx_q);
 	seq_printf(seq, "bcall_count: %lu\n", stats->bcall_count);
 	seq_printf(seq, "scratch_count: %lu\n", stats->scratch_count);
+	seq_printf(seq, "group_count: %lu\n", stats->group_count);
+	seq_printf(seq, "credits_short: %lu\n", stats->credits_short);
+	seq_printf(seq, "repterr_count: %lu\n", stats->repterr_count);
 	seq_printf(seq, "inline_send: %u\n", state.inline_send);
 	seq_printf(seq, "inline_receive: %u\n", state.inline_receive);
 	seq_printf(seq, "receives: %u\n", state.receives);

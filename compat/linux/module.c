@@ -123,6 +123,18 @@ static int set_version2_pages(const char *text, const struct kernel_param *param
 	return 0;
 }
 
+static int set_version2_rtr(const char *text, const struct kernel_param *parameter)
+{
+	u32 choice;
+
+	if (kstrtou32(text, 0, &choice) || choice > 7)
+		return refuse(text, parameter,
+			      "not a sum of 1, 2 and 4, which are what may be said of round-trip reduction; 0: nothing");
+	WRITE_ONCE(rpcordma_tunables.version2_rtr, choice);
+	WRITE_ONCE(rpcordma_server_tunables.version2_rtr, choice);
+	return 0;
+}
+
 static int set_version2_receive_bytes(const char *text, const struct kernel_param *parameter)
 {
 	unsigned long bytes;
@@ -148,6 +160,11 @@ static const struct kernel_param_ops version2_pages_ops = {
 	.get = param_get_uint,
 };
 
+static const struct kernel_param_ops version2_rtr_ops = {
+	.set = set_version2_rtr,
+	.get = param_get_uint,
+};
+
 static const struct kernel_param_ops version2_receive_bytes_ops = {
 	.set = set_version2_receive_bytes,
 	.get = param_get_ulong,
@@ -157,6 +174,11 @@ module_param_cb(version2_pages, &version2_pages_ops, &rpcordma_tunables.version2
 __MODULE_PARM_TYPE(version2_pages, "uint");
 MODULE_PARM_DESC(version2_pages,
 		 "pages of 4 KiB behind the first 4 KiB of a message of version 2, on connections made from now on, at either end, 0 to 16; fewer where the device has not so many SGEs (default: 4)");
+
+module_param_cb(version2_rtr, &version2_rtr_ops, &rpcordma_tunables.version2_rtr, 0644);
+__MODULE_PARM_TYPE(version2_rtr, "uint");
+MODULE_PARM_DESC(version2_rtr,
+		 "experimental: what an end says that it takes of version 2's round-trip reduction, on connections made from now on, the sum of 1: ROPT_XMTREQ, 2: ROPT_XMTRESP, 4: ROPT_XMTCONT; with 7 at both ends long calls go in up to four messages instead of an RDMA Read; 0: none (default: 0)");
 
 module_param_cb(version2_receive_bytes, &version2_receive_bytes_ops,
 		&rpcordma_server_tunables.version2_receive_bytes, 0644);

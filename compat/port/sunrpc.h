@@ -52,6 +52,7 @@ struct rpcordma_tunables {
 	rpcordma_bool scratch_remap; /* module parameter */
 	rpcordma_u32 version2; /* module parameter: 0 off, 1 with marked peers, 2 with any */
 	rpcordma_u32 version2_pages; /* module parameter: pages of a message in version 2, behind its head */
+	rpcordma_u32 version2_rtr; /* module parameter: what may be announced of round-trip reduction, 0 to 7 */
 };
 extern struct rpcordma_tunables rpcordma_tunables;
 
@@ -88,6 +89,10 @@ struct rpcordma_client_stats {
 	unsigned long empty_sendctx_q;
 	unsigned long bcall_count; /* not on the line */
 	unsigned long scratch_count; /* regions that got scratch memory; not on the line */
+	/* Of version 2's round-trip reduction; not on the line: */
+	unsigned long group_count; /* calls sent in several transmissions */
+	unsigned long credits_short; /* calls that went by chunks, as there were too few credits for that */
+	unsigned long repterr_count; /* reports from the server that a transmission was wrong */
 	struct rpcordma_agreement agreed; /* of the newest connection; not on the line */
 };
 
@@ -216,8 +221,11 @@ rpcordma_bool rpcordma_rqst_take_credit(struct rpc_rqst *rqst);
 /**
  * Take @credits more of the congestion window, for the other transmissions of a message: all, or none and
  * false. Nobody is woken for them.
+ *
+ * @share  that part of the window has to stay free: a half for 2, a quarter for 4; 0: none
  */
-rpcordma_bool rpcordma_xprt_take_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
+rpcordma_bool rpcordma_xprt_take_credits(struct rpc_xprt *xprt, rpcordma_u32 credits,
+					 rpcordma_u32 share);
 /** Give back what rpcordma_xprt_take_credits() took; the next sender is woken. Any context. */
 void rpcordma_xprt_return_credits(struct rpc_xprt *xprt, rpcordma_u32 credits);
 /**

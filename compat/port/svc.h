@@ -33,6 +33,7 @@ struct rpcordma_server_tunables {
 	rpcordma_u32 rnr_retry_count; /* module parameter; 7: without end */
 	rpcordma_u32 version2; /* module parameter, as in rpcordma_tunables */
 	rpcordma_u32 version2_pages; /* module parameter, likewise */
+	rpcordma_u32 version2_rtr; /* module parameter, likewise */
 	/* Module parameter: what large Receives of all connections may take; 0: a 64th of the memory */
 	unsigned long version2_receive_bytes;
 };
@@ -55,6 +56,9 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_GROWN, /* of these, connections whose Receives have become large */
 	RPCORDMA_SERVER_LENT_PAGES, /* of Receives, that were the service's as they are */
 	RPCORDMA_SERVER_V2_FOREIGN_KEYS, /* calls that name an R_key to invalidate, and do not offer it */
+	RPCORDMA_SERVER_V2_GROUPS, /* calls of several transmissions that were whole */
+	RPCORDMA_SERVER_V2_GROUPS_DROPPED, /* that were broken off, or refused */
+	RPCORDMA_SERVER_V2_REPTERR, /* reports of what was wrong with a transmission, sent */
 	/* Errors sent on connections of version 2, in the order of their codes: */
 	RPCORDMA_SERVER_V2_ERR_VERS,
 	RPCORDMA_SERVER_V2_ERR_BAD_XDR,

@@ -74,6 +74,7 @@ struct rpcordma_region;
 	X(segments_missing, "a chunk of the reply has fewer segments than were offered")	\
 	X(err_vers_received, "RDMA_ERROR, ERR_VERS: the highest version the peer speaks")	\
 	X(err_chunk_received, "RDMA_ERROR, ERR_CHUNK")						\
+	X(repterr_received, "REPTERR, or INVAL_OPTION: what is wrong with a transmission")	\
 	X(invalidate_foreign, "the peer invalidated an R_key that is not the call's: R_key")	\
 	/* Backward calls, at the client */							\
 	X(backward_setup_failed, "no memory for the backchannel: errno")			\
@@ -92,6 +93,7 @@ struct rpcordma_region;
 	X(chunk_refused, "the client's device refused a chunk: status")				\
 	X(err_vers_sent, "the call gets ERR_VERS")						\
 	X(err_chunk_sent, "the call gets ERR_CHUNK")						\
+	X(repterr_sent, "a transmission gets REPTERR: what is wrong with it")			\
 	X(refusal_failed, "no error message could be made: errno")				\
 	X(transfer_missing, "no memory for RDMA Reads or Writes: errno")			\
 	X(sink_map_failed, "a sink could not be DMA-mapped: errno")				\

@@ -275,6 +275,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	u32 received = 0;
 	const void *theirs = rpcordma_endpoint_private_data(c.endpoint, &received);
 	c.session.begin(ours, private_data::parse({static_cast<const u8 *>(theirs), received}));
+	c.session.reduce_by(protocol::client_reduction(rpcordma_tunables.version2_rtr));
 	/* The mark comes in answer to ours, from whoever keeps to RFC 8166 in this as well; it is this connection's peer's. */
 	c.limits.combine_chunks = c.marked && c.session.peer().mark;
 	c.session.have_room(max(local_receive,

@@ -35,12 +35,14 @@ Status rpcordma_client::ask_version(Connection &c)
 	const protocol::ReceiveRoom ours = c.receive_queue.maker().room();
 	const bool sent = send_aside(c, c.question, [&](MutableBytes room) {
 		return protocol::encode_properties(room, Xid(c.question), c.credits.requested(),
-						   ours, 0);
+						   ours, 0, c.session.reduction());
 	});
 
 	if (sent)
 		trace::property(peer, "sent", Xid(c.question), c.credits.requested(),
-				xdr::Kind::connprop, protocol::properties_of(ours), properties::all);
+				xdr::Kind::connprop,
+				protocol::properties_of(ours, c.session.reduction()),
+				properties::all);
 	if (sent && !c.broken.load(std::memory_order_seq_cst))
 		(void)answered.wait_for(min(kAnswerLimitMs, rpcordma_xprt_connect_limit_ms(xprt)));
 	if (begin_judging(c)) {

@@ -152,7 +152,7 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 	if constexpr (protocol::kTransmissions > 1) {
 		const u32 more = call->plan.transmissions - 1;
 
-		if (more && !rpcordma_xprt_take_credits(client.xprt, more))
+		if (more && !rpcordma_xprt_take_credits(client.xprt, more, 0))
 			return reduce_call(c, call, request, 1);
 		call->credits = more;
 	}

@@ -4,8 +4,8 @@
  * finds them again. A group is a lead, an XMTREQ or XMTRESP that tells how many there are, and XMTCONTs, which
  * follow it with nothing of that direction in between.
  *
- * Pure machines, which no connection drives yet: both ends say that they take one transmission, and send one.
- * module/rdma/group_assembly.hh has the receiver's with the Receives.
+ * Pure machines. module/rdma/group_assembly.hh has the receiver's with the Receives. Reservation and Retained are not driven
+ * by a connection yet.
  */
 #pragma once
 

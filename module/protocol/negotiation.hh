@@ -37,11 +37,15 @@ enum class Version2 : u32 {
 constexpr u32 kSizes = properties::bit(properties::Id::receive_size) |
 		       properties::bit(properties::Id::structure);
 
-/** The properties of an end that receives into @room, takes backward calls inline, and has no extension. */
-[[nodiscard]] constexpr properties::Properties properties_of(const ReceiveRoom &room)
+/** The properties of an end that receives into @room, takes backward calls inline, and does @reduction. */
+[[nodiscard]] constexpr properties::Properties properties_of(const ReceiveRoom &room,
+							     const Reduction &reduction = {})
 {
 	properties::Properties ours;
 
+	ours.extensions = reduction.extensions;
+	ours.call_limit = reduction.call_limit;
+	ours.reply_limit = reduction.reply_limit;
 	ours.receive_size = room.bytes();
 	ours.structure = {room.bytes(), room.pages, room.pages ? room.page_size : 0};
 	ours.present = properties::all;
@@ -56,9 +60,10 @@ constexpr u32 kSizes = properties::bit(properties::Id::receive_size) |
  * Returns its length. Errors: ENOSPC.
  */
 [[nodiscard]] inline Result<u32> encode_properties(MutableBytes room, Xid xid, Credits credits,
-						   const ReceiveRoom &ours, u32 may_change)
+						   const ReceiveRoom &ours, u32 may_change,
+						   const Reduction &reduction = {})
 {
-	return v2::encode_connprop(room, xid, credits, properties_of(ours),
+	return v2::encode_connprop(room, xid, credits, properties_of(ours, reduction),
 				   properties::all & ~may_change);
 }
 
@@ -191,6 +196,36 @@ public:
 
 private:
 	u64 until_ = 0;
+};
+
+/**
+ * For how long no round-trip reduction is used with a server whose reports, or lost connections, say that it does not work.
+ * Any context, each.
+ */
+class Plainness {
+public:
+	enum : u64 { kMs = 600000 };
+
+	void begin(u64 now_ms)
+	{
+		until_.store(now_ms + kMs, std::memory_order_relaxed);
+	}
+	/** A connection was lost while a message of several transmissions was unanswered; the second time it is too much. */
+	void connection_lost(u64 now_ms)
+	{
+		const u64 before = lost_.exchange(now_ms + kMs, std::memory_order_relaxed);
+
+		if (now_ms < before)
+			begin(now_ms);
+	}
+	[[nodiscard]] bool in_force(u64 now_ms) const
+	{
+		return now_ms < until_.load(std::memory_order_relaxed);
+	}
+
+private:
+	std::atomic<u64> until_{0};
+	std::atomic<u64> lost_{0}; /* until when the next one counts */
 };
 
 } // namespace rpcordma::protocol

@@ -13,6 +13,7 @@
 #include "module/chunk/reduce.hh"
 #include "module/protocol/codec.hh"
 #include "module/protocol/receive_room.hh"
+#include "module/protocol/reduction.hh"
 #include "xdr/private_data.hh"
 
 namespace rpcordma::protocol {
@@ -22,7 +23,7 @@ public:
 	/** What is to be done with a message. */
 	enum class Action : u8 {
 		deliver, /* act on it: it carries an RPC message, or says why one cannot be carried */
-		control,   /* it is about the connection: its properties, or an extension */
+		control, /* it is about the connection: its properties, or an extension; or what collect() says */
 		negotiate, /* a requester's question may be answered by it: it is not decoded */
 		drop,	   /* nothing in it is to be believed, or it must not be answered */
 		refuse,	   /* answer it with an error: Verdict::refusal */
@@ -59,6 +60,34 @@ public:
 		takes_ = takes;
 		sends_ = sends;
 		set_thresholds_();
+	}
+
+	/** What this end does of round-trip reduction, in a version with properties. Behind begin(), before anything comes. */
+	void reduce_by(const Reduction &ours)
+	{
+		reduction_ = ours;
+	}
+	[[nodiscard]] const Reduction &reduction() const
+	{
+		return reduction_;
+	}
+	/** This end does something of it: then RDMA2_OPTIONALs are not simply refused. */
+	[[nodiscard]] bool reduces() const
+	{
+		return reduction_.extensions != 0;
+	}
+	/** What the peer does of it; nothing in a version without. Any context. */
+	[[nodiscard]] Reduction peer_reduction() const
+	{
+		return peer_reduction_.now();
+	}
+	/**
+	 * A message of several transmissions has begun, and is not whole: from now on whatever comes is Action::control, as it may
+	 * break that off; or no more. Receive completions.
+	 */
+	void collect(bool begun)
+	{
+		collecting_ = begun;
 	}
 
 	/** At a responder: the first message says the version. Behind begin(). */
@@ -166,7 +195,8 @@ public:
 			if (error != Error::none)
 				return judge_(error, codec.refusal(error));
 			if constexpr (decltype(codec)::rules().properties)
-				if (__builtin_expect(message.kind > xdr::Kind::error, 0))
+				if (__builtin_expect(message.kind > xdr::Kind::error || collecting_,
+						     0))
 					return {Action::control, {}, {}};
 			if (message.direction == xdr::Direction::unknown)
 				return {Action::refuse, xdr::ErrorCode::chunk, Error::protocol};
@@ -285,6 +315,7 @@ private:
 
 	void set_peer_room_()
 	{
+		peer_reduction_.set(rules_.properties ? properties_ : properties::Properties{});
 		if (rules_.properties)
 			peer_room_.set(
 				{private_data::inline_threshold(sends_, properties_.receive_bytes()),
@@ -309,6 +340,9 @@ private:
 	Rules rules_ = rules_of(Spoken::preferred());
 	chunk::Thresholds thresholds_; /* but for the one to the peer */
 	PeerRoom peer_room_;
+	Reduction reduction_;
+	PeerReduction peer_reduction_;
+	bool collecting_ = false; /* see collect() */
 	private_data::Properties ours_;
 	private_data::Properties peer_;
 };

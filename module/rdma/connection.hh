@@ -5,6 +5,7 @@
 #include "compat/port/port.h"
 #include "module/protocol/session.hh"
 #include "module/rdma/assembly.hh"
+#include "module/rdma/group_assembly.hh"
 
 namespace rpcordma {
 
@@ -13,7 +14,8 @@ struct ConnectionBase {
 	const rpcordma_peer *peer = nullptr;
 	rpcordma_device device = {};
 	protocol::Session session;
-	Assembly assembly; /* receive completions */
+	Assembly assembly;    /* receive completions */
+	GroupAssembly groups; /* likewise, of version 2 with round-trip reduction */
 };
 
 } // namespace rpcordma

@@ -9,8 +9,7 @@
  *	         anything else --> fault, the group is dropped, IDLE, and it is handled
  *	SKIP     an XMTCONT of that group --> dropped, in silence; anything else --> IDLE, and it is handled
  *
- * No connection drives it yet: both ends say that they take one transmission. The receive path of version 2 will
- * (architecture.rst).
+ * transmission.hh drives it, on connections of version 2 whose end does round-trip reduction.
  */
 #pragma once
 
@@ -103,6 +102,11 @@ public:
 		return abandon_();
 	}
 
+	/** The first Receive of what is kept; null: nothing is. */
+	[[nodiscard]] const Receive *first() const
+	{
+		return first_;
+	}
 	/** A group has begun, and is not over. */
 	[[nodiscard]] bool open() const
 	{

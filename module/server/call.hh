@@ -18,6 +18,7 @@
 #include "module/rdma/cqe.hh"
 #include "module/rdma/receive.hh"
 #include "module/rdma/send_buffer.hh"
+#include "xdr/rtrext.hh"
 
 namespace rpcordma {
 
@@ -45,6 +46,8 @@ struct rpcordma_server_call {
 	/* Not for the service: it gets this error for an answer. */
 	bool refused = false;
 	rpcordma::xdr::ErrorBody refusal;
+	/* It is refused, and what it gets is this REPTERR instead. */
+	rpcordma::Owned<rpcordma::rtrext::Report> report;
 
 	std::atomic<u32> owners{0};
 	u32 eager = 0;	 /* bytes taken of the eager budget */
@@ -130,6 +133,16 @@ public:
 		call->receive = nullptr;
 		push_(call);
 		return receives;
+	}
+	/** A call that is in service has @parts more transmissions: they count as calls, as they have credits. */
+	void hold_parts(u32 parts)
+	{
+		in_service_ += parts;
+	}
+	/** @parts of these are done with. */
+	void drop_parts(u32 parts)
+	{
+		in_service_ -= parts;
 	}
 	/** Calls received and not done with. */
 	[[nodiscard]] u32 in_service() const

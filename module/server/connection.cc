@@ -163,6 +163,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 	const auto theirs = private_data::parse(private_data);
 	const bool may = protocol::may_mark(t.version2, ours.send_size, ours.receive_size);
 	server.session.begin(ours, theirs);
+	server.session.reduce_by(protocol::server_reduction(t.version2_rtr));
 	if (may && protocol::may_speak_2(t.version2, server.session.peer()))
 		server.session.open();
 	/* In answer to a mark only: nobody else expects foreign bytes. */

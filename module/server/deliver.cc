@@ -47,6 +47,23 @@ static void write_payload(const Receive &receive, u32 from, u32 length, page **p
 	return true;
 }
 
+/* @call, of several transmissions, is copied, but for the first they are done with. */
+static void put_parts(Server &server, ServerCall *call)
+{
+	Receive *const parts = call->receive->next;
+	u32 count = 0;
+
+	if (!parts)
+		return;
+	call->receive->next = nullptr;
+	for (const Receive *part = parts; part; part = part->next)
+		count++;
+	put_transmissions(server, parts);
+	SpinGuard guard(server.lock);
+
+	server.calls.drop_parts(count);
+}
+
 /* Complete what Reads brought into @call's sink: the inline part, and pads. */
 static void complete_sink(const ServerCall &call)
 {
@@ -95,7 +112,11 @@ static void complete_sink(const ServerCall &call)
 	u8 *const payload = call->receive->buffer.data() + call->message().header_length;
 	rpcordma_svc_arg arg = {};
 
-	if (call->in_pieces() && !gather_pieces(server, call, rqst)) {
+	const bool gathered = !call->in_pieces() || gather_pieces(server, call, rqst);
+
+	if (__builtin_expect(call->message().kind == xdr::Kind::optional, 0))
+		put_parts(server, call);
+	if (!gathered) {
 		/* The client sends it again, over another connection. */
 		const u32 xid = call->message().xid.get();
 

@@ -133,4 +133,33 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 		       Judgement::refused;
 }
 
+Judgement judge_group(const Server &server, const Receive &first, chunk::Arrival &arrival,
+		      xdr::ErrorCode &refusal)
+{
+	using trace::Failure;
+	rpcordma_svc_limits limits;
+	u64 length = 0;
+
+	rpcordma_svc_get_limits(server.xprt, &limits);
+	for (const Receive *part = &first; part; part = part->next)
+		length += part->payload_length();
+	arrival = chunk::Arrival::inline_only(u32(min<u64>(length, ~0u)));
+	/* A thread copies the pieces into its pages. */
+	arrival.how = chunk::Arrival::How::linear;
+	arrival.sink_length = arrival.message_length;
+	if (length < rpc::least_call_length) {
+		trace::failure(server.peer, Failure::call_cut_short, first.message.xid.get(),
+			       int(length));
+		return Judgement::refused;
+	}
+	if (length > limits.max_message ||
+	    sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages)) {
+		refusal = xdr::ErrorCode::system;
+		trace::failure(server.peer, Failure::call_too_long, first.message.xid.get(),
+			       int(arrival.message_length));
+		return Judgement::refused;
+	}
+	return Judgement::call;
+}
+
 } // namespace rpcordma

@@ -30,4 +30,11 @@ enum class Judgement : u8 {
 [[nodiscard]] Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival,
 			      xdr::ErrorCode &refusal);
 
+/**
+ * The same of a call that came in several transmissions with round-trip reduction, whose Receives, from @first on, have its
+ * stream and nothing else.
+ */
+[[nodiscard]] Judgement judge_group(const Server &server, const Receive &first,
+				    chunk::Arrival &arrival, xdr::ErrorCode &refusal);
+
 } // namespace rpcordma

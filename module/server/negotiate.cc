@@ -126,8 +126,10 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 	const u32 may_change = server.receive_maker.layout().count ? protocol::kSizes : 0;
 
 	trace::property(server.peer, "sent", message.xid, grant, xdr::Kind::connprop,
-			protocol::properties_of(ours), properties::all & ~may_change);
-	return protocol::encode_properties(room, message.xid, grant, ours, may_change);
+			protocol::properties_of(ours, server.session.reduction()),
+			properties::all & ~may_change);
+	return protocol::encode_properties(room, message.xid, grant, ours, may_change,
+					   server.session.reduction());
 }
 
 /*

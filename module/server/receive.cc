@@ -3,6 +3,7 @@
 
 #include "module/server/receive.hh"
 
+#include "module/rdma/transmission.hh"
 #include "module/server/close.hh"
 #include "module/server/judge.hh"
 #include "module/server/negotiate.hh"
@@ -64,6 +65,135 @@ struct Arrived {
 	return arrived;
 }
 
+/* What a thread sends for @answer: a REPTERR; null: an ERROR, or there is no memory, and the connection ends. */
+[[nodiscard]] static Owned<rtrext::Report> report_of(Server &server,
+						     const Transmitted::Answer &answer)
+{
+	if (!answer.reports)
+		return {};
+	auto report = Owned<rtrext::Report>::create(RPCORDMA_ALLOC_ATOMIC);
+	if (report)
+		*report = answer.report;
+	else
+		/* The client sends what it has sent again, over another one. */
+		close_after(server, trace::Failure::refusal_failed, answer.report.bad.xid.get(),
+			    Error::no_memory);
+	return report;
+}
+
+/* Tell the client @answer, about what came before the transmission that is being handled. */
+static void answer_earlier(Server &server, const Transmitted::Answer &answer)
+{
+	auto report = report_of(server, answer);
+	ServerCall *call;
+	{
+		SpinGuard guard(server.lock);
+
+		call = server.calls.take_for(answer.about);
+	}
+	call->refused = true;
+	call->refusal = server.session.refusal(answer.code);
+	call->report = static_cast<Owned<rtrext::Report> &&>(report);
+	enqueue(server, call, CallQueue::Lane::ready);
+}
+
+/*
+ * @receives, chained by `next`, are of no use: give them back, but for @receive, which is being handled: take_message()
+ * does so when it has counted it.
+ */
+static void put_others(Server &server, Receive *receives, Receive *receive, Arrived &arrived)
+{
+	Receive *others = nullptr;
+
+	while (Receive *one = receives) {
+		receives = one->next;
+		one->next = nullptr;
+		if (one == receive) {
+			arrived.useless = one;
+		} else {
+			one->next = others;
+			others = one;
+		}
+	}
+	put_transmissions(server, others);
+}
+
+/* A call that came in several transmissions is whole. */
+[[nodiscard]] static Arrived take_group(Server &server, Receive *first, Receive *last,
+					chunk::Arrival &arrival)
+{
+	Arrived arrived;
+	u32 parts = 0;
+
+	arrived.message = first;
+	arrived.judgement = judge_group(server, *first, arrival, arrived.refusal);
+	if (arrived.judgement == Judgement::refused) {
+		Receive *const others = first->next;
+
+		rpcordma_server_count(RPCORDMA_SERVER_V2_GROUPS_DROPPED, 1);
+		first->next = nullptr;
+		put_others(server, others, last, arrived);
+		return arrived;
+	}
+	rpcordma_server_count(RPCORDMA_SERVER_V2_GROUPS, 1);
+	for (const Receive *part = first->next; part; part = part->next)
+		parts++;
+	SpinGuard guard(server.lock);
+
+	server.calls.hold_parts(parts);
+	return arrived;
+}
+
+/*
+ * What came where this end does round-trip reduction, and is either about the connection, or may break off a group. @verdict:
+ * the session's.
+ */
+[[nodiscard, gnu::noinline]] static Arrived take_transmission(Server &server, Receive *receive,
+							      protocol::Session::Verdict verdict,
+							      chunk::Arrival &arrival)
+{
+	using Action = protocol::Session::Action;
+	const bool understood = verdict.action == Action::control;
+	TransmissionReader reader(server.groups, xdr::Option::xmtreq,
+				  server.session.reduction().call_limit);
+	const Transmitted taken = reader.take(receive, understood);
+	Arrived arrived;
+
+	server.session.collect(server.groups.open());
+	server.session.end_beginning();
+	if (taken.dropped) {
+		rpcordma_server_count(RPCORDMA_SERVER_V2_GROUPS_DROPPED, 1);
+		trace::failure(server.peer, trace::Failure::message_incomplete,
+			       receive->message.xid.get(), 0);
+	}
+	if (taken.useless)
+		put_others(server, taken.useless, receive, arrived);
+	for (const Transmitted::Answer *answer : {&taken.broken, &taken.refused}) {
+		if (!answer->about)
+			continue;
+		if (answer->about != receive) {
+			answer_earlier(server, *answer);
+			continue;
+		}
+		arrived.message = receive;
+		arrived.judgement = Judgement::refused;
+		arrived.refusal = answer->code;
+		server.report = report_of(server, *answer);
+	}
+	if (!taken.whole)
+		return arrived;
+	const xdr::Message &message = taken.whole->message;
+	if (taken.whole->next)
+		return take_group(server, taken.whole, receive, arrival);
+	const bool is_call = understood && message.kind == xdr::Kind::optional &&
+			     message.option == xdr::Option::xmtreq;
+	if (!is_call && (!understood || message.kind > xdr::Kind::error))
+		return no_rpc_message(server, receive, verdict);
+	arrived.message = receive;
+	arrived.judgement = judge(server, *receive, arrival, arrived.refusal);
+	return arrived;
+}
+
 /* The first message, in @bytes, has said the version. */
 [[gnu::noinline]] static void settled(Server &server, Bytes bytes)
 {
@@ -85,7 +215,9 @@ struct Arrived {
 	if (__builtin_expect(open, 0) && server.session.settled())
 		settled(server, receive->bytes());
 	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0))
-		return no_rpc_message(server, receive, verdict);
+		return server.session.reduces() && server.session.rules().properties ?
+			       take_transmission(server, receive, verdict, arrival) :
+			       no_rpc_message(server, receive, verdict);
 	Arrived arrived;
 	arrived.message = receive;
 	if constexpr (protocol::kTransmissions > 1) {
@@ -189,8 +321,10 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		answer_control(server, call);
 	} else if (is_call) {
 		call->refused = arrived.judgement == Judgement::refused;
-		if (call->refused)
+		if (call->refused) {
 			call->refusal = server.session.refusal(arrived.refusal);
+			call->report = static_cast<Owned<rtrext::Report> &&>(server.report);
+		}
 		call->arrival = arrival;
 		begin_call(server, call);
 	} else if (arrived.message) {

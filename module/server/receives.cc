@@ -126,4 +126,14 @@ void put_receives(Server &server, Receive *receives)
 	put_receives_locked(server, receives);
 }
 
+void put_transmissions(Server &server, Receive *receives)
+{
+	SpinGuard guard(server.lock);
+
+	while (Receive *receive = receives) {
+		receives = receive->next;
+		put_receive_locked(server, receive);
+	}
+}
+
 } // namespace rpcordma

@@ -176,5 +176,7 @@ void replenish(Server &server);
 void pay_debt(Server &server);
 /** @receives, chained by `next`, are done with: post those that are missing, the others are spare. May be null. */
 void put_receives(Server &server, Receive *receives);
+/** The same, of the transmissions of a message of round-trip reduction: of any version's messages there may be one. */
+void put_transmissions(Server &server, Receive *receives);
 
 } // namespace rpcordma

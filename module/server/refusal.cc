@@ -36,13 +36,28 @@ Status build_refusal(Server &server, ServerCall *call, const xdr::ErrorBody &err
 	return {};
 }
 
+/* Build the report of what is wrong with the transmission that @call is. */
+[[nodiscard]] static Status build_report(Server &server, ServerCall *call, Outgoing &out)
+{
+	const rtrext::Report &report = *call->report;
+
+	trace::failure(server.peer, trace::Failure::repterr_sent, report.bad.xid.get(),
+		       int(report.detail.fault));
+	rpcordma_server_count(RPCORDMA_SERVER_V2_REPTERR, 1);
+	out = {};
+	out.lengths[0] = TRY(rtrext::encode(call->sends[0].room(), server.grant.credits(), report));
+	return {};
+}
+
 void refuse(Server &server, ServerCall *call, const xdr::ErrorBody &error)
 {
 	call->owners.store(1, std::memory_order_relaxed);
 	if (ensure_send(server, call, RPCORDMA_ALLOC_SERVICE)) {
 		Outgoing out;
 
-		if (const Status built = build_refusal(server, call, error, out); built.ok())
+		if (const Status built = call->report ? build_report(server, call, out) :
+							build_refusal(server, call, error, out);
+		    built.ok())
 			(void)post_message(server, call, out, call->xid());
 		else
 			close_after(server, trace::Failure::refusal_failed, call->xid(),
@@ -50,6 +65,7 @@ void refuse(Server &server, ServerCall *call, const xdr::ErrorBody &error)
 	} else {
 		request_close(server, trace::Loss::rpc_failed, to_errno(Error::no_memory));
 	}
+	call->report = {};
 	drop_owner(server, call);
 }
 

@@ -106,6 +106,8 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 	rpcordma::SinkRegions regions GUARDED_BY(lock);
 	rpcordma::Growth growth GUARDED_BY(lock);
 	rpcordma_agreement agreed GUARDED_BY(lock) = {};
+	/* What the refusal that is being handled says instead; receive completions. */
+	rpcordma::Owned<rpcordma::rtrext::Report> report;
 	/* Questions about the connection that came before it was established; by `next`. */
 	rpcordma::ServerCall *early GUARDED_BY(lock) = nullptr;
 };

@@ -68,11 +68,12 @@ rpcordma_bool rpcordma_rqst_take_credit(rpc_rqst *rqst)
 	return true;
 }
 
-rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *xprt, rpcordma_u32 credits)
+rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *xprt, rpcordma_u32 credits, rpcordma_u32 share)
 {
 	Hold hold(xprt->transport_lock);
 
-	if (u64(xprt->in_flight) + credits > xprt->window)
+	const u32 kept = share ? (xprt->window + share - 1) / share : 0;
+	if (u64(xprt->in_flight) + credits + kept > xprt->window)
 		return false;
 	xprt->in_flight += credits;
 	return true;

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A server's connection of version 2 with round-trip reduction (rtrext-01): what it says of that, calls of several
+ * transmissions, and what is answered when one is broken off, malformed, or more than is taken.
+ */
+#include "kunit/test_server_calls.hh"
+#include "kunit/testing.hh"
+#include "module/protocol/negotiation.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kRequest = static_cast<u32>(xdr::Option::xmtreq);
+constexpr u32 kMany = 64;
+
+struct Grouped : Served {
+	explicit Grouped(u32 parameter = 7, u32 version2 = 1)
+	{
+		rpcordma_server_tunables.version2 = version2;
+		rpcordma_server_tunables.version2_rtr = parameter;
+		rpcordma_server_tunables.max_req_size = 4096;
+		connect({false, true, true});
+	}
+	[[nodiscard]] bool say(Bytes bytes)
+	{
+		const ExactCopy copy(bytes);
+
+		return verbs.send(server, copy.bytes());
+	}
+	/* Byte @at of the call @xid. */
+	[[nodiscard]] static u8 stream_byte(u32 xid, u32 at)
+	{
+		return at < 4 ? u8(xid >> (24 - 8 * at)) : at < 40 ? 0 : pattern(at);
+	}
+	/* An XMTREQ with @n bytes of the call's stream behind it, said to be @said of them. */
+	void lead(u32 xid, u32 count, u32 n, u32 said)
+	{
+		u8 room[4096];
+		rtrext::Encoder encoder({room, sizeof(room)}, Xid(xid), Credits(kMany),
+					xdr::Option::xmtreq);
+		const auto header = encoder.finish(count, 1, said);
+
+		ASSERT_OK(header);
+		fill(room, header.value(), xid, 0, n);
+	}
+	void lead(u32 xid, u32 count, u32 n)
+	{
+		lead(xid, count, n, n);
+	}
+	/* An XMTCONT with the bytes [@at, @at + @n) of the stream. */
+	void more(u32 xid, u32 number, u32 at, u32 n, u32 said, u32 of = kRequest)
+	{
+		u8 room[4096];
+		const auto header = rtrext::encode({room, sizeof(room)}, Xid(xid), Credits(kMany),
+						   xdr::Direction::call, {number, of, said});
+
+		ASSERT_OK(header);
+		fill(room, header.value(), xid, at, n);
+	}
+	void more(u32 xid, u32 number, u32 at, u32 n)
+	{
+		more(xid, number, at, n, n);
+	}
+	void say_call(u32 xid)
+	{
+		Call2Maker call(xid);
+
+		call.finish(40);
+		EXPECT_TRUE(send(call));
+	}
+	/* A thread has the call @xid of @size bytes, byte for byte, and replies. */
+	void expect_call(u32 xid, u32 size)
+	{
+		TEST_NOTE("xid", xid);
+		ASSERT_EQ(receive(), int(size));
+		EXPECT_EQ(call_xid(), Xid(xid));
+		u32 wrong = 0;
+		for (u32 i = 0; i < size; i++)
+			wrong += call_byte(i) != stream_byte(xid, i);
+		EXPECT_EQ(wrong, 0);
+		answer();
+		const auto message = decoded2(peer.last());
+		EXPECT_EQ(message.kind, xdr::Kind::msg);
+		EXPECT_EQ(message.xid, Xid(xid));
+		EXPECT_BYTES(message.payload, Bytes(reply_bytes, 20));
+	}
+	/* A plain call is served, and nothing of what was before is left. */
+	void expect_served(u32 xid)
+	{
+		say_call(xid);
+		ASSERT_EQ(receive(), 40);
+		EXPECT_EQ(call_xid(), Xid(xid));
+		answer();
+		EXPECT_EQ(decoded2(peer.last()).xid, Xid(xid));
+		EXPECT_EQ(in_service(), 0);
+	}
+	/* A thread sends a REPTERR, which this is. */
+	rtrext::Report expect_report(u32 xid, rtrext::Fault fault)
+	{
+		const u32 before = peer.messages, reports = counter(RPCORDMA_SERVER_V2_REPTERR);
+		rtrext::Report report;
+
+		EXPECT_EQ(receive(), 0);
+		work();
+		EXPECT_EQ(peer.messages, before + 1);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_REPTERR), reports + 1);
+		const auto message = decoded2(peer.last());
+		EXPECT_EQ(message.kind, xdr::Kind::optional);
+		EXPECT_EQ(message.option, xdr::Option::repterr);
+		EXPECT_EQ(message.direction, xdr::Direction::reply);
+		EXPECT_EQ(message.xid, Xid(xid));
+		EXPECT_EQ(message.credits.get(), grant());
+		EXPECT_EQ(rtrext::decode(message.body(), report), Error::none);
+		EXPECT_EQ(report.bad.xid, Xid(xid));
+		EXPECT_EQ(report.detail.fault, fault);
+		EXPECT_EQ(log.take(trace::Failure::repterr_sent), 1);
+		return report;
+	}
+	/* A thread sends an ERROR with this code. */
+	void expect_refused(u32 xid, xdr::ErrorCode code)
+	{
+		const u32 before = peer.messages;
+
+		EXPECT_EQ(receive(), 0);
+		work();
+		EXPECT_EQ(peer.messages, before + 1);
+		const auto message = decoded2(peer.last());
+		EXPECT_EQ(message.kind, xdr::Kind::error);
+		EXPECT_EQ(message.xid, Xid(xid));
+		EXPECT_EQ(message.error.code, code);
+	}
+	/* The thread replies to the call that it has. */
+	void answer()
+	{
+		xdr::store_be32(reply_bytes, call_xid().get());
+		xdr::store_be32(reply_bytes + 4, 1);
+		EXPECT_EQ(reply(20), 0);
+		work();
+	}
+	/* Nobody has anything to do. */
+	void expect_silence()
+	{
+		const u32 before = peer.messages;
+
+		EXPECT_EQ(receive(), 0);
+		work();
+		EXPECT_EQ(peer.messages, before);
+	}
+	[[nodiscard]] u32 dropped() const
+	{
+		return counter(RPCORDMA_SERVER_V2_GROUPS_DROPPED);
+	}
+
+private:
+	void fill(u8 *room, u32 header, u32 xid, u32 at, u32 n)
+	{
+		ASSERT_LE(header + n, 4096);
+		for (u32 i = 0; i < n; i++)
+			room[header + i] = stream_byte(xid, at + i);
+		EXPECT_TRUE(say({room, header + n}));
+	}
+};
+
+} // namespace
+
+/* RTRSUPP is what the parameter says, and a call has several transmissions where the bits for that are there. */
+RPCORDMA_TEST(server_groups, announcement)
+{
+	for (u32 parameter = 0; parameter < 8; parameter++) {
+		TEST_NOTE("parameter", parameter);
+		Grouped s(parameter);
+		const u32 words[] = {9, 2, 64, 6, 0, 0};
+		properties::Properties said;
+		u32 nochange = 0;
+
+		EXPECT_TRUE(s.say(RawMessage(words).message()));
+		s.work();
+		const auto message = decoded2(s.peer.last());
+		EXPECT_EQ(properties::decode_connprop(message.body(), said, nochange), Error::none);
+		EXPECT_EQ(said.extensions, parameter);
+		EXPECT_EQ(said.call_limit, (parameter & 5) == 5 ? 4 : 1);
+		EXPECT_EQ(said.reply_limit, 1);
+		EXPECT_EQ(s.server->session.reduces(), parameter != 0);
+	}
+}
+
+/* The parts of a call come together in the thread's pages, and have credits until then. */
+RPCORDMA_TEST(server_groups, whole)
+{
+	Grouped s;
+
+	for (u32 parts = 1; parts <= 4; parts++)
+		for (const u32 last : {4u, 1000u, 4056u}) {
+			TEST_NOTE("parts", parts);
+			const u32 xid = 100 * parts + last, groups = parts > 1;
+			const u32 before = counter(RPCORDMA_SERVER_V2_GROUPS);
+			const u32 first = parts == 1 ? min(max(last, 40u), 4048u) : 4048;
+			u32 at = first;
+
+			s.lead(xid, parts, first);
+			for (u32 i = 1; i < parts; i++) {
+				EXPECT_EQ(s.in_service(), 0);
+				EXPECT_FALSE(s.has_ready());
+				const u32 n = i + 1 < parts ? 4056 : last;
+				s.more(xid, i, at, n);
+				at += n;
+			}
+			EXPECT_EQ(s.in_service(), parts);
+			EXPECT_GE(s.posted(), s.promised());
+			s.expect_call(xid, at);
+			EXPECT_EQ(s.in_service(), 0);
+			EXPECT_EQ(counter(RPCORDMA_SERVER_V2_GROUPS), before + groups);
+		}
+	s.expect_served(5);
+	EXPECT_EQ(s.dropped(), 0);
+	/* What is behind the stream is none of it. */
+	s.lead(9, 2, 400, 200);
+	s.more(9, 1, 200, 300, 100);
+	s.expect_call(9, 300);
+}
+
+/* Parts are done with as soon as a thread has their bytes: the client may use their credits with the reply. */
+RPCORDMA_TEST(server_groups, parts_given_back)
+{
+	Grouped s;
+
+	s.lead(7, 3, 4000);
+	s.more(7, 1, 4000, 4000);
+	s.more(7, 2, 8000, 400);
+	EXPECT_EQ(audit(*s.server).with_calls, 3);
+	ASSERT_EQ(s.receive(), 8400);
+	EXPECT_EQ(audit(*s.server).with_calls, 1);
+	EXPECT_EQ(s.in_service(), 1);
+	s.answer();
+	EXPECT_EQ(s.in_service(), 0);
+}
+
+/* What follows is none of the group: each has its report, the rest is silence, and others are served. */
+RPCORDMA_TEST(server_groups, broken_off)
+{
+	Grouped s;
+
+	/* None is open. */
+	s.more(1, 1, 0, 8);
+	auto report = s.expect_report(1, rtrext::Fault::alone);
+	EXPECT_FALSE(report.has_lead);
+	EXPECT_EQ(report.bad.number, 1);
+	EXPECT_EQ(s.dropped(), 0);
+	s.expect_served(2);
+
+	/* Another number. */
+	s.lead(10, 4, 400);
+	s.more(10, 1, 400, 400);
+	s.more(10, 3, 800, 400);
+	report = s.expect_report(10, rtrext::Fault::sequence);
+	EXPECT_TRUE(report.has_lead);
+	EXPECT_EQ(report.lead.xid, Xid(10));
+	EXPECT_EQ(report.detail.words[0], 2);
+	EXPECT_EQ(report.detail.words[1], 3);
+	EXPECT_EQ(s.dropped(), 1);
+	s.more(10, 2, 800, 400);
+	s.more(10, 4, 800, 400);
+	s.expect_silence();
+	s.expect_served(11);
+
+	/* Another call's. */
+	s.lead(20, 3, 400);
+	s.more(21, 1, 400, 400);
+	report = s.expect_report(21, rtrext::Fault::xid);
+	EXPECT_EQ(report.detail.words[0], 20);
+	EXPECT_EQ(report.detail.words[1], 21);
+	s.more(20, 1, 400, 400);
+	s.expect_silence();
+
+	/* Of a reply's group. */
+	s.lead(30, 3, 400);
+	s.more(30, 1, 400, 400, 400, 2);
+	report = s.expect_report(30, rtrext::Fault::option);
+
+	/* A call by itself: it is served all the same. */
+	s.lead(40, 3, 400);
+	s.more(40, 1, 400, 400);
+	s.say_call(41);
+	report = s.expect_report(41, rtrext::Fault::header);
+	EXPECT_EQ(report.detail.words[0], 5);
+	EXPECT_EQ(report.detail.words[1], 0);
+	ASSERT_EQ(s.receive(), 40);
+	EXPECT_EQ(s.call_xid(), Xid(41));
+	s.answer();
+	s.more(40, 2, 800, 400);
+	report = s.expect_report(40, rtrext::Fault::alone);
+
+	/* Another group, which goes on. */
+	s.lead(50, 3, 400);
+	s.lead(51, 2, 400);
+	report = s.expect_report(51, rtrext::Fault::option);
+	EXPECT_EQ(report.lead.xid, Xid(50));
+	s.more(51, 1, 400, 100);
+	s.expect_call(51, 500);
+
+	/* What cannot be understood at all. */
+	s.lead(60, 3, 400);
+	const u32 nonsense[] = {61, 2, 64, 99};
+	EXPECT_TRUE(s.say(RawMessage(nonsense).message()));
+	report = s.expect_report(61, rtrext::Fault::header);
+	s.expect_refused(61, xdr::ErrorCode::procedure);
+	s.expect_served(62);
+	EXPECT_EQ(s.dropped(), 6);
+	EXPECT_EQ(s.log.take(trace::Failure::message_incomplete), 6);
+	EXPECT_GT(s.log.take(trace::Failure::err_chunk_sent), 0);
+	(void)s.log.take(trace::Failure::message_undecodable);
+}
+
+/* A question about the connection amid a group has its answer, and the group its report. */
+RPCORDMA_TEST(server_groups, question_amid)
+{
+	Grouped s;
+	const u32 words[] = {9, 2, 64, 6, 0, 0};
+
+	s.lead(8, 2, 400);
+	EXPECT_TRUE(s.say(RawMessage(words).message()));
+	s.work();
+	EXPECT_EQ(decoded2(s.peer.last()).kind, xdr::Kind::connprop);
+	const auto report = s.expect_report(9, rtrext::Fault::header);
+	EXPECT_EQ(report.detail.words[1], 6);
+	s.expect_served(10);
+	EXPECT_EQ(s.log.take(trace::Failure::message_incomplete), 1);
+}
+
+/* Transmissions that are wrong by themselves, and what becomes of what follows. */
+RPCORDMA_TEST(server_groups, refused)
+{
+	Grouped s;
+
+	/* More than the limit: one answer, whatever follows. */
+	for (const u32 count : {5u, 17u, 0x10000u, ~0u}) {
+		TEST_NOTE("count", count);
+		s.lead(count, count, 400);
+		s.more(count, 1, 400, 400);
+		s.more(count, 2, 400, 400);
+		s.expect_refused(count, xdr::ErrorCode::chunk);
+		s.expect_silence();
+	}
+	/* Lengths of streams. */
+	s.lead(10, 2, 400, 404);
+	auto report = s.expect_report(10, rtrext::Fault::stream);
+	EXPECT_FALSE(report.has_lead);
+	EXPECT_EQ(report.detail.words[0], 404);
+	EXPECT_EQ(report.detail.words[2], 400);
+	s.more(10, 1, 400, 400);
+	s.expect_silence();
+	s.lead(11, 3, 400);
+	s.more(11, 1, 400, 400, 398);
+	report = s.expect_report(11, rtrext::Fault::stream);
+	EXPECT_TRUE(report.has_lead);
+	EXPECT_EQ(report.bad.number, 1);
+	s.more(11, 2, 800, 4);
+	s.expect_silence();
+	/* The last one, too. */
+	s.lead(12, 2, 400);
+	s.more(12, 1, 400, 400, ~3u);
+	report = s.expect_report(12, rtrext::Fault::stream);
+	EXPECT_TRUE(report.has_lead);
+	s.lead(13, 1, 400, 404);
+	report = s.expect_report(13, rtrext::Fault::stream);
+	/* No call. */
+	s.lead(14, 2, 4);
+	s.expect_refused(14, xdr::ErrorCode::chunk);
+	s.lead(15, 2, 8);
+	s.more(15, 1, 8, 4);
+	s.expect_refused(15, xdr::ErrorCode::chunk);
+	EXPECT_GT(s.log.take(trace::Failure::call_cut_short), 0);
+	/* An optinfo that is none: no transmissions; and the group that follows. */
+	const u32 none[] = {16, 2, 64, 5, 0, 1, 20, 0, 0, 0, 0, 8, 16, 0};
+	EXPECT_TRUE(s.say(RawMessage(none).message()));
+	s.expect_refused(16, xdr::ErrorCode::chunk);
+	s.more(16, 1, 0, 8);
+	s.expect_silence();
+	/* Items, and directions for results: none are taken. */
+	u8 room[4096] = {};
+	rtrext::Encoder items({room, sizeof(room)}, Xid(17), Credits(64), xdr::Option::xmtreq);
+	const u32 numbers[] = {0};
+	items.sent(48, 4, 0, numbers);
+	u32 header = items.finish(1, 1, 48).value();
+	xdr::store_be32(room + header, 17);
+	EXPECT_TRUE(s.say({room, header + 48}));
+	s.expect_refused(17, xdr::ErrorCode::system);
+	__builtin_memset(room, 0, sizeof(room));
+	rtrext::Encoder places({room, sizeof(room)}, Xid(18), Credits(64), xdr::Option::xmtreq);
+	places.set(0, ~0u);
+	places.place_sent(0);
+	header = places.finish(2, 1, 48).value();
+	xdr::store_be32(room + header, 18);
+	EXPECT_TRUE(s.say({room, header + 48}));
+	s.expect_refused(18, xdr::ErrorCode::system);
+	s.more(18, 1, 48, 8);
+	s.expect_silence();
+	/* A reply to nobody: nothing is said. */
+	rtrext::Encoder reply({room, sizeof(room)}, Xid(19), Credits(64), xdr::Option::xmtresp);
+	header = reply.finish(2, 0, 48).value();
+	EXPECT_TRUE(s.say({room, header + 48}));
+	s.expect_silence();
+	/* A report: we sent no such reply. */
+	rtrext::Report about;
+	about.bad = {Xid(20), xdr::Direction::reply, 0};
+	about.detail = rtrext::Detail{rtrext::Fault::alone, {}};
+	header = rtrext::encode({room, sizeof(room)}, Credits(64), about).value();
+	EXPECT_TRUE(s.say({room, header}));
+	s.expect_refused(20, xdr::ErrorCode::option);
+	s.expect_served(21);
+	(void)s.log.take(trace::Failure::message_incomplete);
+	EXPECT_GT(s.log.take(trace::Failure::err_chunk_sent), 0);
+}
+
+/* A call that the service would not take, in bytes or in pages. */
+RPCORDMA_TEST(server_groups, too_long)
+{
+	for (const bool pages : {false, true}) {
+		TEST_NOTE("pages", pages);
+		Grouped s;
+
+		(pages ? s.svc.limits.max_pages : s.svc.limits.max_message) = pages ? 1 : 4999;
+		s.lead(7, 2, 4000);
+		s.more(7, 1, 4000, 1000);
+		EXPECT_EQ(s.in_service(), 1);
+		s.expect_refused(7, xdr::ErrorCode::system);
+		EXPECT_EQ(s.dropped(), 1);
+		EXPECT_EQ(s.in_service(), 0);
+		EXPECT_EQ(s.log.take(trace::Failure::call_too_long), 1);
+		(void)s.log.take(trace::Failure::err_chunk_sent);
+	}
+}
+
+/* Without memory for the thread's pages, or for a report, the connection ends; nothing is lost. */
+RPCORDMA_TEST(server_groups, no_memory)
+{
+	{
+		Grouped s;
+		s.lead(7, 2, 400);
+		s.more(7, 1, 400, 400);
+		{
+			NoTransfers none;
+			s.memory.allocations_left = 0;
+			EXPECT_EQ(s.receive(), 0);
+		}
+		EXPECT_TRUE(s.svc.closed);
+		EXPECT_EQ(s.in_service(), 0);
+		s.settle();
+		EXPECT_EQ(s.log.take(trace::Failure::gather_failed), 1);
+		EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 1);
+	}
+	Grouped s;
+	s.memory.allocations_left = 0;
+	s.more(7, 1, 400, 400);
+	EXPECT_TRUE(s.svc.closed);
+	s.settle();
+	EXPECT_EQ(s.log.take(trace::Failure::refusal_failed), 1);
+	EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 1);
+	(void)s.log.take(trace::Failure::err_chunk_sent);
+}
+
+/* A connection ends with a group open, or one that no thread has taken. */
+RPCORDMA_TEST(server_groups, ends)
+{
+	for (u32 parts = 1; parts <= 3; parts++) {
+		TEST_NOTE("parts", parts);
+		Grouped s;
+		u32 at = 400;
+
+		s.lead(7, 3, 400);
+		for (u32 i = 1; i < parts; i++, at += 400)
+			s.more(7, i, at, 400);
+		s.end();
+	}
+}
+
+/* Without the switch each is refused as before, and an end of version 1 does not know them. */
+RPCORDMA_TEST(server_groups, off)
+{
+	Grouped s(0);
+
+	s.lead(7, 2, 400);
+	s.expect_refused(7, xdr::ErrorCode::option);
+	s.more(7, 1, 400, 400);
+	s.expect_refused(7, xdr::ErrorCode::option);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_V2_GROUPS), 0);
+	EXPECT_EQ(s.dropped(), 0);
+	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 2);
+}
+
+RPCORDMA_SUITE(server_groups, announcement, whole, parts_given_back, broken_off, question_amid,
+	       refused, too_long, no_memory, ends, off);
+
+} // namespace rpcordma

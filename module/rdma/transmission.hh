@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What comes on a connection whose end does round-trip reduction (rtrext-01): a transmission is read, put to the message that
+ * it belongs to (group_assembly.hh), and judged. What is wrong with it comes out as what is to be answered; whoever has the
+ * connection answers.
+ *
+ * Nothing is placed directly yet: a message with items, or with directions for those of its reply, is more than this end
+ * takes.
+ */
+#pragma once
+
+#include "module/protocol/session.hh"
+#include "module/rdma/group_assembly.hh"
+
+namespace rpcordma {
+
+/** What a transmission comes to. Each Receive is in one of these. */
+struct Transmitted {
+	/** What the peer is to be told. */
+	struct Answer {
+		/* That it is told about; the caller's, by itself. Null: nothing. */
+		Receive *about = nullptr;
+		/* A REPTERR with this; else an ERROR with the code. */
+		bool reports = false;
+		rtrext::Report report;
+		xdr::ErrorCode code = xdr::ErrorCode::chunk;
+	};
+
+	/*
+	 * A message that is whole, and nothing is known against it: a group, chained by `next`; or what came, by itself, which may
+	 * be anything. Null: there is none.
+	 */
+	Receive *whole = nullptr;
+	Receive *useless = nullptr; /* chained by `next` */
+	Answer broken;		    /* a group was broken off; or an XMTCONT had none */
+	Answer refused;		    /* what came, and with it the group that it is of */
+	bool dropped = false;	    /* a group that had begun is over, and will not be whole */
+};
+
+/** Reads and judges one transmission. */
+class TransmissionReader {
+public:
+	/**
+	 * @lead   what begins the messages that this end takes: xmtreq, or xmtresp
+	 * @most   transmissions of one
+	 */
+	constexpr TransmissionReader(GroupAssembly &groups, xdr::Option lead, u32 most)
+		: groups_(groups),
+		  lead_(lead),
+		  most_(most)
+	{
+	}
+	/**
+	 * @receive is next in this direction. @understood: the session decoded it.
+	 *
+	 * On return Receives of what is whole have the stream's bytes as their payload, and no others.
+	 */
+	[[nodiscard]] Transmitted take(Receive *receive, bool understood)
+	{
+		const xdr::Message &message = receive->message;
+		const bool is_optional = message.kind == xdr::Kind::optional;
+		Transmitted taken;
+
+		read_(message, understood && is_optional);
+		if (!understood && is_optional && message.option == xdr::Option::xmtcont &&
+		    !groups_.open()) {
+			/* It breaks nothing off; the session says what is to be answered. */
+			taken.whole = receive;
+			return taken;
+		}
+		const GroupAssembly::Outcome outcome = groups_.add(receive, part_);
+		taken.whole = outcome.whole;
+		taken.useless = outcome.useless;
+		/* One is of no use then: what was kept, or what came. */
+		if (outcome.faulty && taken.useless) {
+			taken.dropped = outcome.report.has_lead;
+			taken.broken.reports = true;
+			taken.broken.report = outcome.report;
+			taken.broken.about = taken.useless;
+			taken.useless = taken.useless->next;
+			taken.broken.about->next = nullptr;
+		}
+		if (is_optional && (begins_(message.option) ||
+				    (message.option == xdr::Option::xmtcont && !outcome.faulty &&
+				     !is_among_(taken.useless, receive))))
+			judge_(receive, taken);
+		return taken;
+	}
+
+private:
+	[[nodiscard]] static constexpr bool begins_(xdr::Option option)
+	{
+		return option == xdr::Option::xmtreq || option == xdr::Option::xmtresp;
+	}
+	[[nodiscard]] static bool is_among_(const Receive *receives, const Receive *receive)
+	{
+		while (receives && receives != receive)
+			receives = receives->next;
+		return receives != nullptr;
+	}
+
+	void read_(const xdr::Message &message, bool readable)
+	{
+		bad_ = !readable;
+		part_ = {};
+		if (readable && message.option == xdr::Option::xmtreq) {
+			bad_ = rtrext::decode(message.body(), request_) != Error::none;
+			stream_length_ = request_.stream_length;
+			if (!bad_)
+				part_ = GroupAssembly::part(request_);
+		} else if (readable && message.option == xdr::Option::xmtresp) {
+			bad_ = rtrext::decode(message.body(), response_) != Error::none;
+			stream_length_ = response_.stream_length;
+			if (!bad_)
+				part_ = GroupAssembly::part(response_);
+		} else if (readable && message.option == xdr::Option::xmtcont) {
+			rtrext::Continuation continuation;
+
+			bad_ = rtrext::decode(message.body(), continuation) != Error::none;
+			stream_length_ = continuation.stream_length;
+			if (!bad_)
+				part_ = GroupAssembly::part(continuation);
+		}
+		/* What follows one that is refused is of no use either, and gets no answer of its own: see refuse_(). */
+		if (message.kind == xdr::Kind::optional && begins_(message.option) &&
+		    (bad_ || message.option != lead_))
+			part_.count = max(part_.count, 2u);
+	}
+
+	/* What @receive, which is a part of a group or a message by itself, is by what it says of its stream. */
+	[[nodiscard]] rtrext::Verdict verdict_(const Receive &receive) const
+	{
+		const xdr::Message &message = receive.message;
+		const u32 behind = receive.payload_length();
+
+		if (message.option == xdr::Option::xmtcont)
+			return bad_ ? rtrext::Verdict::refuse(xdr::ErrorCode::chunk) :
+				      rtrext::judge_stream(stream_length_, behind);
+		if (bad_)
+			return rtrext::Verdict::refuse(xdr::ErrorCode::chunk);
+		if (message.option != lead_)
+			return rtrext::Verdict::refuse(xdr::ErrorCode::option);
+		if (lead_ == xdr::Option::xmtresp) {
+			if (response_.transmissions > most_)
+				return rtrext::Verdict::refuse(xdr::ErrorCode::chunk);
+			const auto verdict = rtrext::judge(message, response_, behind);
+			return verdict.good() && response_.items.count() ?
+				       rtrext::Verdict::refuse(xdr::ErrorCode::system) :
+				       verdict;
+		}
+		const auto verdict = rtrext::judge(message, request_, behind, most_);
+		return verdict.good() && (request_.items.count() || request_.sets.places()) ?
+			       rtrext::Verdict::refuse(xdr::ErrorCode::system) :
+			       verdict;
+	}
+
+	void judge_(Receive *receive, Transmitted &taken)
+	{
+		const bool continues = receive->message.option == xdr::Option::xmtcont;
+		const auto verdict = verdict_(*receive);
+
+		if (verdict.good()) {
+			/* What is behind the stream is none of it. */
+			receive->length = receive->message.header_length + stream_length_;
+			receive->message.payload = receive->message.payload.first(stream_length_);
+			return;
+		}
+		const Receive *const lead = !continues	? nullptr :
+					    taken.whole ? taken.whole :
+							  groups_.first();
+		taken.refused.report.has_lead = lead != nullptr;
+		if (lead)
+			taken.refused.report.lead = {lead->message.xid, lead->message.direction, 0};
+		refuse_(receive, taken);
+		/* A reply is never answered by an ERROR, nor what does not say that it is a call. */
+		const bool reply = receive->message.direction != xdr::Direction::call;
+		taken.refused.reports = verdict.how == rtrext::Verdict::How::report;
+		if (reply && !taken.refused.reports) {
+			receive->next = taken.useless;
+			taken.useless = receive;
+			return;
+		}
+		taken.refused.about = receive;
+		taken.refused.code = verdict.code;
+		taken.refused.report.bad = {receive->message.xid, receive->message.direction,
+					    part_.number};
+		taken.refused.report.detail = verdict.detail;
+	}
+
+	/* What is kept of the message that @receive is of, is of no use; @receive is by itself then. */
+	void refuse_(Receive *receive, Transmitted &taken)
+	{
+		Receive *kept = taken.whole ? taken.whole : groups_.refuse();
+
+		taken.dropped = taken.dropped || kept->next || (!taken.whole && !bad_);
+		taken.whole = nullptr;
+		while (Receive *one = kept) {
+			kept = one->next;
+			one->next = nullptr;
+			if (one != receive) {
+				one->next = taken.useless;
+				taken.useless = one;
+			}
+		}
+	}
+
+	GroupAssembly &groups_;
+	xdr::Option lead_;
+	u32 most_;
+	/* Of what came last: */
+	bool bad_ = false; /* its optinfo cannot be read */
+	GroupAssembly::Part part_;
+	rtrext::Request request_;
+	rtrext::Response response_;
+	u32 stream_length_ = 0;
+};
+
+} // namespace rpcordma

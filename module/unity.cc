@@ -30,6 +30,7 @@
 #include "module/client/connect.cc"
 #include "module/client/entry.cc"
 #include "module/client/fence.cc"
+#include "module/client/group.cc"
 #include "module/client/negotiate.cc"
 #include "module/client/registration.cc"
 #include "module/client/reply.cc"

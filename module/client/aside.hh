@@ -25,7 +25,14 @@ template <typename Encode> bool rpcordma_client::send_aside(Connection &c, u32 x
 		return false;
 	}
 	call->send().hand_over(c.endpoint, length.value());
-	if (const Status posted = post(c, call, 1, marker); !posted.ok()) {
+	Status posted;
+	{
+		/* Not between the transmissions of a message, which the sender may be posting. */
+		rpcordma::SpinGuard guard(lock);
+
+		posted = post(c, call, 1, marker);
+	}
+	if (!posted.ok()) {
 		rpcordma::trace::failure(peer, rpcordma::trace::Failure::post_failed, xid,
 					 posted.error());
 		rpcordma::SendQueue::release(*marker);

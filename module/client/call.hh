@@ -54,9 +54,19 @@
 #include "module/chunk/reply.hh"
 #include "module/client/pin.hh"
 #include "module/protocol/codec.hh"
+#include "module/protocol/reduction.hh"
 #include "module/rdma/receive.hh"
 #include "module/rdma/region.hh"
 #include "module/rdma/send_buffer.hh"
+
+namespace rpcordma {
+
+/** The Sends of a call of several transmissions (rtrext-01) but for the first. */
+struct GroupSends {
+	SendBuffer sends[protocol::kCallTransmissions - 1];
+};
+
+} // namespace rpcordma
 
 struct AllCallsTag;
 struct CallListTag;
@@ -123,6 +133,8 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	rpcordma::Buffer placed_call;
 	rpcordma::Buffer placed_reply;
 	rpcordma::SendBuffer sends[rpcordma::protocol::kTransmissions];
+	/* Of its other transmissions with round-trip reduction; made when first needed. */
+	rpcordma::Owned<rpcordma::GroupSends> others;
 
 	/** The first Send of its message. */
 	[[nodiscard]] rpcordma::SendBuffer &send()

@@ -13,6 +13,7 @@
  *   backchannel.cc   backward calls and their replies
  *   negotiate.cc     which version is spoken, and the peer's properties
  *   reply.cc         messages from the peer
+ *   group.cc         calls of several transmissions, with round-trip reduction
  *   send.cc          calls
  *   connect.cc       making a connection; the client's own life
  *   entry.cc         the functions that the port knows
@@ -100,6 +101,7 @@ struct rpcordma_client {
 	std::atomic<bool> wants_space{false}; /* the sender waits for send queue room or regions */
 	rpcordma::Event answered;	      /* a connection's question, or it is broken */
 	rpcordma::protocol::Avoidance avoidance; /* of version 2; send lock */
+	rpcordma::protocol::Plainness plainness; /* no round-trip reduction */
 	rpcordma_client_stats stats = {};
 
 	/* Shrinks under the fence mutex as well. */
@@ -112,7 +114,8 @@ struct rpcordma_client {
 	std::atomic<bool> wants_gaps{false};
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
-	u32 backward_made = 0;	 /* backward calls that setup_backchannel() made; it alone */
+	u32 backward_made = 0; /* backward calls that setup_backchannel() made; it alone */
+	u32 group_bytes = 0;   /* of each transmission of the call that is being sent; send lock */
 	bool aside_made = false; /* one more, for messages about the connection; send lock */
 
 	/* slots.cc */
@@ -175,6 +178,16 @@ struct rpcordma_client {
 	void take_answer(Connection &c, const Receive &receive);
 	void take_control(Connection &c, const Receive &receive);
 
+	/** The peer's round-trip reduction is not what it says: do without it for a while. Any context. */
+	void go_plain(rpcordma::u32 xid, int value);
+
+	/* group.cc */
+	[[nodiscard]] bool begin_group(Connection &c, Call *call, const rpcordma_request &request);
+	[[nodiscard]] Status make_group(const Connection &c, Call *call,
+					const rpcordma_request &request);
+	[[nodiscard]] Status post_group(Connection &c, Call *call,
+					rpcordma::SendQueue::Marker *marker);
+
 	/* send.cc */
 	[[nodiscard]] Status send_request(Call *call);
 
@@ -189,9 +202,8 @@ struct rpcordma_client {
 	/** The credits that @call holds beyond its first are free: its reply is here, or nothing of it was posted. */
 	void return_extra_credits(Call *call)
 	{
-		if constexpr (rpcordma::protocol::kTransmissions > 1) {
-			if (call->credits)
-				rpcordma_xprt_return_credits(xprt, call->credits);
+		if (__builtin_expect(call->credits != 0, 0)) {
+			rpcordma_xprt_return_credits(xprt, call->credits);
 			call->credits = 0;
 		}
 	}

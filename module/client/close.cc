@@ -45,6 +45,9 @@ static void unmap_call(Client &client, Connection &c, Call *call)
 	}
 	for (SendBuffer &send : call->sends)
 		send.unmap(c.endpoint);
+	if (call->others)
+		for (SendBuffer &send : call->others->sends)
+			send.unmap(c.endpoint);
 }
 
 /* @call is unmapped: it is idle, and its regions are @doomed. Fence mutex and client lock held. */
@@ -76,7 +79,8 @@ void rpcordma_client::tear_down(Connection *c)
 	RegionList doomed;
 
 	const bool broke = c->broken.exchange(true, std::memory_order_acq_rel);
-	bool owed = false; /* a reply */
+	bool owed = false;	 /* a reply */
+	bool group_owed = false; /* to a call of several transmissions */
 	{
 		MutexGuard fenced(fence);
 
@@ -99,6 +103,7 @@ void rpcordma_client::tear_down(Connection *c)
 			const CallState state = call->get_state();
 
 			owed = owed || (!call->backward && state != CallState::idle);
+			group_owed = group_owed || call->credits;
 			end_call(call, doomed);
 			switch (state) {
 			case CallState::zombie:
@@ -124,6 +129,8 @@ void rpcordma_client::tear_down(Connection *c)
 		connection = nullptr;
 	}
 
+	if (broke && group_owed)
+		plainness.connection_lost(rpcordma_now_ms());
 	/* Who speaks version 2 and never replies may do better in version 1. */
 	if (c->unproved && (broke || owed))
 		avoidance.begin(rpcordma_now_ms());

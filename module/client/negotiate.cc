@@ -125,7 +125,43 @@ static void take_update(Client &client, Connection &c, const xdr::Message &messa
 }
 
 /*
- * A message about the connection, in version 2. We ask for nothing and offer no extension. Receive completion.
+ * The peer says that a call of several transmissions was not what it takes. All its calls go over another connection, in
+ * chunks where they are long.
+ */
+void rpcordma_client::go_plain(u32 xid, int value)
+{
+	const u64 now = rpcordma_now_ms();
+
+	tally(stats.repterr_count, 1);
+	trace::failure(peer, Failure::repterr_received, xid, value);
+	if (!plainness.in_force(now))
+		rpcordma_log_value(
+			peer, RPCORDMA_LOG_WARNING,
+			"the server does not take a call in several messages as it said; "
+			"it gets none for ten minutes; what it reports",
+			static_cast<u32>(value));
+	plainness.begin(now);
+}
+
+/* A REPTERR, in @message. It is about a call: none about a reply comes to us. Receive completion. */
+static void take_report(Client &client, Connection &c, const xdr::Message &message)
+{
+	rtrext::Report report;
+
+	if (rtrext::decode(message.body(), report) != Error::none) {
+		tally(client.stats.bad_reply_count, 1);
+		trace::failure(client.peer, Failure::message_undecodable, message.xid.get(),
+			       Error::protocol);
+		return;
+	}
+	/* It speaks version 2. */
+	c.unproved = false;
+	client.go_plain(report.bad.xid.get(), static_cast<int>(report.detail.fault));
+	c.request_close(trace::Loss::rpc_failed, static_cast<int>(report.detail.fault));
+}
+
+/*
+ * A message about the connection, in version 2. We ask for nothing. Receive completion.
  */
 void rpcordma_client::take_control(Connection &c, const Receive &receive)
 {
@@ -136,6 +172,9 @@ void rpcordma_client::take_control(Connection &c, const Receive &receive)
 	trace::reply(peer, "control", xid, message.credits.get(), static_cast<u32>(message.kind), 0);
 	if (message.kind == xdr::Kind::optional && message.direction == xdr::Direction::call) {
 		refuse(c, receive, xdr::ErrorCode::option);
+	} else if (message.kind == xdr::Kind::optional && c.session.reduces() &&
+		   message.option == xdr::Option::repterr) {
+		take_report(*this, c, message);
 	} else if ((message.kind == xdr::Kind::reqprop || message.kind == xdr::Kind::updprop) &&
 		   properties::decode_updprop(message.body(), said) != Error::none) {
 		trace::property(peer, "malformed", message);

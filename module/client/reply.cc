@@ -10,6 +10,7 @@
 
 #include "module/client/client.hh"
 #include "module/client/grant.hh"
+#include "module/rdma/transmission.hh"
 
 using namespace rpcordma;
 using trace::Failure;
@@ -210,6 +211,9 @@ static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Con
 		c.recycle(receive);
 	else
 		c.repost(receive);
+	/* Parts of a call that got an ERROR may still be under way: the next connection has them back. */
+	if (__builtin_expect(call->credits != 0, 0) && c.broken.load(std::memory_order_relaxed))
+		call->credits = 0;
 	client.return_extra_credits(call);
 	call->set_state(CallState::idle);
 	pin.complete(delivered.ok() ? static_cast<int>(delivered.value()) :
@@ -267,14 +271,52 @@ static void is_served(Client &client, Connection &c)
 	c.unproved = false;
 }
 
+/*
+ * An ERROR, which answers a call of ours. One of several transmissions may still be under way, so that its credits are
+ * not free: this connection ends, and long calls go by chunks. If the peer does not take an XMTREQ at all, what it said
+ * was not so, and the call is sent again; else the call fails. Returns whether it is to be handled as a reply.
+ */
+[[nodiscard, gnu::noinline]] static bool take_error(Client &client, Connection &c,
+						    const Receive &receive)
+{
+	const xdr::Message &message = receive.message;
+	const u32 xid = message.xid.get();
+
+	if (!c.session.rules().tells_direction) {
+		accept_grant(client, c, message.credits);
+		return true;
+	}
+	if (!c.session.reduces())
+		return true;
+	bool group = false;
+	{
+		/* Its task may have given it up. */
+		SpinGuard guard(client.lock);
+
+		for (Call *call = client.all.front(); call && !group; call = client.all.next(call))
+			group = call->xid == xid && !call->backward &&
+				call->get_state() != CallState::idle && call->credits;
+	}
+	if (!group)
+		return true;
+	c.unproved = false;
+	client.go_plain(xid, 0);
+	c.request_close(trace::Loss::rpc_failed, static_cast<int>(message.error.code));
+	return message.error.code != xdr::ErrorCode::option;
+}
+
 /* A reply that is whole, from the peer. Receive completion. */
 static void handle_reply(Client &client, Connection &c, Receive *receive)
 {
 	const xdr::Message &message = receive->message;
 	const u32 xid = message.xid.get();
 
-	if (message.kind != xdr::Kind::error || !c.session.rules().tells_direction)
+	if (message.kind != xdr::Kind::error) {
 		accept_grant(client, c, message.credits);
+	} else if (!take_error(client, c, *receive)) {
+		c.recycle(receive);
+		return;
+	}
 	Pin pin = Pin::find(client.xprt, xid);
 	if (!pin) {
 		if (c.unmatched < kMostUnmatched && client.take_late_reply(c, xid, *receive)) {
@@ -334,12 +376,64 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 		tally(client.stats.bad_reply_count, 1);
 }
 
+/*
+ * Something came where this end does round-trip reduction, and it is either no RPC message by itself, or may break off one of
+ * several transmissions. A reply has one: none of our calls says that more may come. Receive completion.
+ */
+[[gnu::noinline]] static void take_reply_transmission(Client &client, Connection &c,
+						      Receive *receive,
+						      protocol::Session::Verdict verdict)
+{
+	const bool understood = verdict.action == protocol::Session::Action::control;
+	TransmissionReader reader(c.groups, xdr::Option::xmtresp, 1);
+	const Transmitted taken = reader.take(receive, understood);
+
+	c.session.collect(c.groups.open());
+	for (const Transmitted::Answer *answer : {&taken.broken, &taken.refused}) {
+		if (!answer->about)
+			continue;
+		/* What is wrong with a reply is not reported: its call times out. */
+		if (answer->reports)
+			tally(client.stats.bad_reply_count, 1);
+		else
+			client.refuse(c, *answer->about, answer->code);
+		c.recycle(answer->about);
+	}
+	for (Receive *useless = taken.useless; useless;) {
+		Receive *const next = useless->next;
+
+		tally(client.stats.bad_reply_count, 1);
+		useless->next = nullptr;
+		c.recycle(useless);
+		useless = next;
+	}
+	if (!taken.whole)
+		return;
+	const xdr::Message &message = receive->message;
+	const bool is_reply = understood && (message.kind == xdr::Kind::optional ?
+						     message.option == xdr::Option::xmtresp :
+						     message.kind <= xdr::Kind::error);
+	if (!is_reply) {
+		handle_other(client, c, *receive, verdict);
+		c.recycle(receive);
+	} else if (message.direction == xdr::Direction::call) {
+		client.handle_backward_call(c, receive);
+	} else {
+		handle_reply(client, c, receive);
+	}
+}
+
 /* Something came. Receive completion. */
 void rpcordma_client::handle_message(Connection &c, Receive *receive)
 {
 	const auto verdict = c.session.receive(receive->bytes(), receive->message);
 
 	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0)) {
+		if (c.session.reduces() && c.session.rules().properties &&
+		    verdict.action != protocol::Session::Action::negotiate) {
+			take_reply_transmission(*this, c, receive, verdict);
+			return;
+		}
 		handle_other(*this, c, *receive, verdict);
 		c.recycle(receive);
 		return;

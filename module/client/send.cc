@@ -161,12 +161,18 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 
 /* --- what may run short, before anything is touched --- */
 
-[[nodiscard, gnu::always_inline]] static inline Status take_resources(Client &client, Connection &c,
-								      Call *call)
+/* What take_resources() says of a call that needs none of these: see send_group(). No other step says it. */
+static constexpr Error kGoesAsGroup = Error::no_option;
+
+[[nodiscard, gnu::always_inline]] static inline Status
+take_resources(Client &client, Connection &c, Call *call, const rpcordma_request &request)
 {
 	const u32 regions = call->plan.rkeys();
 	const u32 sends = sends_of(call->plan), requests = regions + sends;
 
+	if (regions && __builtin_expect(call->plan.nomsg(), 0) &&
+	    client.begin_group(c, call, request))
+		return kGoesAsGroup;
 	if (regions && !client.take_regions(call)) {
 		trace::failure(client.peer, Failure::regions_missing, call->xid,
 			       static_cast<int>(regions));
@@ -441,15 +447,16 @@ marshal(Client &client, const Connection &c, Call *call, const rpcordma_request 
 
 /* --- the whole of it --- */
 
-/* Post @call, whose message is made, and see to a reply that was faster. */
+/* Post @call, whose message is made, by @post(marker), and see to a reply that was faster. */
+template <typename Post>
 [[nodiscard, gnu::always_inline]] static inline Status
-transmit(Client &client, Connection &c, Call *call, const rpcordma_request &request)
+transmit(Client &client, Connection &c, Call *call, const rpcordma_request &request, Post &&post)
 {
 	rpcordma_rqst_sent(call->rqst);
 	call->set_state(CallState::posting);
 	SendQueue::Marker *marker = c.send_queue.should_signal() ? c.send_queue.signal(nullptr) :
 								   nullptr;
-	const Status posted = client.post(c, call, sends_of(call->plan), marker);
+	const Status posted = post(marker);
 	if (!posted.ok()) {
 		/*
 		 * Some of it may have been posted: the drain sorts it out. A reply to what was not sent in
@@ -473,6 +480,31 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 	if (!request.reply_expected)
 		return client.drop_connection(Failure::reply_not_expected, request.xid, 0);
 	return {};
+}
+
+/* Send @call, which begin_group() has made one of several transmissions. */
+[[nodiscard, gnu::noinline]] static Status send_group(Client &client, Connection &c, Call *call,
+						      const rpcordma_request &request)
+{
+	const u32 requests = call->plan.transmissions;
+
+	if (!c.send_queue.take(requests, 0)) {
+		trace::failure(client.peer, Failure::send_queue_full, call->xid,
+			       static_cast<int>(requests));
+		client.return_extra_credits(call);
+		return client.wait_for_space([&] { return c.send_queue.has_room(requests, 0); });
+	}
+	if (const Status made = client.make_group(c, call, request); !made.ok()) {
+		tally(client.stats.failed_marshal_count, 1);
+		trace::failure(client.peer, Failure::marshal_failed, call->xid, made.error());
+		c.send_queue.give_back(requests, 0);
+		client.return_extra_credits(call);
+		return fail_own(request, Error::io);
+	}
+	tally(client.stats.group_count, 1);
+	return transmit(client, c, call, request, [&](SendQueue::Marker *marker) {
+		return client.post_group(c, call, marker);
+	});
 }
 
 /* Whether @call may be sent over @c now: it has a credit, and the peer has nothing of it. */
@@ -514,7 +546,9 @@ Status rpcordma_client::send_request(Call *call)
 		trace::failure(peer, Failure::reduce_failed, call->xid, planned.error());
 		return fail_own(request, Error::message_size);
 	}
-	if (const Status taken = take_resources(*this, *c, call); !taken.ok()) {
+	if (const Status taken = take_resources(*this, *c, call, request); !taken.ok()) {
+		if (taken.error() == kGoesAsGroup)
+			return send_group(*this, *c, call, request);
 		return_extra_credits(call);
 		return taken;
 	}
@@ -539,5 +573,7 @@ Status rpcordma_client::send_request(Call *call)
 		/* anything else would fail for ever. */
 		return fail_own(request, Error::io);
 	}
-	return transmit(*this, *c, call, request);
+	return transmit(*this, *c, call, request, [&](SendQueue::Marker *marker) {
+		return post(*c, call, sends_of(call->plan), marker);
+	});
 }

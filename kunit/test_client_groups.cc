@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A client of version 2 with round-trip reduction (rtrext-01): what it says of that, when a long call goes in several
+ * transmissions and what these are, what becomes of their credits; and what it makes of reports, errors and replies of that
+ * kind.
+ */
+#include "kunit/test_client_requester.hh"
+#include "module/protocol/negotiation.hh"
+
+namespace rpcordma {
+namespace {
+
+constexpr u32 kHead = 4096, kGrant = 20;
+/* Bytes of a stream behind an XMTREQ and an XMTCONT of 4096. */
+constexpr u32 kFirst = 4048, kNext = 4056;
+constexpr u32 kPlainMs = 600000;
+
+struct GroupSetting {
+	u32 parameter = 7;
+	u32 extensions = 7;
+	u32 call_limit = 4;
+	u32 takes = kHead;
+	u32 grant = kGrant;
+	u32 pages = 0;
+};
+
+struct GroupRequester : Requester {
+	u32 grant = kGrant;
+
+	explicit GroupRequester(const GroupSetting &setting = {})
+	{
+		rpcordma_tunables.version2 = 1;
+		rpcordma_tunables.version2_pages = setting.pages;
+		rpcordma_tunables.version2_rtr = setting.parameter;
+		const private_data::Properties marked = {kHead, kHead, true, true};
+		verbs.answer_length = private_data::encode(verbs.answer, marked).value();
+		connect2(setting);
+	}
+	void connect2(const GroupSetting &setting = {})
+	{
+		const u32 words[] = {7,
+				     2,
+				     setting.grant,
+				     6,
+				     3,
+				     1,
+				     4,
+				     setting.takes,
+				     3,
+				     4,
+				     setting.extensions,
+				     5,
+				     4,
+				     setting.call_limit,
+				     0};
+
+		grant = setting.grant;
+		auto answer = [&] { EXPECT_TRUE(deliver(RawMessage(words).message())); };
+		have_done_meanwhile(answer);
+		EXPECT_EQ(rpcordma_core_client_connect(core), 0);
+		sync.meanwhile = nullptr;
+		ASSERT_NE(connection(), nullptr);
+		EXPECT_EQ(connection()->session.version(), 2);
+	}
+	[[nodiscard]] bool reply2(u32 xid, u32 size)
+	{
+		Reply2Maker reply(xid, grant);
+
+		reply.finish(size, kReplyMessage);
+		return deliver(reply.message());
+	}
+	/* An ERROR with this code. */
+	[[nodiscard]] bool refuse(u32 xid, u32 code)
+	{
+		const u32 words[] = {xid, 2, grant, 4, code};
+
+		return deliver(RawMessage(words).message());
+	}
+	[[nodiscard]] bool report(u32 xid)
+	{
+		u8 room[rtrext::most_report_length];
+		rtrext::Report about;
+
+		about.bad = {Xid(xid), xdr::Direction::call, 1};
+		about.detail = rtrext::Detail::differs(rtrext::Fault::sequence, 1, 2);
+		const auto length = rtrext::encode({room, sizeof(room)}, Credits(grant), about);
+		return deliver({room, length.value()});
+	}
+	/* A call of @size bytes, most of them in pages, that nobody may place apart. */
+	[[nodiscard]] rpc_rqst *long_call(u32 xid, u32 size, u32 head = 60)
+	{
+		rpc_rqst *call = prepare(xid, head);
+
+		if (!call)
+			return nullptr;
+		add_pages(call, size - head, false);
+		call->send.flags = 0;
+		return call;
+	}
+	[[nodiscard]] static u8 stream_byte(u32 xid, u32 at, u32 head = 60)
+	{
+		return at < 4	 ? u8(xid >> (24 - 8 * at)) :
+		       at < 8	 ? 0 :
+		       at < head ? call_pattern(at) :
+				   pattern(at - head);
+	}
+	/* What is posted goes out: it is a group of @count, byte for byte the call @xid of @size. */
+	void expect_group(u32 xid, u32 size, u32 count, u32 bytes = kHead)
+	{
+		const u32 before = peer.messages;
+		u32 at = 0, wrong = 0;
+
+		TEST_NOTE("xid", xid);
+		ASSERT_EQ(verbs.sends, count);
+		for (u32 i = 0; i < count; i++) {
+			TEST_NOTE("transmission", i);
+			ASSERT_EQ(work(1), 1);
+			const auto message = decoded2(peer.last());
+			u32 length;
+
+			EXPECT_EQ(message.kind, xdr::Kind::optional);
+			EXPECT_EQ(message.xid, Xid(xid));
+			EXPECT_EQ(message.direction, xdr::Direction::call);
+			EXPECT_EQ(message.credits.get(), connection()->credits.requested().get());
+			EXPECT_LE(peer.message_length, bytes);
+			if (i) {
+				rtrext::Continuation more;
+				EXPECT_EQ(message.option, xdr::Option::xmtcont);
+				EXPECT_EQ(rtrext::decode(message.body(), more), Error::none);
+				EXPECT_EQ(more.number, i);
+				EXPECT_EQ(more.lead, static_cast<u32>(xdr::Option::xmtreq));
+				length = more.stream_length;
+			} else {
+				rtrext::Request lead;
+				EXPECT_EQ(message.option, xdr::Option::xmtreq);
+				EXPECT_EQ(rtrext::decode(message.body(), lead), Error::none);
+				EXPECT_EQ(lead.transmissions, count);
+				EXPECT_EQ(lead.items.count(), 0);
+				EXPECT_EQ(lead.sets.count(), 0);
+				EXPECT_LE(lead.reply_transmissions, 1);
+				length = lead.stream_length;
+			}
+			EXPECT_EQ(length % 4, 0);
+			ASSERT_EQ(peer.message_length, message.header_length + length);
+			for (u32 n = 0; n < length; n++)
+				wrong += peer.message[message.header_length + n] !=
+					 stream_byte(xid, at + n);
+			at += length;
+		}
+		EXPECT_EQ(at, size);
+		EXPECT_EQ(wrong, 0);
+		EXPECT_EQ(peer.messages, before + count);
+		balance();
+	}
+	/* A long call of @size: whether it goes as a group of @count, and is answered; else it went by a chunk. */
+	[[nodiscard]] bool goes_in(u32 xid, u32 size, u32 count)
+	{
+		rpc_rqst *call = long_call(xid, size);
+		const u32 groups = u32(stats().group_count);
+
+		EXPECT_EQ(rpcordma_core_send_request(core, call->call), 0);
+		const bool grouped = stats().group_count == groups + 1;
+		if (grouped) {
+			EXPECT_EQ(sunrpc.in_flight, count);
+			expect_group(xid, size, count);
+		} else {
+			EXPECT_EQ(sunrpc.in_flight, 1);
+			work();
+			const auto message = decoded2(peer.last());
+			EXPECT_EQ(message.kind, xdr::Kind::nomsg);
+			EXPECT_TRUE(message.reads.has_position_zero());
+		}
+		EXPECT_TRUE(reply2(xid, 24));
+		EXPECT_EQ(call->result, 24);
+		done(call);
+		EXPECT_EQ(sunrpc.in_flight, 0);
+		return grouped;
+	}
+	/* The connection is lost, as far as the core has to know. */
+	[[nodiscard]] bool is_lost() const
+	{
+		return connection()->broken.load();
+	}
+	void reconnect(const GroupSetting &setting = {})
+	{
+		rpcordma_core_client_close(core);
+		connect2(setting);
+	}
+};
+
+} // namespace
+
+/* RTRSUPP is what the parameter says; a client takes no calls of several transmissions, and sends no such replies. */
+RPCORDMA_TEST(client_groups, announcement)
+{
+	for (u32 parameter = 0; parameter < 8; parameter++) {
+		TEST_NOTE("parameter", parameter);
+		GroupRequester r({parameter});
+		properties::Properties said;
+		u32 nochange = 0;
+		const auto message = decoded2(r.peer.last());
+
+		EXPECT_EQ(properties::decode_connprop(message.body(), said, nochange), Error::none);
+		EXPECT_EQ(said.extensions, parameter);
+		EXPECT_EQ(said.call_limit, 1);
+		EXPECT_EQ(said.reply_limit, 1);
+	}
+}
+
+/* What is one byte too long for one message goes in two, and so on to the limit; beyond that, by a chunk. */
+RPCORDMA_TEST(client_groups, sizes)
+{
+	GroupRequester r;
+	u32 xid = 1;
+
+	for (u32 count = 2; count <= 4; count++) {
+		TEST_NOTE("count", count);
+		const u32 least = count == 2 ? 4096 - 36 + 4 : kFirst + (count - 2) * kNext + 4;
+		const u32 most = kFirst + (count - 1) * kNext;
+
+		EXPECT_TRUE(r.goes_in(xid++, least, count));
+		EXPECT_TRUE(r.goes_in(xid++, most, count));
+	}
+	EXPECT_FALSE(r.goes_in(xid++, kFirst + 3 * kNext + 4, 0));
+	EXPECT_EQ(r.stats().credits_short, 0);
+	EXPECT_EQ(r.stats().local_inv_needed, 1);
+	r.at_rest();
+}
+
+/* Transmissions are as long as the peer takes and our memory allows; without memory a chunk carries the call. */
+RPCORDMA_TEST(client_groups, pages)
+{
+	constexpr u32 kLarge = 4096 + kPage;
+	const GroupSetting setting = {7, 7, 4, kLarge, kGrant, 1};
+	{
+		GroupRequester r(setting);
+		const u32 size = 3 * kLarge;
+		rpc_rqst *call = r.long_call(9, size);
+
+		EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+		r.expect_group(9, size, 4, kLarge);
+		EXPECT_TRUE(r.reply2(9, 24));
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+		r.at_rest();
+	}
+	/* None for the other Sends, nor for pages of theirs. */
+	bool grouped = false;
+	for (u32 left = 0; left < 20; left++) {
+		TEST_NOTE("allocations", left);
+		GroupRequester r(setting);
+		rpc_rqst *call = r.long_call(9, 12600);
+
+		r.memory.allocations_left = left;
+		EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+		r.memory.allocations_left = kNoLimit;
+		/* With more memory not less. */
+		EXPECT_GE(r.stats().group_count, grouped);
+		grouped = r.stats().group_count;
+		EXPECT_EQ(left > 0 || !grouped, true);
+		r.work();
+		EXPECT_TRUE(r.reply2(9, 24));
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+		r.at_rest();
+	}
+	EXPECT_TRUE(grouped);
+}
+
+/* Who does not take groups gets none. */
+RPCORDMA_TEST(client_groups, peer)
+{
+	for (u32 extensions = 0; extensions < 8; extensions++) {
+		TEST_NOTE("extensions", extensions);
+		for (const bool ours : {false, true}) {
+			GroupRequester r(ours ? GroupSetting{extensions, 7} :
+						GroupSetting{7, extensions});
+			EXPECT_EQ(r.goes_in(9, 6000, 2), extensions == 7);
+		}
+	}
+	for (u32 limit = 0; limit < 5; limit++) {
+		TEST_NOTE("limit", limit);
+		GroupRequester r({7, 7, limit});
+		EXPECT_EQ(r.goes_in(9, 6000, 2), limit >= 2);
+		EXPECT_EQ(r.goes_in(10, 12000, 3), limit >= 3);
+	}
+	/* It says otherwise later. */
+	GroupRequester r;
+	const u32 less[] = {0, 2, kGrant, 9, 1, 5, 4, 2};
+	EXPECT_TRUE(r.goes_in(9, 12000, 3));
+	EXPECT_TRUE(r.deliver(RawMessage(less).message()));
+	EXPECT_FALSE(r.goes_in(10, 12000, 3));
+	EXPECT_TRUE(r.goes_in(11, 6000, 2));
+}
+
+/* All credits or none, and a quarter of the window stays free. */
+RPCORDMA_TEST(client_groups, credits)
+{
+	for (u32 grant = 1; grant < 9; grant++) {
+		TEST_NOTE("grant", grant);
+		GroupRequester r({7, 7, 4, kHead, grant});
+
+		for (u32 count = 2; count <= 4; count++) {
+			const u32 least = kFirst + (count - 2) * kNext + 20;
+			const u32 shorts = u32(r.stats().credits_short);
+			const bool fits = count <= grant - (grant + 3) / 4;
+
+			TEST_NOTE("count", count);
+			EXPECT_EQ(r.goes_in(count, least, count), fits);
+			EXPECT_EQ(r.stats().credits_short, shorts + !fits);
+		}
+	}
+	/* Others have them. */
+	GroupRequester r({7, 7, 4, kHead, 8});
+	rpc_rqst *others[6];
+	for (u32 i = 0; i < 6; i++)
+		others[i] = r.call(100 + i);
+	rpc_rqst *call = r.long_call(9, 6000);
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_EQ(r.sunrpc.in_flight, 7);
+	EXPECT_EQ(r.stats().credits_short, 1);
+	EXPECT_TRUE(r.reply2(9, 24));
+	r.done(call);
+	for (u32 i = 0; i < 6; i++) {
+		EXPECT_TRUE(r.reply2(100 + i, 24));
+		r.done(others[i]);
+	}
+	r.at_rest();
+}
+
+/* A reply that needs a chunk makes the call go by one; room for posting is waited for. */
+RPCORDMA_TEST(client_groups, others_ways)
+{
+	GroupRequester r;
+	EXPECT_TRUE(r.goes_in(8, 6000, 2));
+	rpc_rqst *call = r.long_call(9, 6000);
+
+	r.add_pages(call, 8192, true);
+	EXPECT_EQ(r.transmit(call), 0);
+	const auto message = decoded2(r.peer.last());
+	EXPECT_EQ(message.kind, xdr::Kind::nomsg);
+	EXPECT_EQ(r.stats().group_count, 1);
+	EXPECT_EQ(r.sunrpc.in_flight, 1);
+	rpcordma_core_client_close(r.core);
+	r.done(call);
+
+	r.reconnect();
+	call = r.long_call(10, 6000);
+	u32 taken = 0;
+	while (r.send_queue().take(1, 0))
+		taken++;
+	r.send_queue().give_back(1, 0);
+	EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), to_errno(Error::again));
+	EXPECT_EQ(r.sunrpc.in_flight, 1);
+	r.send_queue().give_back(taken - 1, 0);
+	EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+	r.expect_group(10, 6000, 2);
+	EXPECT_TRUE(r.reply2(10, 24));
+	r.done(call);
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::send_queue_full), 1);
+}
+
+/* A task gives its call up: the credits of all transmissions stay until the reply. */
+RPCORDMA_TEST(client_groups, given_up)
+{
+	GroupRequester r;
+	rpc_rqst *call = r.long_call(9, 12000);
+
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_EQ(r.sunrpc.in_flight, 3);
+	r.done(call);
+	EXPECT_EQ(r.sunrpc.in_flight, 3);
+	EXPECT_TRUE(r.reply2(9, 24));
+	EXPECT_EQ(r.sunrpc.in_flight, 0);
+	r.at_rest();
+	/* Before anything is posted by the device, and with the connection's end. */
+	call = r.long_call(10, 12000);
+	EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+	EXPECT_EQ(r.work(1), 1);
+	rpcordma_core_client_close(r.core);
+	EXPECT_EQ(r.dma.mappings, 0);
+	r.done(call);
+	r.reconnect();
+	EXPECT_TRUE(r.goes_in(11, 6000, 2));
+	r.at_rest();
+}
+
+/* A report about a call ends the connection, and for ten minutes long calls go by chunks. */
+RPCORDMA_TEST(client_groups, reported)
+{
+	for (const bool option : {false, true}) {
+		TEST_NOTE("INVAL_OPTION", option);
+		GroupRequester r;
+		rpc_rqst *call = r.long_call(9, 6000);
+
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_TRUE(option ? r.refuse(9, 5) : r.report(9));
+		EXPECT_TRUE(r.is_lost());
+		/* It is to be sent again. */
+		EXPECT_EQ(call->completed, 0);
+		EXPECT_EQ(r.stats().repterr_count, 1);
+		rpcordma_core_client_close(r.core);
+		r.done(call);
+		r.reconnect();
+		EXPECT_FALSE(r.goes_in(10, 6000, 2));
+		r.sync.now += kPlainMs - 1000;
+		EXPECT_FALSE(r.goes_in(11, 6000, 2));
+		r.sync.now += 1001;
+		EXPECT_TRUE(r.goes_in(12, 6000, 2));
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
+	}
+}
+
+/* An error for a group fails its call; its credits are those of the next connection, as its parts may be under way. */
+RPCORDMA_TEST(client_groups, refused)
+{
+	for (const bool killed : {false, true}) {
+		TEST_NOTE("killed", killed);
+		GroupRequester r;
+		rpc_rqst *call = r.long_call(9, 6000);
+
+		EXPECT_EQ(r.transmit(call), 0);
+		if (killed)
+			r.done(call);
+		EXPECT_TRUE(r.refuse(9, 6));
+		EXPECT_TRUE(r.is_lost());
+		if (!killed) {
+			EXPECT_EQ(call->completed, 1);
+			EXPECT_EQ(call->result, to_errno(Error::io));
+			r.done(call);
+		}
+		r.reconnect();
+		EXPECT_EQ(r.sunrpc.in_flight, 0);
+		EXPECT_FALSE(r.goes_in(10, 6000, 2));
+		/* Of another call it is that call's matter. */
+		call = r.call(11);
+		EXPECT_TRUE(r.refuse(11, 6));
+		EXPECT_FALSE(r.is_lost());
+		EXPECT_EQ(call->result, to_errno(Error::io));
+		r.done(call);
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
+		EXPECT_EQ(r.log.take(trace::Failure::err_chunk_received), killed ? 1 : 2);
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
+	}
+}
+
+/* Two connections within ten minutes that are lost under a group: it may be the group's fault. */
+RPCORDMA_TEST(client_groups, connections_lost)
+{
+	for (const bool soon : {false, true}) {
+		TEST_NOTE("soon", soon);
+		GroupRequester r;
+
+		for (u32 turn = 0; turn < 2; turn++) {
+			EXPECT_TRUE(r.goes_in(5 + turn, 6000, 2));
+			rpc_rqst *call = r.long_call(9, 6000);
+			EXPECT_EQ(r.transmit(call), 0);
+			rpcordma_core_endpoint_event(r.verbs.requester, RPCORDMA_EVENT_DISCONNECTED);
+			rpcordma_core_client_close(r.core);
+			r.done(call);
+			r.sync.now += soon ? 1000 : kPlainMs + 1000;
+			r.reconnect();
+		}
+		EXPECT_EQ(r.goes_in(10, 6000, 2), !soon);
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Loss::disconnected), 2);
+	}
+}
+
+/* What a server says of that kind besides. */
+RPCORDMA_TEST(client_groups, strange)
+{
+	GroupRequester r;
+	u8 room[256] = {};
+	rpc_rqst *call = r.call(9);
+
+	/* A reply by XMTRESP. */
+	rtrext::Encoder one({room, sizeof(room)}, Xid(9), Credits(kGrant), xdr::Option::xmtresp);
+	u32 header = one.finish(1, 0, 24).value();
+	xdr::store_be32(room + header, 9);
+	xdr::store_be32(room + header + 4, 1);
+	EXPECT_TRUE(r.deliver({room, header + 40}));
+	EXPECT_EQ(call->result, 24);
+	r.done(call);
+
+	/* One of several, for which there are no Receives: as if it never came, and what follows. */
+	call = r.call(10);
+	rtrext::Encoder several({room, sizeof(room)}, Xid(10), Credits(kGrant),
+				xdr::Option::xmtresp);
+	header = several.finish(2, 0, 24).value();
+	xdr::store_be32(room + header, 10);
+	xdr::store_be32(room + header + 4, 1);
+	EXPECT_TRUE(r.deliver({room, header + 24}));
+	header = rtrext::encode({room, sizeof(room)}, Xid(10), Credits(kGrant),
+				xdr::Direction::reply, {1, 2, 24})
+			 .value();
+	EXPECT_TRUE(r.deliver({room, header + 24}));
+	EXPECT_EQ(call->completed, 0);
+	EXPECT_EQ(r.stats().bad_reply_count, 2);
+	EXPECT_TRUE(r.reply2(10, 24));
+	EXPECT_EQ(call->result, 24);
+	r.done(call);
+
+	/* A call by XMTREQ. */
+	const u32 before = r.peer.messages;
+	rtrext::Encoder request({room, sizeof(room)}, Xid(11), Credits(kGrant), xdr::Option::xmtreq);
+	header = request.finish(2, 1, 48).value();
+	EXPECT_TRUE(r.deliver({room, header + 48}));
+	EXPECT_EQ(r.peer.messages, before + 1);
+	const auto refusal = decoded2(r.peer.last());
+	EXPECT_EQ(refusal.kind, xdr::Kind::error);
+	EXPECT_EQ(refusal.error.code, xdr::ErrorCode::option);
+	header = rtrext::encode({room, sizeof(room)}, Xid(11), Credits(kGrant),
+				xdr::Direction::call, {1, 1, 24})
+			 .value();
+	EXPECT_TRUE(r.deliver({room, header + 24}));
+	EXPECT_EQ(r.peer.messages, before + 1);
+	/* An XMTCONT of nobody, and a report that is none. */
+	EXPECT_TRUE(r.deliver({room, header + 24}));
+	const u32 none[] = {9, 2, kGrant, 5, 1, 4, 20, 9, 0, 0, 0, 99};
+	EXPECT_TRUE(r.deliver(RawMessage(none).message()));
+	EXPECT_FALSE(r.is_lost());
+	EXPECT_EQ(r.stats().repterr_count, 0);
+	EXPECT_TRUE(r.goes_in(12, 6000, 2));
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::message_undecodable), 1);
+}
+
+RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
+	       reported, refused, connections_lost, strange);
+
+} // namespace rpcordma

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Calls of several transmissions, on connections of version 2 with round-trip reduction (rtrext-01): a call that is too long
+ * for one message, and has nothing to be placed, is an XMTREQ and XMTCONTs instead of an RDMA_NOMSG with a Read chunk. They
+ * are posted as one chain, and nothing else of this end comes between them. Each has a credit. Its reply is one message.
+ *
+ * With the transport's send lock.
+ */
+
+#include "module/client/client.hh"
+#include "xdr/rtrext.hh"
+
+using namespace rpcordma;
+
+/* What stays free of the window: calls of one transmission are not to starve. */
+static constexpr u32 kFreeShare = 4;
+
+/* The buffer of @call's transmission @i. */
+[[nodiscard]] static SendBuffer &send_of(Call *call, u32 i)
+{
+	return i ? call->others->sends[i - 1] : call->send();
+}
+
+/* Bytes of the stream that go in each transmission but the last, of those with @bytes. */
+[[nodiscard]] static u32 first_room(u32 bytes)
+{
+	return (bytes - rtrext::least_request_length) & ~u32(xdr::word_size - 1);
+}
+[[nodiscard]] static u32 next_room(u32 bytes)
+{
+	return (bytes - rtrext::continuation_length) & ~u32(xdr::word_size - 1);
+}
+
+/* In how many transmissions of @bytes each, a stream of @length goes. */
+[[nodiscard]] static u64 transmissions_for(u64 length, u32 bytes)
+{
+	const u64 first = first_room(bytes);
+
+	return 1 + div_round_up<u64>(length - min(length, first), next_room(bytes));
+}
+
+/* Have the buffers of @count Sends, of @bytes each where there is memory. Returns the least that one has; 0: none. */
+[[nodiscard]] static u32 provide_sends(Connection &c, Call *call, u32 count, u32 bytes)
+{
+	const u32 head = call->send().capacity();
+	u32 least = bytes;
+
+	if (!call->others)
+		call->others = Owned<GroupSends>::create(RPCORDMA_ALLOC_ATOMIC);
+	if (!call->others)
+		return 0;
+	for (u32 i = 0; i < count; i++) {
+		SendBuffer &send = send_of(call, i);
+
+		if (!send.ensure(head, RPCORDMA_ALLOC_ATOMIC) || !send.map(c.endpoint))
+			return 0;
+		if (bytes > send.capacity() && c.send_pages.count)
+			(void)send.extend(c.endpoint, c.send_pages, RPCORDMA_ALLOC_ATOMIC);
+		least = min(least, send.whole_capacity());
+	}
+	return least;
+}
+
+/*
+ * Whether @call, which was planned as an RDMA_NOMSG, goes in several transmissions instead. Then its plan says so, and it has
+ * their credits and buffers.
+ */
+bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_request &request)
+{
+	const protocol::Reduction theirs = c.session.peer_reduction();
+	const chunk::Plan &plan = call->plan;
+	/* A chunk for the reply, or for a part of the call: then chunks for all, as an XMTREQ offers none. */
+	const bool other_chunks = !plan.read_chunk.empty() || !plan.write_chunk.empty() ||
+				  !plan.reply_chunk.empty();
+
+	if (!c.session.reduction().takes_groups() || !theirs.takes_groups() || other_chunks ||
+	    plainness.in_force(rpcordma_now_ms()))
+		return false;
+	const rpcordma_xdr_buf &send = *request.send;
+	const u64 length = u64(send.head.length) + send.page_length + send.tail.length;
+	u32 bytes = min(c.session.thresholds().send, call->send().capacity() + c.send_pages.bytes());
+	const u32 most = min(theirs.call_limit, protocol::kCallTransmissions);
+	u64 count = transmissions_for(length, bytes);
+
+	if (count < 2 || count > most || length % xdr::word_size)
+		return false;
+	/* Without pages for all it may take more. */
+	bytes = provide_sends(c, call, u32(count), bytes);
+	if (!bytes)
+		return false;
+	if (transmissions_for(length, bytes) > count) {
+		count = transmissions_for(length, bytes);
+		if (count > most || provide_sends(c, call, u32(count), bytes) < bytes)
+			return false;
+	}
+	if (!rpcordma_xprt_take_credits(xprt, u32(count) - 1, kFreeShare)) {
+		tally(stats.credits_short, 1);
+		return false;
+	}
+	call->credits = u32(count) - 1;
+	call->plan.set_short(rtrext::least_request_length, u32(length));
+	call->plan.transmissions = u32(count);
+	group_bytes = bytes;
+	return true;
+}
+
+/* Copy @length bytes of @buf, from @at on, into @send, from @used on. */
+static void copy_into(const SendBuffer &send, u32 used, const rpcordma_xdr_buf &buf, u32 at,
+		      u32 length)
+{
+	while (length) {
+		const MutableBytes room = send.room_from(used);
+		const u32 n = static_cast<u32>(min<usize>(length, room.size()));
+
+		rpcordma_buf_read(&buf, at, room.data(), n);
+		at += n;
+		used += n;
+		length -= n;
+	}
+}
+
+/* Write the transmissions of @call, and hand them over. Errors: those of their encoders. */
+Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcordma_request &request)
+{
+	const Xid xid(call->xid);
+	const Credits credits = c.credits.requested();
+	const u32 count = call->plan.transmissions, length = call->plan.inline_length;
+	u32 at = 0;
+
+	for (u32 i = 0; i < count; i++) {
+		SendBuffer &send = send_of(call, i);
+		const u32 n = min(i ? next_room(group_bytes) : first_room(group_bytes), length - at);
+		u32 header;
+
+		if (i) {
+			header = TRY(rtrext::encode(send.room(), xid, credits, xdr::Direction::call,
+						    {i, static_cast<u32>(xdr::Option::xmtreq), n}));
+		} else {
+			rtrext::Encoder encoder(send.room(), xid, credits, xdr::Option::xmtreq);
+
+			header = TRY(encoder.finish(count, 1, n));
+		}
+		copy_into(send, header, *request.send, at, n);
+		at += n;
+		send.hand_over(c.endpoint, header + n);
+	}
+	tally(stats.pullup_copy_count, length - min<u32>(length, u32(request.send->head.length)));
+	if (trace::on(RPCORDMA_TRACE_MARSHAL))
+		rpcordma_trace_marshal(peer, call->xid, credits.get(),
+				       static_cast<u32>(xdr::Kind::optional),
+				       call->plan.header_length, length,
+				       static_cast<u32>(call->plan.send_mode),
+				       static_cast<u32>(call->plan.receive_mode));
+	return {};
+}
+
+/* Post the transmissions of @call. Room for them is taken. The last is signaled when there is a @marker. */
+Status rpcordma_client::post_group(Connection &c, Call *call, SendQueue::Marker *marker)
+{
+	const u32 count = call->plan.transmissions;
+	const rpcordma_send_wr *bad;
+
+	for (u32 i = 0; i < count; i++) {
+		rpcordma_send_wr &wr = send_of(call, i).wr;
+
+		wr.opcode = RPCORDMA_WR_SEND;
+		wr.send_flags = 0;
+		wr.cqe = &c.silent_send_cqe;
+		wr.next = i + 1 < count ? &send_of(call, i + 1).wr : nullptr;
+	}
+	rpcordma_send_wr &last = send_of(call, count - 1).wr;
+	if (marker) {
+		last.send_flags = RPCORDMA_SEND_SIGNALED;
+		last.cqe = &marker->cqe;
+	}
+	const u32 xid = call->xid;
+	const rpcordma_cqe *const entry = last.cqe;
+	/* Drivers promise nothing of a chain: what goes past the sender has the lock too (send_aside()). */
+	SpinGuard guard(lock);
+	const int rc = rpcordma_post_send(c.endpoint, &call->send().wr, &bad);
+
+	guard.release();
+	trace::post(c.endpoint, "group", xid, count, marker != nullptr, rc, entry);
+	return rc ? Status(from_errno(rc)) : Status();
+}

@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "module/protocol/reduction.hh"
 #include "selftests/sim/stranger.hh"
+#include "xdr/rtrext.hh"
 
 /* ib_sg_to_pages(), or KLMs where there may be gaps. */
 bool ib_mr::set_runs(const std::vector<sim::Scatter::Run> &from)
@@ -897,6 +899,48 @@ void Qp::overhear_growth_(const Message &message)
 	VersionTalk::grown++;
 }
 
+/*
+ * The client posts @message while a call of several transmissions is not whole, or which is a part of one: whatever it is has
+ * to be the next one.
+ */
+void Qp::overhear_part_(const Message &message)
+{
+	using rpcordma::xdr::Option;
+	Conversation &heard = *conversation;
+	rpcordma::rtrext::Continuation part;
+
+	REQUIRE(heard.group_left, "%s: an XMTCONT of no group", name.c_str());
+	REQUIRE(message.kind == MessageKind::optional && message.option == Option::xmtcont &&
+			message.xid.get() == heard.group_xid,
+		"%s: a message of kind %u, xid %#x, amid the transmissions of %#x", name.c_str(),
+		u32(message.kind), message.xid.get(), heard.group_xid);
+	REQUIRE(rpcordma::rtrext::decode(message.body(), part) == rpcordma::Error::none &&
+			part.number == heard.group_next && part.lead == u32(Option::xmtreq),
+		"%s: transmission %u of %#x where %u is to be", name.c_str(), part.number,
+		heard.group_xid, heard.group_next);
+	heard.group_next++;
+	heard.group_left--;
+}
+
+/* The client posts the first transmission of a call. Returns how many more there are to be. */
+u32 Qp::overhear_lead_(const Message &message)
+{
+	rpcordma::rtrext::Request lead;
+
+	if (message.kind != MessageKind::optional)
+		return 0;
+	REQUIRE(rpcordma::rtrext::decode(message.body(), lead) == rpcordma::Error::none,
+		"%s: an XMTREQ that does not decode", name.c_str());
+	REQUIRE(lead.transmissions > 1 &&
+			lead.transmissions <= rpcordma::protocol::kCallTransmissions,
+		"%s: a call of %u transmissions", name.c_str(), lead.transmissions);
+	conversation->group_xid = message.xid.get();
+	conversation->group_next = 1;
+	conversation->group_left = lead.transmissions - 1;
+	VersionTalk::groups++;
+	return lead.transmissions - 1;
+}
+
 void Qp::overhear_post_(const SendEntry &entry)
 {
 	REQUIRE(entry.length >= 20, "%s: a message of %u bytes", name.c_str(), entry.length);
@@ -918,11 +962,18 @@ void Qp::overhear_post_(const SendEntry &entry)
 	}
 	if (state == State::error || is_continuation(message))
 		return;
+	if (!server &&
+	    (conversation->group_left || (message.kind == MessageKind::optional &&
+					  message.option == rpcordma::xdr::Option::xmtcont)))
+		return overhear_part_(message);
 	conversation->versions->posted(server, message, strange);
+	const bool is_request = message.kind == MessageKind::optional &&
+				message.option == rpcordma::xdr::Option::xmtreq;
 	if (!server) {
 		/* A backward reply has no chunks, and is a reply. */
-		const bool answer = message.kind == MessageKind::error || is_control(message);
-		if (answer || (!has_chunks(message) && !is_call(message))) {
+		const bool answer = message.kind == MessageKind::error ||
+				    (is_control(message) && !is_request);
+		if (answer || (!has_chunks(message) && !is_call(message) && !is_request)) {
 			if (strange)
 				return answer_stranger_(xid);
 			REQUIRE(!answer && conversation->backward_owed.erase(xid),
@@ -931,10 +982,13 @@ void Qp::overhear_post_(const SendEntry &entry)
 		}
 		REQUIRE(!conversation->owed.count(xid), "%s: xid %#x is sent twice", name.c_str(),
 			xid);
-		REQUIRE(conversation->owed.size() < conversation->granted,
-			"%s: credit overrun: %zu calls outstanding, %u granted", name.c_str(),
-			conversation->owed.size() + 1, conversation->granted);
+		const u32 more = overhear_lead_(message);
+		REQUIRE(credits_of(*conversation) + more < conversation->granted,
+			"%s: credit overrun: %zu transmissions outstanding, %u granted",
+			name.c_str(), credits_of(*conversation) + more + 1, conversation->granted);
 		conversation->owed.insert(xid);
+		if (more)
+			conversation->parts[xid] = more;
 		return;
 	}
 	if (is_call(message)) {
@@ -971,8 +1025,10 @@ void Qp::overhear_completion_(const Completion &completion, const std::vector<u8
 		conversation->versions->heard(message, conversation->strange);
 	if (is_call(message))
 		return;
-	if (is_last(message) && !question)
+	if (is_last(message) && !question) {
 		conversation->owed.erase(word(bytes.data(), 0));
+		conversation->parts.erase(word(bytes.data(), 0));
+	}
 	if (is_continuation(message))
 		return;
 	/* Of version 2 an error grants nothing. */

@@ -81,7 +81,10 @@ private:
 /** What is heard on a connection. */
 struct Conversation {
 	u32 granted = 1, latest = 1;
-	std::set<u32> owed;	     /* calls that the client has posted and has no reply to */
+	std::set<u32> owed;	  /* calls that the client has posted and has no reply to */
+	std::map<u32, u32> parts; /* of these, those of several transmissions: how many more than one */
+	u32 group_left = 0, group_next = 0,
+	    group_xid = 0;	     /* of the one that the client is posting */
 	std::set<u32> to_be_replied; /* calls that reached the server, which has not posted a reply */
 	std::set<u32> backward_owed;
 	bool strange = false;	       /* one end is a stranger's, or was */
@@ -90,6 +93,16 @@ struct Conversation {
 	std::shared_ptr<VersionTalk> versions = std::make_shared<VersionTalk>();
 	VersionMemory *memory = nullptr; /* the client's, if it has a core */
 };
+
+/** Credits that @heard's calls have. */
+inline size_t credits_of(const Conversation &heard)
+{
+	size_t credits = heard.owed.size();
+
+	for (const auto &[xid, parts] : heard.parts)
+		credits += parts;
+	return credits;
+}
 
 struct Completion {
 	rpcordma_cqe *cqe;
@@ -219,6 +232,8 @@ private:
 	void lose_by_fault_();
 	void take_message_(const std::vector<u8> &message, u32 invalidated);
 	void overhear_growth_(const rpcordma::xdr::Message &message);
+	void overhear_part_(const rpcordma::xdr::Message &message);
+	[[nodiscard]] u32 overhear_lead_(const rpcordma::xdr::Message &message);
 	void overhear_post_(const SendEntry &entry);
 	void overhear_completion_(const Completion &completion, const std::vector<u8> &bytes);
 

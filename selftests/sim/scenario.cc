@@ -132,13 +132,24 @@ void draw_pages()
 	rpcordma_server_tunables.version2_receive_bytes = chance.any_of(bytes);
 }
 
+/* Round-trip reduction: mostly none or all of it, at each end. */
+void draw_reduction()
+{
+	static const u32 bits[] = {0, 0, 7, 7, 7, 7, 5, 3};
+
+	rpcordma_tunables.version2_rtr = chance.any_of(bits);
+	rpcordma_server_tunables.version2_rtr = chance.any_of(bits);
+}
+
 /* In half of the runs there is version 2 at either end; then sizes mostly do not forbid it. */
 void draw_versions()
 {
 	rpcordma_tunables.version2 = rpcordma_server_tunables.version2 = 0;
 	rpcordma_tunables.version2_pages = rpcordma_server_tunables.version2_pages = 0;
+	rpcordma_tunables.version2_rtr = rpcordma_server_tunables.version2_rtr = 0;
 	if (chance.one_in(2))
 		return;
+	draw_reduction();
 	draw_version2(rpcordma_tunables.version2);
 	draw_version2(rpcordma_server_tunables.version2);
 	draw_pages();

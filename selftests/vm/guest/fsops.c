@@ -18,6 +18,8 @@
  *	acl FILE		set and read system.posix_acl_access
  *	acl4 FILE		read system.nfs4_acl and write it back
  *	xattr FILE		user attributes of 1 byte to 60000 bytes
+ *	value FILE BYTES	one of that length, which stays
+ *	value-is FILE BYTES	that is what it has
  *	hold FILE SECONDS	hold an open for reading, report when the file changes
  *
  * Prints one line "<what> key=value ..." and exits 0; or says what was wrong, and exits 1.
@@ -825,6 +827,24 @@ static void do_xattr(const char *file)
 	printf("xattr values=%u\n", i);
 }
 
+static void do_value(const char *file, size_t size, bool set)
+{
+	unsigned char value[65536], got[65536];
+	struct stream s = stream_of(5, size);
+	ssize_t n;
+
+	if (size == 0 || size > sizeof(value))
+		fail("value: an attribute of %zu bytes", size);
+	fill(&s, value, size);
+	if (set)
+		MUST(setxattr(file, "user.value", value, size, 0) == 0, file);
+	n = getxattr(file, "user.value", got, sizeof(got));
+	MUST(n >= 0, file);
+	if (n != (ssize_t)size || memcmp(value, got, n))
+		fail("%s: an attribute of %zu bytes is another one, of %zd", file, size, n);
+	printf("value bytes=%zu\n", size);
+}
+
 static void do_hold(const char *file, unsigned int seconds)
 {
 	int fd = open(file, O_RDONLY);
@@ -880,6 +900,8 @@ int main(int argc, char **argv)
 		do_acl4(first);
 	} else if (!strcmp(op, "xattr")) {
 		do_xattr(first);
+	} else if (!strcmp(op, "value") || !strcmp(op, "value-is")) {
+		do_value(first, strtoul(OPERAND, NULL, 0), !op[5]);
 	} else if (!strcmp(op, "hold")) {
 		do_hold(first, atoi(OPERAND));
 	} else {

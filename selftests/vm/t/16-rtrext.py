@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Round-trip reduction between two ends of ours: long calls in several messages instead of an RDMA Read."""
+
+from vmlib import disturb, lab
+from vmlib.testing import test
+
+OURS = disturb.OURS
+
+
+def counters(pair):
+    """What both ends count of it, and the server's RDMA Reads."""
+    counted = disturb.server_counters(pair)
+    stats = dict(line.split(": ", 1) for line in pair.client.run(f"cat {OURS}/stats", 10).splitlines()
+                 if ": " in line)
+    return {"sent": int(stats["group_count"]), "short": int(stats["credits_short"]),
+            "reported": int(stats["repterr_count"]), "taken": counted["v2_groups"],
+            "dropped": counted["v2_groups_dropped"], "repterr": counted["v2_repterr"], "Reads": counted["read"]}
+
+
+def during(pair, what, command):
+    """What @command adds to these."""
+    before = counters(pair)
+    pair.client.run(command, 60, what)
+    after = counters(pair)
+    return {name: after[name] - before[name] for name in before}
+
+
+@test("rtrext")
+def rtrext(t):
+    """both ends with version2_rtr=7: a mount, a long call of 20,000 bytes in three messages, without an RDMA Read; verified files"""
+    t.only_rpcordma("about two ends of ours")
+    # One page behind the head: 8 KiB a message, so that 20,000 bytes are three.
+    switch = "version2=1 version2_rtr=7 version2_pages=1"
+    pair = t.lab(server_xprt="rpcordma", server_params=f"{lab.STRICT} {switch}")
+    pair.up(params=switch)
+    pair.client.run("fsops gen /src 1", 60, "make the files")
+    pair.mount("4.2")
+    disturb.grow(pair)
+    pair.client.run("echo text > /mnt/f && sync /mnt/f", 20, "a file")
+    seen = during(pair, "an attribute of 20,000 bytes", "fsops value /mnt/f 20000")
+    t.equal(seen["sent"], 1, f"calls of several messages, at the client (all: {seen})")
+    t.equal(seen["taken"], 1, f"calls of several messages, at the server (all: {seen})")
+    t.equal(seen["Reads"], 0, f"RDMA Reads (all: {seen})")
+    pair.server.run("fsops value-is /export/f 20000", 10, "the attribute, at the server")
+    # Beyond four messages a chunk carries it, as ever.
+    seen = during(pair, "an attribute of 60,000 bytes", "fsops value /mnt/f 60000")
+    t.equal(seen["sent"], 0, f"calls of several messages, of 60,000 bytes (all: {seen})")
+    t.check(seen["Reads"] > 0, f"no RDMA Read for 60,000 bytes (all: {seen})")
+    pair.client.run("mkdir /mnt/d && fsops copy /src/d08 /mnt/d/d08 2 && drop_caches && "
+                    "fsops compare /src/d08 /mnt/d/d08 && fsops names /mnt/names", 90, "files, there and back")
+    pair.client.run("fsops xattr /mnt/attributes", 60, "attributes of all sizes")
+    # Dropped connections come back, and groups go on.
+    pair.client.run(f"echo 1 > {OURS}/disconnect", 10, "drop the connection")
+    seen = during(pair, "an attribute after a reconnect", "fsops value /mnt/f 12000")
+    last = counters(pair)
+    t.check(seen["sent"] in (0, 1) and last["sent"] >= 2, f"calls of several messages in the end: {last}")
+    t.equal(last["sent"], last["taken"], f"calls of several messages, at both ends (all: {last})")
+    for name in ("reported", "dropped", "repterr"):
+        t.equal(last[name], 0, f"{name} (all: {last})")
+    pair.umount()
+    pair.unload()

@@ -330,10 +330,12 @@ private:
 		for (u32 i = 0; i < kPatience; i++) {
 			a = rpcordma::audit(*xprt_->core);
 			server = busy ? std::string() : server_unrest();
-			if (a.at_rest() && server.empty())
+			if (a.at_rest() && server.empty() && !has_credits_())
 				return;
 			sleep_for(kSecond, "client and server to come to rest");
 		}
+		REQUIRE(!a.at_rest() || !has_credits_(),
+			"%s: nobody calls, and %u credits are taken", name_, xprt_->in_flight);
 		REQUIRE(!a.at_rest(), "nobody calls, and a server's connection has %s",
 			server.c_str());
 		REQUIRE(false,
@@ -343,6 +345,14 @@ private:
 			name_, a.free, a.calls, a.zombies, a.unfenced, a.backward_free, a.backward,
 			a.owners, a.listed, a.regions, a.mapped, a.reserved, a.markers,
 			static_cast<unsigned long long>(a.lost));
+	}
+
+	/* Of a connection that lasts: the next one begins with none taken. */
+	bool has_credits_() const
+	{
+		const rpcordma::Connection *c = xprt_->core->connection;
+
+		return xprt_->in_flight && c && !c->broken.load();
 	}
 
 	void use_()

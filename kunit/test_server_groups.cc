@@ -179,7 +179,7 @@ RPCORDMA_TEST(server_groups, announcement)
 		EXPECT_EQ(properties::decode_connprop(message.body(), said, nochange), Error::none);
 		EXPECT_EQ(said.extensions, parameter);
 		EXPECT_EQ(said.call_limit, (parameter & 5) == 5 ? 4 : 1);
-		EXPECT_EQ(said.reply_limit, 1);
+		EXPECT_EQ(said.reply_limit, (parameter & 5) == 5 ? 4 : 1);
 		EXPECT_EQ(s.server->session.reduces(), parameter != 0);
 	}
 }
@@ -488,7 +488,111 @@ RPCORDMA_TEST(server_groups, off)
 	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 2);
 }
 
+/* A reply that is too long for one message comes in several, if its call says so, and each is full but the last. */
+RPCORDMA_TEST(server_groups, replies)
+{
+	constexpr u32 kOne = 4096 - 36, kPart = 4056;
+
+	for (const u32 extensions : {7u, 3u})
+		for (const u32 asked : {0u, 1u, 2u, 3u, 4u, 9u})
+			for (const u32 size : {kOne, kOne + 4, 2 * kPart, 2 * kPart + 1, 3 * kPart,
+					       4 * kPart - 3, 4 * kPart + 4}) {
+				TEST_NOTE("extensions", extensions);
+				TEST_NOTE("asked for", asked);
+				TEST_NOTE("bytes", size);
+				Grouped s;
+				const u32 words[] = {9, 2, 64, 6, 1, 3, 4, extensions, 0};
+				u8 room[256] = {};
+				rtrext::Encoder call({room, sizeof(room)}, Xid(7), Credits(64),
+						     xdr::Option::xmtreq);
+				const u32 header = call.finish(1, asked, 40).value();
+				const u32 padded = size + xdr_pad(size);
+				const u32 count = div_round_up(padded, kPart);
+				const bool grouped = size > kOne && extensions == 7 &&
+						     count <= min(asked, 4u);
+
+				EXPECT_TRUE(s.say(RawMessage(words).message()));
+				s.work();
+				xdr::store_be32(room + header, 7);
+				EXPECT_TRUE(s.say({room, header + 40}));
+				ASSERT_EQ(s.receive(), 40);
+				xdr::store_be32(s.reply_bytes, 7);
+				xdr::store_be32(s.reply_bytes + 4, 1);
+				EXPECT_EQ(s.reply(size), 0);
+				EXPECT_EQ(s.room_taken(), grouped ? count : 1);
+				EXPECT_EQ(counter(RPCORDMA_SERVER_V2_REPLY_GROUPS), grouped);
+				if (!grouped) {
+					s.work();
+					EXPECT_EQ(decoded2(s.peer.last()).kind,
+						  size == kOne ? xdr::Kind::msg : xdr::Kind::error);
+					(void)s.log.take(trace::Failure::reply_no_room);
+					(void)s.log.take(trace::Failure::err_chunk_sent);
+					continue;
+				}
+				u32 at = 0, wrong = 0;
+				for (u32 i = 0; i < count; i++) {
+					ASSERT_EQ(s.work(1), 1);
+					const auto message = decoded2(s.peer.last());
+					u32 length;
+					EXPECT_EQ(message.xid, Xid(7));
+					EXPECT_EQ(message.direction, xdr::Direction::reply);
+					EXPECT_EQ(message.credits.get(), s.grant());
+					if (i) {
+						rtrext::Continuation more;
+						EXPECT_EQ(rtrext::decode(message.body(), more),
+							  Error::none);
+						EXPECT_EQ(more.number, i);
+						EXPECT_EQ(more.lead, 2);
+						length = more.stream_length;
+					} else {
+						rtrext::Response lead;
+						EXPECT_EQ(message.option, xdr::Option::xmtresp);
+						EXPECT_EQ(rtrext::decode(message.body(), lead),
+							  Error::none);
+						EXPECT_EQ(lead.transmissions, count);
+						length = lead.stream_length;
+					}
+					ASSERT_EQ(s.peer.message_length,
+						  message.header_length + length);
+					for (u32 n = 0; n < length; n++, at++)
+						wrong += s.peer.message[message.header_length + n] !=
+							 (at < size ? s.reply_bytes[at] : 0);
+				}
+				EXPECT_EQ(at, padded);
+				EXPECT_EQ(wrong, 0);
+				EXPECT_EQ(s.work(), 0);
+				EXPECT_EQ(s.in_service(), 0);
+			}
+}
+
+/* Without memory for its buffers the connection ends, at whichever allocation. */
+RPCORDMA_TEST(server_groups, reply_without_memory)
+{
+	for (u32 left = 0; left < 8; left++) {
+		TEST_NOTE("allocations", left);
+		Grouped s;
+		const u32 words[] = {9, 2, 64, 6, 1, 3, 4, 7, 0};
+		u8 room[256] = {};
+		rtrext::Encoder call({room, sizeof(room)}, Xid(7), Credits(64), xdr::Option::xmtreq);
+		const u32 header = call.finish(1, 4, 40).value();
+
+		EXPECT_TRUE(s.say(RawMessage(words).message()));
+		s.work();
+		xdr::store_be32(room + header, 7);
+		EXPECT_TRUE(s.say({room, header + 40}));
+		ASSERT_EQ(s.receive(), 40);
+		s.memory.allocations_left = left;
+		const bool sent = s.reply(12000) == 0;
+		s.settle();
+		EXPECT_EQ(s.svc.closed, !sent);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_V2_REPLY_GROUPS), sent);
+		(void)s.log.take(trace::Failure::send_buffer_failed);
+		(void)s.log.take(trace::Failure::reply_failed);
+		(void)s.log.take(trace::Loss::rpc_failed);
+	}
+}
+
 RPCORDMA_SUITE(server_groups, announcement, whole, parts_given_back, broken_off, question_amid,
-	       refused, too_long, no_memory, ends, off);
+	       refused, too_long, no_memory, ends, off, replies, reply_without_memory);
 
 } // namespace rpcordma

@@ -110,6 +110,8 @@ static void show_transport(struct seq_file *seq, struct rpcordma_transport *tran
 	seq_printf(seq, "scratch_count: %lu\n", stats->scratch_count);
 	seq_printf(seq, "group_count: %lu\n", stats->group_count);
 	seq_printf(seq, "credits_short: %lu\n", stats->credits_short);
+	seq_printf(seq, "reserve_short: %lu\n", stats->reserve_short);
+	seq_printf(seq, "reply_group_count: %lu\n", stats->reply_group_count);
 	seq_printf(seq, "repterr_count: %lu\n", stats->repterr_count);
 	seq_printf(seq, "inline_send: %u\n", state.inline_send);
 	seq_printf(seq, "inline_receive: %u\n", state.inline_receive);

@@ -39,6 +39,7 @@ static const char *const lock_names[RPCORDMA_LOCK_CLASSES] = {
 	[RPCORDMA_LOCK_SERVER] = "rpcordma_server",
 	[RPCORDMA_LOCK_SINKS] = "rpcordma_sinks",
 	[RPCORDMA_LOCK_FAILURES] = "rpcordma_failures",
+	[RPCORDMA_LOCK_POSTS] = "rpcordma_posts",
 };
 
 static struct lock_class_key mutex_keys[RPCORDMA_MUTEX_CLASSES];

@@ -92,6 +92,8 @@ struct rpcordma_client_stats {
 	/* Of version 2's round-trip reduction; not on the line: */
 	unsigned long group_count; /* calls sent in several transmissions */
 	unsigned long credits_short; /* calls that went by chunks, as there were too few credits for that */
+	unsigned long reserve_short; /* calls that offered a Reply chunk, as there were too few Receives for that */
+	unsigned long reply_group_count; /* replies that came in several transmissions */
 	unsigned long repterr_count; /* reports from the server that a transmission was wrong */
 	struct rpcordma_agreement agreed; /* of the newest connection; not on the line */
 };

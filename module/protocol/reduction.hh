@@ -14,6 +14,11 @@ namespace rpcordma::protocol {
 /** Most transmissions of a call that a server of ours takes, and that a client of ours sends. */
 constexpr u32 kCallTransmissions = 4;
 
+/** Most transmissions of a reply that a server of ours sends, and that a client of ours asks for. */
+constexpr u32 kReplyTransmissions = 4;
+/** Receives that a client has for replies of several transmissions, of all its calls. */
+constexpr u32 kReservedReceives = 16;
+
 struct Reduction {
 	u32 extensions = 0;  /* a mask of properties::Extensions */
 	u32 call_limit = 1;  /* transmissions of a call that it receives */
@@ -38,8 +43,10 @@ struct Reduction {
 	Reduction ours;
 
 	ours.extensions = parameter & 7;
-	if (ours.has(properties::takes_xmtreq | properties::takes_xmtcont))
+	if (ours.has(properties::takes_xmtreq | properties::takes_xmtcont)) {
 		ours.call_limit = kCallTransmissions;
+		ours.reply_limit = kReplyTransmissions;
+	}
 	return ours;
 }
 

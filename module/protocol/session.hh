@@ -62,10 +62,15 @@ public:
 		set_thresholds_();
 	}
 
-	/** What this end does of round-trip reduction, in a version with properties. Behind begin(), before anything comes. */
-	void reduce_by(const Reduction &ours)
+	/**
+	 * What this end does of round-trip reduction, in a version with properties. Behind begin(), before anything comes.
+	 *
+	 * @receives  that it has besides for that: Rules::extra_receives counts them
+	 */
+	void reduce_by(const Reduction &ours, u32 receives = 0)
 	{
 		reduction_ = ours;
+		reserved_ = receives;
 	}
 	[[nodiscard]] const Reduction &reduction() const
 	{
@@ -108,6 +113,8 @@ public:
 	{
 		version_ = version;
 		rules_ = rules_of(version);
+		if (rules_.properties)
+			rules_.extra_receives += reserved_;
 		standing_ = Standing::settled;
 		set_thresholds_();
 	}
@@ -341,6 +348,7 @@ private:
 	chunk::Thresholds thresholds_; /* but for the one to the peer */
 	PeerRoom peer_room_;
 	Reduction reduction_;
+	u32 reserved_ = 0; /* Receives, see reduce_by() */
 	PeerReduction peer_reduction_;
 	bool collecting_ = false; /* see collect() */
 	private_data::Properties ours_;

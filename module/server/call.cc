@@ -30,6 +30,9 @@ void destroy_call(Server &server, ServerCall *call)
 	give_back_resources(server, call);
 	for (SendBuffer &send : call->sends)
 		send.unmap(server.endpoint);
+	if (call->others)
+		for (SendBuffer &send : call->others->sends)
+			send.unmap(server.endpoint);
 	(void)Owned<ServerCall>::take_over(call);
 }
 

@@ -15,12 +15,18 @@
 #include "module/chunk/answer.hh"
 #include "module/chunk/arrival.hh"
 #include "module/protocol/codec.hh"
+#include "module/protocol/reduction.hh"
 #include "module/rdma/cqe.hh"
 #include "module/rdma/receive.hh"
 #include "module/rdma/send_buffer.hh"
 #include "xdr/rtrext.hh"
 
 namespace rpcordma {
+
+/** The Sends of a reply of several transmissions (rtrext-01) but for the last. */
+struct ReplySends {
+	SendBuffer sends[protocol::kReplyTransmissions - 1];
+};
 
 using Server = rpcordma_server;
 using ServerCall = rpcordma_server_call;
@@ -63,6 +69,8 @@ struct rpcordma_server_call {
 	rpcordma::OwnedCqe<rpcordma_server_call> read_cqe;
 	rpcordma::OwnedCqe<rpcordma_server_call> chain_cqe;
 	rpcordma::SendBuffer sends[rpcordma::protocol::kTransmissions];
+	/* Of its other transmissions with round-trip reduction; made when first needed. */
+	rpcordma::Owned<rpcordma::ReplySends> others;
 
 	rpcordma_server_call *all_next = nullptr;
 

@@ -142,7 +142,8 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 	const auto &t = rpcordma_server_tunables;
 
 	server.endpoint = endpoint;
-	if (!server.lock.create(RPCORDMA_LOCK_SERVER) || !server.room.create())
+	if (!server.lock.create(RPCORDMA_LOCK_SERVER) ||
+	    !server.posts.create(RPCORDMA_LOCK_POSTS) || !server.room.create())
 		return Error::no_memory;
 	rpcordma_endpoint_device(endpoint, &server.device);
 

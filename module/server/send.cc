@@ -18,26 +18,30 @@ static constexpr u32 kLongestBareHeader = 64;
 
 /* --- building --- */
 
+bool make_send(Server &server, const ServerCall *call, SendBuffer &send, u32 size,
+	       rpcordma_alloc_how how)
+{
+	/* Of another version's threshold. */
+	if (send.capacity() < size)
+		send.unmap(server.endpoint);
+	if (!send.ensure_near(server.endpoint, size, how) || send.capacity() < size) {
+		trace::failure(server.peer, trace::Failure::send_buffer_failed, call->xid(),
+			       Error::no_memory);
+		return false;
+	}
+	if (!send.map(server.endpoint)) {
+		trace::failure(server.peer, trace::Failure::send_map_failed, call->xid(), Error::io);
+		return false;
+	}
+	return true;
+}
+
 bool make_sends(Server &server, ServerCall *call, u32 transmissions, u32 size,
 		rpcordma_alloc_how how)
 {
-	for (u32 i = 0; i < transmissions; i++) {
-		SendBuffer &send = call->sends[i];
-
-		/* Of another version's threshold. */
-		if (send.capacity() < size)
-			send.unmap(server.endpoint);
-		if (!send.ensure_near(server.endpoint, size, how) || send.capacity() < size) {
-			trace::failure(server.peer, trace::Failure::send_buffer_failed, call->xid(),
-				       Error::no_memory);
+	for (u32 i = 0; i < transmissions; i++)
+		if (!make_send(server, call, call->sends[i], size, how))
 			return false;
-		}
-		if (!send.map(server.endpoint)) {
-			trace::failure(server.peer, trace::Failure::send_map_failed, call->xid(),
-				       Error::io);
-			return false;
-		}
-	}
 	return true;
 }
 
@@ -158,6 +162,20 @@ Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcor
 	return &call->sends[0].wr;
 }
 
+/*
+ * Post what begins with @first. Where replies may have several transmissions, nothing of another thread's is to come in
+ * between, and drivers promise nothing of a chain.
+ */
+[[nodiscard]] static int post_chain(Server &server, const rpcordma_send_wr *first,
+				    const rpcordma_send_wr **bad)
+{
+	if (__builtin_expect(!server.session.reduces(), 1))
+		return rpcordma_post_send(server.endpoint, first, bad);
+	SpinGuard guard(server.posts);
+
+	return rpcordma_post_send(server.endpoint, first, bad);
+}
+
 Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32 xid)
 {
 	const u32 requests = out.requests(), writes = out.writes;
@@ -168,10 +186,10 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 	if (!out.begun)
 		call->owners.fetch_add(1, std::memory_order_relaxed);
 	call->room_taken = requests;
-	const int rc = rpcordma_post_send(server.endpoint, first, &bad);
+	const int rc = post_chain(server, first, &bad);
 	trace::post(server.endpoint, "reply", xid, requests, true, rc, call);
 	if (!rc) {
-		if (writes)
+		if (writes && !out.group)
 			rpcordma_server_count(RPCORDMA_SERVER_WRITE, writes);
 		return {};
 	}

@@ -22,6 +22,8 @@ struct Outgoing {
 	const rpcordma_send_wr *first_write =
 		nullptr; /* of the call's transfer; the last is linked to the first Send */
 	u32 writes = 0;
+	/* These are no Writes: a reply's transmissions but for the last, with round-trip reduction. */
+	bool group = false;
 	bool begun = false; /* Writes of it are posted: the device is an owner of the call already */
 	u32 invalidate = 0; /* the R_key that the last Send invalidates; 0: none */
 	u32 transmissions = 1;
@@ -43,6 +45,9 @@ struct Outgoing {
 
 	return server.session.rules().properties ? min(threshold, kSendHead) : threshold;
 }
+/** Make @send, of @call, which nobody uses, at least @size bytes. As make_sends(). */
+[[nodiscard]] bool make_send(Server &server, const ServerCall *call, SendBuffer &send, u32 size,
+			     rpcordma_alloc_how how);
 /**
  * Make the first @transmissions of @call's send buffers, which nobody uses, at least @size bytes each. False: no
  * memory. @how names the contexts.

@@ -98,6 +98,8 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 	/* What Receives have in common; own() under the lock. */
 	rpcordma::ReceiveMaker receive_maker;
 
+	/* Held by each post with a Send where replies may have several transmissions; a leaf. */
+	rpcordma::SpinLock posts;
 	rpcordma::SpinLock lock;
 	rpcordma::CallQueue queue GUARDED_BY(lock);
 	rpcordma::Receives receives GUARDED_BY(lock);

@@ -66,8 +66,9 @@ template <typename T> static void destroy(T *object)
 
 rpcordma_lock *rpcordma_lock_create(rpcordma_lock_class which)
 {
-	static_assert(RPCORDMA_LOCK_CLASSES == 4);
+	static_assert(RPCORDMA_LOCK_CLASSES == 5);
 	static_assert(u32(LockClass::failures) == u32(RPCORDMA_LOCK_FAILURES));
+	static_assert(u32(LockClass::posts) == u32(RPCORDMA_LOCK_POSTS));
 	void *place = allocate(sizeof(rpcordma_lock), RPCORDMA_ALLOC_NOIO);
 
 	return place ? new (place) rpcordma_lock{SpinLock(LockClass(which))} : nullptr;

@@ -56,9 +56,9 @@ struct Fiber {
 
 namespace {
 
-const char *const kLockNames[] = {"client lock", "server lock",	   "sinks",	 "failures",
-				  "fence mutex", "transport_lock", "queue_lock", "reserve_lock",
-				  "accept_lock", "sv_lock"};
+const char *const kLockNames[] = {"client lock",  "server lock", "sinks",	   "failures",
+				  "posts",	  "fence mutex", "transport_lock", "queue_lock",
+				  "reserve_lock", "accept_lock", "sv_lock"};
 constexpr u32 kLocks = u32(LockClass::count);
 static_assert(sizeof(kLockNames) / sizeof(*kLockNames) == kLocks);
 

@@ -150,6 +150,7 @@ enum class LockClass : u8 {
 	server,
 	sinks,
 	failures,
+	posts,
 	fence,
 	transport, /* sunrpc's, from here on */
 	queue,

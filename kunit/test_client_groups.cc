@@ -22,6 +22,7 @@ struct GroupSetting {
 	u32 takes = kHead;
 	u32 grant = kGrant;
 	u32 pages = 0;
+	u32 reply_limit = 4;
 };
 
 struct GroupRequester : Requester {
@@ -42,7 +43,7 @@ struct GroupRequester : Requester {
 				     2,
 				     setting.grant,
 				     6,
-				     3,
+				     4,
 				     1,
 				     4,
 				     setting.takes,
@@ -52,6 +53,9 @@ struct GroupRequester : Requester {
 				     5,
 				     4,
 				     setting.call_limit,
+				     6,
+				     4,
+				     setting.reply_limit,
 				     0};
 
 		grant = setting.grant;
@@ -487,7 +491,7 @@ RPCORDMA_TEST(client_groups, strange)
 	EXPECT_EQ(call->result, 24);
 	r.done(call);
 
-	/* One of several, for which there are no Receives: as if it never came, and what follows. */
+	/* One of several, for which it has no Receives: it fails, when that is whole. */
 	call = r.call(10);
 	rtrext::Encoder several({room, sizeof(room)}, Xid(10), Credits(kGrant),
 				xdr::Option::xmtresp);
@@ -499,10 +503,9 @@ RPCORDMA_TEST(client_groups, strange)
 				xdr::Direction::reply, {1, 2, 24})
 			 .value();
 	EXPECT_TRUE(r.deliver({room, header + 24}));
-	EXPECT_EQ(call->completed, 0);
-	EXPECT_EQ(r.stats().bad_reply_count, 2);
-	EXPECT_TRUE(r.reply2(10, 24));
-	EXPECT_EQ(call->result, 24);
+	EXPECT_EQ(call->completed, 1);
+	EXPECT_EQ(call->result, to_errno(Error::io));
+	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 1);
 	r.done(call);
 
 	/* A call by XMTREQ. */
@@ -530,7 +533,142 @@ RPCORDMA_TEST(client_groups, strange)
 	EXPECT_EQ(r.log.take(trace::Failure::message_undecodable), 1);
 }
 
+/* The part @i of @count of a reply to @xid: bytes [@at, @at + @n) of it. */
+static bool reply_part(GroupRequester &r, u32 xid, u32 i, u32 count, u32 at, u32 n)
+{
+	u8 room[4096];
+	u32 header;
+
+	if (i) {
+		header = rtrext::encode({room, sizeof(room)}, Xid(xid), Credits(kGrant),
+					xdr::Direction::reply, {i, 2, n})
+				 .value();
+	} else {
+		rtrext::Encoder encoder({room, sizeof(room)}, Xid(xid), Credits(kGrant),
+					xdr::Option::xmtresp);
+		header = encoder.finish(count, 0, n).value();
+	}
+	for (u32 b = 0; b < n; b++)
+		room[header + b] = pattern(at + b);
+	if (!i) {
+		xdr::store_be32(room + header, xid);
+		xdr::store_be32(room + header + 4, 1);
+	}
+	return r.deliver({room, header + n});
+}
+
+/* A call whose reply may be too long for one message: what it asks for, and where the reply lands. */
+RPCORDMA_TEST(client_groups, replies)
+{
+	GroupRequester r;
+
+	EXPECT_EQ(r.core->reserve.load(), 16);
+	for (const bool long_too : {false, true}) {
+		TEST_NOTE("a long call", long_too);
+		rpc_rqst *call = long_too ? r.long_call(9, 6000) : r.prepare(9, 60);
+		const u32 most = 200 + 10000;
+
+		r.add_pages(call, 10000, true);
+		call->receive.flags = 0;
+		EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+		ASSERT_EQ(r.work(1), 1);
+		const auto message = decoded2(r.peer.last());
+		rtrext::Request lead;
+		EXPECT_EQ(message.option, xdr::Option::xmtreq);
+		EXPECT_EQ(rtrext::decode(message.body(), lead), Error::none);
+		EXPECT_EQ(lead.transmissions, long_too ? 2 : 1);
+		EXPECT_EQ(lead.reply_transmissions, div_round_up(most, kNext));
+		EXPECT_EQ(r.core->reserve.load(), 13);
+		EXPECT_EQ(r.sunrpc.in_flight, long_too ? 2 : 1);
+		r.work();
+		/* In three, all of it. */
+		EXPECT_TRUE(reply_part(r, 9, 0, 3, 0, kNext));
+		EXPECT_TRUE(reply_part(r, 9, 1, 3, kNext, kNext));
+		EXPECT_EQ(call->completed, 0);
+		EXPECT_TRUE(reply_part(r, 9, 2, 3, 2 * kNext, most - 2 * kNext));
+		EXPECT_EQ(call->completed, 1);
+		EXPECT_EQ(call->result, int(most));
+		u32 wrong = 0;
+		for (u32 i = 8; i < most; i++)
+			wrong += (i < 200 ? static_cast<u8 *>(call->receive.head.base)[i] :
+					    call->receive.pages[(i - 200) / kPage]
+						    ->data[(i - 200) % kPage]) != pattern(i);
+		EXPECT_EQ(wrong, 0);
+		EXPECT_EQ(r.core->reserve.load(), 16);
+		r.done(call);
+		r.at_rest();
+	}
+	EXPECT_EQ(r.stats().reply_group_count, 2);
+	EXPECT_EQ(r.stats().local_inv_needed, 0);
+}
+
+/* The reserve has an end, as has what the server sends: then there is a Reply chunk. */
+RPCORDMA_TEST(client_groups, reserve)
+{
+	for (u32 limit = 1; limit <= 4; limit++) {
+		TEST_NOTE("limit", limit);
+		GroupRequester r({7, 7, 4, kHead, kGrant, 0, limit});
+		rpc_rqst *calls[7];
+		u32 grouped = 0;
+
+		for (u32 i = 0; i < 7; i++) {
+			calls[i] = r.prepare(20 + i, 60);
+			r.add_pages(calls[i], 10000, true);
+			calls[i]->receive.flags = 0;
+			EXPECT_EQ(r.transmit(calls[i]), 0);
+			grouped += decoded2(r.peer.last()).kind == xdr::Kind::optional;
+		}
+		EXPECT_EQ(grouped, limit >= 3 ? 5 : 0);
+		EXPECT_EQ(r.core->reserve.load(), limit >= 3 ? 1 : 16);
+		EXPECT_EQ(r.stats().reserve_short, limit >= 3 ? 2 : 0);
+		/* One that is given up keeps its Receives until its reply. */
+		r.done(calls[0]);
+		EXPECT_EQ(r.core->reserve.load(), limit >= 3 ? 1 : 16);
+		EXPECT_TRUE(r.reply2(20, 24));
+		EXPECT_EQ(r.core->reserve.load(), limit >= 3 ? 4 : 16);
+		/* An error is no reply of several. */
+		EXPECT_TRUE(r.refuse(21, 4));
+		EXPECT_EQ(r.core->reserve.load(), limit >= 3 ? 7 : 16);
+		EXPECT_FALSE(r.is_lost());
+		r.done(calls[1]);
+		EXPECT_EQ(r.log.take(trace::Failure::err_chunk_received), 1);
+		rpcordma_core_client_close(r.core);
+		for (u32 i = 2; i < 7; i++)
+			r.done(calls[i]);
+		r.connect2();
+		EXPECT_EQ(r.core->reserve.load(), 16);
+	}
+}
+
+/* A reply that is broken off ends the connection: nobody can tell what else is wrong. */
+RPCORDMA_TEST(client_groups, reply_broken_off)
+{
+	for (const bool other : {false, true}) {
+		TEST_NOTE("by another reply", other);
+		GroupRequester r;
+
+		EXPECT_TRUE(r.goes_in(8, 6000, 2));
+		rpc_rqst *call = r.prepare(9, 60);
+		r.add_pages(call, 10000, true);
+		call->receive.flags = 0;
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_TRUE(reply_part(r, 9, 0, 3, 0, 400));
+		EXPECT_TRUE(other ? r.reply2(10, 24) : reply_part(r, 9, 2, 3, 400, 400));
+		EXPECT_TRUE(r.is_lost());
+		EXPECT_EQ(call->completed, 0);
+		rpcordma_core_client_close(r.core);
+		r.done(call);
+		r.connect2();
+		EXPECT_EQ(r.core->reserve.load(), 16);
+		EXPECT_FALSE(r.goes_in(11, 6000, 2));
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
+		EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), other);
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
+	}
+}
+
 RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
-	       reported, refused, connections_lost, strange);
+	       reported, refused, connections_lost, strange, replies, reserve, reply_broken_off);
 
 } // namespace rpcordma

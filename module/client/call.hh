@@ -115,7 +115,8 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	rpcordma_xdr_buf *reply = nullptr; /* rq_rcv_buf */
 	rpcordma::chunk::CallShape shape = {};
 	rpcordma::chunk::Plan plan = {};
-	u32 credits = 0; /* that it holds beyond the first */
+	u32 credits = 0;  /* that it holds beyond the first */
+	u32 receives = 0; /* reserved for its reply, which may have so many transmissions; 0: one */
 	rpcordma::RegionList mapped;
 	rpcordma::RegionList spare;
 	u32 mapped_count = 0;

@@ -115,7 +115,9 @@ struct rpcordma_client {
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
 	u32 backward_made = 0; /* backward calls that setup_backchannel() made; it alone */
-	u32 group_bytes = 0;   /* of each transmission of the call that is being sent; send lock */
+	/* Receives that are posted for replies of several transmissions, and that no call has; none before they are. */
+	std::atomic<u32> reserve{0};
+	u32 group_bytes = 0; /* of each transmission of the call that is being sent; send lock */
 	bool aside_made = false; /* one more, for messages about the connection; send lock */
 
 	/* slots.cc */
@@ -199,9 +201,16 @@ struct rpcordma_client {
 	/** Nothing can be sent before @has_space(); have the task that sends called when it is so. */
 	template <typename HasSpace>
 	[[nodiscard]] rpcordma::Error wait_for_space(HasSpace has_space);
-	/** The credits that @call holds beyond its first are free: its reply is here, or nothing of it was posted. */
+	/**
+	 * The credits that @call holds beyond its first are free, and Receives that were reserved: its reply is here, or
+	 * nothing of it was posted.
+	 */
 	void return_extra_credits(Call *call)
 	{
+		if (__builtin_expect(call->receives != 0, 0)) {
+			reserve.fetch_add(call->receives, std::memory_order_relaxed);
+			call->receives = 0;
+		}
 		if (__builtin_expect(call->credits != 0, 0)) {
 			rpcordma_xprt_return_credits(xprt, call->credits);
 			call->credits = 0;

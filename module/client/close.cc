@@ -59,7 +59,7 @@ static void end_call(Call *call, RegionList &doomed)
 	call->invalidating.store(0, std::memory_order_relaxed);
 	call->held = nullptr;
 	rpcordma_rqst_forget_credit(call->rqst);
-	call->credits = 0;
+	call->credits = call->receives = 0;
 	call->set_state(CallState::idle);
 }
 
@@ -103,7 +103,7 @@ void rpcordma_client::tear_down(Connection *c)
 			const CallState state = call->get_state();
 
 			owed = owed || (!call->backward && state != CallState::idle);
-			group_owed = group_owed || call->credits;
+			group_owed = group_owed || call->credits || call->receives;
 			end_call(call, doomed);
 			switch (state) {
 			case CallState::zombie:

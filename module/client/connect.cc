@@ -61,10 +61,19 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	return private_data::decode_size(private_data::encode_size(size));
 }
 
+/* Receives for replies of several transmissions, if there may be some. */
+[[nodiscard]] static u32 reserved_receives(const Connection &c)
+{
+	return c.marked && protocol::client_reduction(c.reduction).takes_groups() ?
+		       protocol::kReservedReceives :
+		       0;
+}
+
 /* Receives that each side has beyond the credits, in whichever version it comes to. */
 [[nodiscard]] static u32 beyond_credits(const Connection &c)
 {
-	return c.marked ? protocol::Spoken::most(&protocol::Rules::extra_receives) :
+	return c.marked ? protocol::Spoken::most(&protocol::Rules::extra_receives) +
+				  reserved_receives(c) :
 			  c.session.rules().extra_receives;
 }
 
@@ -275,13 +284,16 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	u32 received = 0;
 	const void *theirs = rpcordma_endpoint_private_data(c.endpoint, &received);
 	c.session.begin(ours, private_data::parse({static_cast<const u8 *>(theirs), received}));
-	c.session.reduce_by(protocol::client_reduction(rpcordma_tunables.version2_rtr));
+	c.session.reduce_by(protocol::client_reduction(c.reduction), reserved_receives(c));
 	/* The mark comes in answer to ours, from whoever keeps to RFC 8166 in this as well; it is this connection's peer's. */
 	c.limits.combine_chunks = c.marked && c.session.peer().mark;
 	c.session.have_room(max(local_receive,
 				min(c.receive_queue.maker().whole_size(), protocol::kMostInline)),
 			    local_send + c.send_pages.bytes());
 	TRY_STATUS(settle_version(client, c, unanswered));
+	/* They are among the first that were posted. */
+	if (c.session.version() == v2::version)
+		client.reserve.store(reserved_receives(c), std::memory_order_relaxed);
 	if (c.session.version() == v1::version) {
 		c.receive_queue.do_without_pages();
 		note(client.stats.agreed.peer_receive_size, c.session.peer().receive_size);
@@ -311,6 +323,8 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 		return nullptr;
 	Connection *c = made.let_go();
 	c->client = &client;
+	c->reduction = rpcordma_tunables.version2_rtr;
+	client.reserve.store(0, std::memory_order_relaxed);
 	c->peer = client.peer;
 	c->marked = marked && (client.aside_made || client.make_backward_call());
 	client.aside_made = client.aside_made || c->marked;

@@ -40,6 +40,8 @@ struct Connection : ConnectionBase {
 	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */
 	/* Version 2 may be asked for: the private data have the mark, and there are Receives for both versions. */
 	bool marked = false;
+	u32 reduction =
+		0; /* what the administrator allowed of round-trip reduction when it was made */
 	std::atomic<bool> device_gone{false};
 	/* What the question came to; asking until somebody decides, once. */
 	std::atomic<protocol::Answer> answer{protocol::Answer::none};

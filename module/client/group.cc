@@ -2,7 +2,8 @@
 /*
  * Calls of several transmissions, on connections of version 2 with round-trip reduction (rtrext-01): a call that is too long
  * for one message, and has nothing to be placed, is an XMTREQ and XMTCONTs instead of an RDMA_NOMSG with a Read chunk. They
- * are posted as one chain, and nothing else of this end comes between them. Each has a credit. Its reply is one message.
+ * are posted as one chain, and nothing else of this end comes between them. Each has a credit. A call whose reply may be long is
+ * an XMTREQ as well, and says in how many transmissions that may come: for these it has Receives.
  *
  * With the transport's send lock.
  */
@@ -39,15 +40,21 @@ static constexpr u32 kFreeShare = 4;
 	return 1 + div_round_up<u64>(length - min(length, first), next_room(bytes));
 }
 
+/* In how many transmissions a reply of @length comes, into Receives of @bytes: XMTRESP and XMTCONT have one length. */
+[[nodiscard]] static u32 reply_transmissions(u64 length, u32 bytes)
+{
+	return u32(min<u64>(div_round_up<u64>(length + xdr_pad(u32(length)), next_room(bytes)), ~0u));
+}
+
 /* Have the buffers of @count Sends, of @bytes each where there is memory. Returns the least that one has; 0: none. */
 [[nodiscard]] static u32 provide_sends(Connection &c, Call *call, u32 count, u32 bytes)
 {
 	const u32 head = call->send().capacity();
 	u32 least = bytes;
 
-	if (!call->others)
+	if (count > 1 && !call->others)
 		call->others = Owned<GroupSends>::create(RPCORDMA_ALLOC_ATOMIC);
-	if (!call->others)
+	if (count > 1 && !call->others)
 		return 0;
 	for (u32 i = 0; i < count; i++) {
 		SendBuffer &send = send_of(call, i);
@@ -69,9 +76,8 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 {
 	const protocol::Reduction theirs = c.session.peer_reduction();
 	const chunk::Plan &plan = call->plan;
-	/* A chunk for the reply, or for a part of the call: then chunks for all, as an XMTREQ offers none. */
-	const bool other_chunks = !plan.read_chunk.empty() || !plan.write_chunk.empty() ||
-				  !plan.reply_chunk.empty();
+	/* A chunk for a part of the call or of its reply: then chunks for all, as an XMTREQ offers none. */
+	const bool other_chunks = !plan.read_chunk.empty() || !plan.write_chunk.empty();
 
 	if (!c.session.reduction().takes_groups() || !theirs.takes_groups() || other_chunks ||
 	    plainness.in_force(rpcordma_now_ms()))
@@ -81,8 +87,15 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 	u32 bytes = min(c.session.thresholds().send, call->send().capacity() + c.send_pages.bytes());
 	const u32 most = min(theirs.call_limit, protocol::kCallTransmissions);
 	u64 count = transmissions_for(length, bytes);
+	u32 replies = 0;
 
-	if (count < 2 || count > most || length % xdr::word_size)
+	if (!plan.reply_chunk.empty()) {
+		replies = reply_transmissions(call->shape.receive.length(),
+					      c.session.thresholds().receive);
+		if (replies < 2 || replies > min(theirs.reply_limit, protocol::kReplyTransmissions))
+			return false;
+	}
+	if ((count < 2 && !replies) || count > most || length % xdr::word_size)
 		return false;
 	/* Without pages for all it may take more. */
 	bytes = provide_sends(c, call, u32(count), bytes);
@@ -93,11 +106,21 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 		if (count > most || provide_sends(c, call, u32(count), bytes) < bytes)
 			return false;
 	}
-	if (!rpcordma_xprt_take_credits(xprt, u32(count) - 1, kFreeShare)) {
+	if (reserve.load(std::memory_order_relaxed) < replies) {
+		tally(stats.reserve_short, 1);
+		return false;
+	}
+	if (count > 1 && !rpcordma_xprt_take_credits(xprt, u32(count) - 1, kFreeShare)) {
 		tally(stats.credits_short, 1);
 		return false;
 	}
+	/* Others only give back. */
+	reserve.fetch_sub(replies, std::memory_order_relaxed);
+	call->receives = replies;
 	call->credits = u32(count) - 1;
+	/* Where its reply goes, and not where it would have been written. */
+	call->shape.receive.head_address = reinterpret_cast<u64>(request.receive->head.base);
+	call->shape.receive.tail_address = reinterpret_cast<u64>(request.receive->tail.base);
 	call->plan.set_short(rtrext::least_request_length, u32(length));
 	call->plan.transmissions = u32(count);
 	group_bytes = bytes;
@@ -138,7 +161,7 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 		} else {
 			rtrext::Encoder encoder(send.room(), xid, credits, xdr::Option::xmtreq);
 
-			header = TRY(encoder.finish(count, 1, n));
+			header = TRY(encoder.finish(count, max(1u, call->receives), n));
 		}
 		copy_into(send, header, *request.send, at, n);
 		at += n;

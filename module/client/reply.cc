@@ -185,6 +185,18 @@ static void unplace(const Call &call, u32 length)
 				       static_cast<int>(message.error.code));
 		return Error::io;
 	}
+	/* It has no more transmissions than its call said. */
+	u32 parts = 0;
+	for (const Receive *part = receive.next; part; part = part->next)
+		parts++;
+	if (parts && message.kind == xdr::Kind::optional) {
+		tally(client.stats.reply_group_count, 1);
+		if (parts + 1 > call->receives) {
+			trace::failure(client.peer, Failure::reply_contradicts, call->xid,
+				       Error::message_size);
+			return Error::io;
+		}
+	}
 	const Result<u32> placed = place_reply(client, call, receive);
 	if (placed.ok())
 		return placed;
@@ -212,8 +224,9 @@ static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Con
 	else
 		c.repost(receive);
 	/* Parts of a call that got an ERROR may still be under way: the next connection has them back. */
-	if (__builtin_expect(call->credits != 0, 0) && c.broken.load(std::memory_order_relaxed))
-		call->credits = 0;
+	if (__builtin_expect((call->credits | call->receives) != 0, 0) &&
+	    c.broken.load(std::memory_order_relaxed))
+		call->credits = call->receives = 0;
 	client.return_extra_credits(call);
 	call->set_state(CallState::idle);
 	pin.complete(delivered.ok() ? static_cast<int>(delivered.value()) :
@@ -295,7 +308,9 @@ static void is_served(Client &client, Connection &c)
 
 		for (Call *call = client.all.front(); call && !group; call = client.all.next(call))
 			group = call->xid == xid && !call->backward &&
-				call->get_state() != CallState::idle && call->credits;
+				call->get_state() != CallState::idle &&
+				(call->credits ||
+				 (call->receives && message.error.code == xdr::ErrorCode::option));
 	}
 	if (!group)
 		return true;
@@ -378,14 +393,14 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 
 /*
  * Something came where this end does round-trip reduction, and it is either no RPC message by itself, or may break off one of
- * several transmissions. A reply has one: none of our calls says that more may come. Receive completion.
+ * several transmissions. Receive completion.
  */
 [[gnu::noinline]] static void take_reply_transmission(Client &client, Connection &c,
 						      Receive *receive,
 						      protocol::Session::Verdict verdict)
 {
 	const bool understood = verdict.action == protocol::Session::Action::control;
-	TransmissionReader reader(c.groups, xdr::Option::xmtresp, 1);
+	TransmissionReader reader(c.groups, xdr::Option::xmtresp, protocol::kReservedReceives);
 	const Transmitted taken = reader.take(receive, understood);
 
 	c.session.collect(c.groups.open());
@@ -407,9 +422,15 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 		c.recycle(useless);
 		useless = next;
 	}
+	/* Whose reply that was nobody can tell: all that is owed comes over another connection. */
+	if ((taken.broken.about && taken.broken.report.has_lead) ||
+	    (taken.refused.about && taken.refused.reports)) {
+		client.go_plain(receive->message.xid.get(), 0);
+		c.request_close(trace::Loss::rpc_failed, 0);
+	}
 	if (!taken.whole)
 		return;
-	const xdr::Message &message = receive->message;
+	const xdr::Message &message = taken.whole->message;
 	const bool is_reply = understood && (message.kind == xdr::Kind::optional ?
 						     message.option == xdr::Option::xmtresp :
 						     message.kind <= xdr::Kind::error);
@@ -419,7 +440,7 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 	} else if (message.direction == xdr::Direction::call) {
 		client.handle_backward_call(c, receive);
 	} else {
-		handle_reply(client, c, receive);
+		handle_reply(client, c, taken.whole);
 	}
 }
 

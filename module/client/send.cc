@@ -170,7 +170,7 @@ take_resources(Client &client, Connection &c, Call *call, const rpcordma_request
 	const u32 regions = call->plan.rkeys();
 	const u32 sends = sends_of(call->plan), requests = regions + sends;
 
-	if (regions && __builtin_expect(call->plan.nomsg(), 0) &&
+	if (regions && __builtin_expect(call->plan.nomsg() || !call->plan.reply_chunk.empty(), 0) &&
 	    client.begin_group(c, call, request))
 		return kGoesAsGroup;
 	if (regions && !client.take_regions(call)) {
@@ -501,7 +501,7 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 		client.return_extra_credits(call);
 		return fail_own(request, Error::io);
 	}
-	tally(client.stats.group_count, 1);
+	tally(client.stats.group_count, call->plan.transmissions > 1);
 	return transmit(client, c, call, request, [&](SendQueue::Marker *marker) {
 		return client.post_group(c, call, marker);
 	});

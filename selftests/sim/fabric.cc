@@ -922,6 +922,44 @@ void Qp::overhear_part_(const Message &message)
 	heard.group_left--;
 }
 
+/* The same of a reply of the server's. */
+void Qp::overhear_reply_part_(const Message &message)
+{
+	using rpcordma::xdr::Option;
+	Conversation &heard = *conversation;
+	rpcordma::rtrext::Continuation part;
+
+	REQUIRE(heard.reply_left, "%s: an XMTCONT of no group", name.c_str());
+	REQUIRE(message.kind == MessageKind::optional && message.option == Option::xmtcont &&
+			message.xid.get() == heard.reply_xid,
+		"%s: a message of kind %u, xid %#x, amid the transmissions of reply %#x",
+		name.c_str(), u32(message.kind), message.xid.get(), heard.reply_xid);
+	REQUIRE(rpcordma::rtrext::decode(message.body(), part) == rpcordma::Error::none &&
+			part.number == heard.reply_next && part.lead == u32(Option::xmtresp),
+		"%s: transmission %u of reply %#x where %u is to be", name.c_str(), part.number,
+		heard.reply_xid, heard.reply_next);
+	heard.reply_next++;
+	heard.reply_left--;
+}
+
+/* The server posts the first transmission of a reply. */
+void Qp::overhear_response_(const Message &message)
+{
+	rpcordma::rtrext::Response lead;
+	Conversation &heard = *conversation;
+	const u32 xid = message.xid.get();
+
+	REQUIRE(rpcordma::rtrext::decode(message.body(), lead) == rpcordma::Error::none &&
+			lead.transmissions > 1 && heard.replies.count(xid) &&
+			lead.transmissions <= heard.replies[xid],
+		"%s: a reply of %u transmissions to %#x, which may have %u", name.c_str(),
+		lead.transmissions, xid, heard.replies.count(xid) ? heard.replies[xid] : 1);
+	heard.reply_xid = xid;
+	heard.reply_next = 1;
+	heard.reply_left = lead.transmissions - 1;
+	VersionTalk::reply_groups++;
+}
+
 /* The client posts the first transmission of a call. Returns how many more there are to be. */
 u32 Qp::overhear_lead_(const Message &message)
 {
@@ -931,6 +969,13 @@ u32 Qp::overhear_lead_(const Message &message)
 		return 0;
 	REQUIRE(rpcordma::rtrext::decode(message.body(), lead) == rpcordma::Error::none,
 		"%s: an XMTREQ that does not decode", name.c_str());
+	if (lead.reply_transmissions > 1) {
+		REQUIRE(lead.reply_transmissions <= rpcordma::protocol::kReplyTransmissions,
+			"%s: a reply of %u transmissions", name.c_str(), lead.reply_transmissions);
+		conversation->replies[message.xid.get()] = lead.reply_transmissions;
+		if (lead.transmissions == 1)
+			return 0;
+	}
 	REQUIRE(lead.transmissions > 1 &&
 			lead.transmissions <= rpcordma::protocol::kCallTransmissions,
 		"%s: a call of %u transmissions", name.c_str(), lead.transmissions);
@@ -991,6 +1036,10 @@ void Qp::overhear_post_(const SendEntry &entry)
 			conversation->parts[xid] = more;
 		return;
 	}
+	if (server &&
+	    (conversation->reply_left || (message.kind == MessageKind::optional &&
+					  message.option == rpcordma::xdr::Option::xmtcont)))
+		return overhear_reply_part_(message);
 	if (is_call(message)) {
 		REQUIRE(conversation->backward_owed.insert(xid).second,
 			"%s: backward xid %#x twice", name.c_str(), xid);
@@ -1007,8 +1056,12 @@ void Qp::overhear_post_(const SendEntry &entry)
 			"%s: an answer to a question that nobody asked", name.c_str());
 		return;
 	}
-	REQUIRE(!is_control(message), "%s: a message of kind %u to an honest client", name.c_str(),
-		u32(message.kind));
+	const bool is_response = message.kind == MessageKind::optional &&
+				 message.option == rpcordma::xdr::Option::xmtresp;
+	if (is_response)
+		overhear_response_(message);
+	REQUIRE(!is_control(message) || is_response, "%s: a message of kind %u to an honest client",
+		name.c_str(), u32(message.kind));
 	REQUIRE(conversation->to_be_replied.erase(xid),
 		"%s: a reply to xid %#x, which is nobody's (any more)", name.c_str(), xid);
 }

@@ -83,6 +83,9 @@ struct Conversation {
 	u32 granted = 1, latest = 1;
 	std::set<u32> owed;	  /* calls that the client has posted and has no reply to */
 	std::map<u32, u32> parts; /* of these, those of several transmissions: how many more than one */
+	std::map<u32, u32> replies; /* of calls, transmissions that the reply may have */
+	u32 reply_left = 0, reply_next = 0,
+	    reply_xid = 0; /* of the one that the server is posting */
 	u32 group_left = 0, group_next = 0,
 	    group_xid = 0;	     /* of the one that the client is posting */
 	std::set<u32> to_be_replied; /* calls that reached the server, which has not posted a reply */
@@ -233,6 +236,8 @@ private:
 	void take_message_(const std::vector<u8> &message, u32 invalidated);
 	void overhear_growth_(const rpcordma::xdr::Message &message);
 	void overhear_part_(const rpcordma::xdr::Message &message);
+	void overhear_reply_part_(const rpcordma::xdr::Message &message);
+	void overhear_response_(const rpcordma::xdr::Message &message);
 	[[nodiscard]] u32 overhear_lead_(const rpcordma::xdr::Message &message);
 	void overhear_post_(const SendEntry &entry);
 	void overhear_completion_(const Completion &completion, const std::vector<u8> &bytes);

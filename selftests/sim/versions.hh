@@ -58,7 +58,7 @@ public:
 	/* Calls with two kinds of Read chunk, with two kinds of chunk for the reply, replies in both; of all runs. */
 	static unsigned long long two_reads, two_replies, both_used;
 	/* Calls of several transmissions; of all runs. */
-	static unsigned long long groups;
+	static unsigned long long groups, reply_groups;
 
 private:
 	u32 server_version_ = 0; /* 0: it has said nothing */

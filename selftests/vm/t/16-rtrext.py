@@ -14,6 +14,7 @@ def counters(pair):
                  if ": " in line)
     return {"sent": int(stats["group_count"]), "short": int(stats["credits_short"]),
             "reported": int(stats["repterr_count"]), "taken": counted["v2_groups"],
+            "replies": int(stats["reply_group_count"]), "sent back": counted["v2_reply_groups"],
             "dropped": counted["v2_groups_dropped"], "repterr": counted["v2_repterr"], "Reads": counted["read"]}
 
 
@@ -57,5 +58,19 @@ def rtrext(t):
     t.equal(last["sent"], last["taken"], f"calls of several messages, at both ends (all: {last})")
     for name in ("reported", "dropped", "repterr"):
         t.equal(last[name], 0, f"{name} (all: {last})")
+    pair.umount()
+    # With four pages the longest attribute and a part of a directory fit four messages: no Reply chunk, no RDMA Write.
+    for vm in (pair.client, pair.server):
+        vm.run("echo 4 > /sys/module/rpcordma/parameters/version2_pages", 10, "messages of 20 KiB")
+    pair.mount("4.2")
+    disturb.grow(pair)
+    before = counters(pair)
+    pair.client.run("fsops dirmake /mnt/many 1500 && fsops value /mnt/f 50000", 90, "what has long replies")
+    pair.client.run("drop_caches && fsops dirlist /mnt/many 1500 && fsops value-is /mnt/f 50000", 90, "long replies")
+    after = counters(pair)
+    t.check(after["replies"] - before["replies"] >= 2, f"hardly any replies of several messages: {before}, {after}")
+    t.equal(after["replies"], after["sent back"], f"replies of several messages, at both ends (all: {after})")
+    for name in ("reported", "dropped", "repterr"):
+        t.equal(after[name], 0, f"{name} (all: {after})")
     pair.umount()
     pair.unload()

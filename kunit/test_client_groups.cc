@@ -508,6 +508,20 @@ RPCORDMA_TEST(client_groups, strange)
 	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 1);
 	r.done(call);
 
+	/* One of more than there are Receives for at all, and one with an item: no call of ours has such replies. */
+	rtrext::Encoder many({room, sizeof(room)}, Xid(13), Credits(kGrant), xdr::Option::xmtresp);
+	header = many.finish(17, 0, 24).value();
+	xdr::store_be32(room + header, 13);
+	xdr::store_be32(room + header + 4, 1);
+	EXPECT_TRUE(r.deliver({room, header + 24}));
+	rtrext::Encoder item({room, sizeof(room)}, Xid(13), Credits(kGrant), xdr::Option::xmtresp);
+	item.unplaced(0, 0, rtrext::Type::none);
+	header = item.finish(1, 0, 24).value();
+	xdr::store_be32(room + header, 13);
+	xdr::store_be32(room + header + 4, 1);
+	EXPECT_TRUE(r.deliver({room, header + 24}));
+	EXPECT_FALSE(r.connection()->groups.open());
+
 	/* A call by XMTREQ. */
 	const u32 before = r.peer.messages;
 	rtrext::Encoder request({room, sizeof(room)}, Xid(11), Credits(kGrant), xdr::Option::xmtreq);
@@ -644,6 +658,27 @@ RPCORDMA_TEST(client_groups, reserve)
 	}
 }
 
+/* A backward call amid a reply: it is handled, and the connection ends. */
+RPCORDMA_TEST(client_groups, backward_call_amid)
+{
+	GroupRequester r;
+	rpc_rqst *call = r.prepare(9, 60);
+	Call2Maker backward(77, 16);
+
+	r.add_pages(call, 10000, true);
+	call->receive.flags = 0;
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(reply_part(r, 9, 0, 3, 0, 400));
+	backward.finish(40);
+	EXPECT_TRUE(r.deliver(backward.message()));
+	EXPECT_TRUE(r.is_lost());
+	rpcordma_core_client_close(r.core);
+	r.done(call);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
+	EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
+}
+
 /* A reply that is broken off ends the connection: nobody can tell what else is wrong. */
 RPCORDMA_TEST(client_groups, reply_broken_off)
 {
@@ -673,6 +708,7 @@ RPCORDMA_TEST(client_groups, reply_broken_off)
 }
 
 RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
-	       reported, refused, connections_lost, strange, replies, reserve, reply_broken_off);
+	       reported, refused, connections_lost, strange, replies, reserve, backward_call_amid,
+	       reply_broken_off);
 
 } // namespace rpcordma

@@ -571,7 +571,7 @@ RPCORDMA_TEST(server_groups, reply_without_memory)
 	for (u32 left = 0; left < 8; left++) {
 		TEST_NOTE("allocations", left);
 		Grouped s;
-		const u32 words[] = {9, 2, 64, 6, 1, 3, 4, 7, 0};
+		const u32 words[] = {9, 2, 64, 6, 2, 1, 4, 8192, 3, 4, 7, 0};
 		u8 room[256] = {};
 		rtrext::Encoder call({room, sizeof(room)}, Xid(7), Credits(64), xdr::Option::xmtreq);
 		const u32 header = call.finish(1, 4, 40).value();

@@ -80,9 +80,10 @@ public:
 			taken.useless = taken.useless->next;
 			taken.broken.about->next = nullptr;
 		}
-		if (is_optional && (begins_(message.option) ||
-				    (message.option == xdr::Option::xmtcont && !outcome.faulty &&
-				     !is_among_(taken.useless, receive))))
+		/* An XMTCONT is the first of what is useless, if it is that. */
+		const bool continues = is_optional && message.option == xdr::Option::xmtcont &&
+				       !outcome.faulty && taken.useless != receive;
+		if (continues || (is_optional && begins_(message.option)))
 			judge_(receive, taken);
 		return taken;
 	}
@@ -91,12 +92,6 @@ private:
 	[[nodiscard]] static constexpr bool begins_(xdr::Option option)
 	{
 		return option == xdr::Option::xmtreq || option == xdr::Option::xmtresp;
-	}
-	[[nodiscard]] static bool is_among_(const Receive *receives, const Receive *receive)
-	{
-		while (receives && receives != receive)
-			receives = receives->next;
-		return receives != nullptr;
 	}
 
 	void read_(const xdr::Message &message, bool readable)

@@ -81,6 +81,8 @@ struct Ground {
 											 versions;
 		rpcordma_tunables.version2_pages = rpcordma_server_tunables.version2_pages =
 			pages ? 4 : 0;
+		rpcordma_tunables.version2_rtr = rpcordma_server_tunables.version2_rtr = pages ? 7 :
+												 0;
 		rpcordma_server_tunables.version2_receive_bytes = 64 << 20;
 		if (pages)
 			rpcordma_server_tunables.max_requests = 32;

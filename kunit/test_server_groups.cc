@@ -376,6 +376,16 @@ RPCORDMA_TEST(server_groups, refused)
 	s.expect_refused(16, xdr::ErrorCode::chunk);
 	s.more(16, 1, 0, 8);
 	s.expect_silence();
+	/* An XMTCONT that cannot be read, by itself: an error; amid a group: that one's report. */
+	const u32 bad_more[] = {22, 2, 64, 5, 0, 3, 8, 1, 1};
+	EXPECT_TRUE(s.say(RawMessage(bad_more).message()));
+	s.expect_refused(22, xdr::ErrorCode::chunk);
+	EXPECT_EQ(s.log.take(trace::Failure::message_undecodable), 1);
+	s.lead(22, 3, 400);
+	EXPECT_TRUE(s.say(RawMessage(bad_more).message()));
+	report = s.expect_report(22, rtrext::Fault::option);
+	s.more(22, 1, 400, 400);
+	s.expect_silence();
 	/* Items, and directions for results: none are taken. */
 	u8 room[4096] = {};
 	rtrext::Encoder items({room, sizeof(room)}, Xid(17), Credits(64), xdr::Option::xmtreq);

@@ -334,6 +334,9 @@ static void handle_reply(Client &client, Connection &c, Receive *receive)
 	}
 	Pin pin = Pin::find(client.xprt, xid);
 	if (!pin) {
+		/* Before what is reserved for them may be another call's. */
+		c.recycle(receive->next);
+		receive->next = nullptr;
 		if (c.unmatched < kMostUnmatched && client.take_late_reply(c, xid, *receive)) {
 			is_served(client, c);
 		} else {

@@ -68,13 +68,17 @@ rpc_rqst *rpcordma_client::alloc_slot()
  */
 void rpcordma_client::retire(Call *call)
 {
-	const CallState state = call->get_state();
+	if (call->get_state() != CallState::idle) {
+		/* With tear_down() it has nothing of the next connection's to give back. */
+		SpinGuard guard(lock);
+		const CallState state = call->get_state();
 
-	/* Its reply came to nobody, and it kept its credit until here. */
-	if (state == CallState::answered || state == CallState::unparking) {
-		call->set_state(CallState::idle);
-		return_extra_credits(call);
-		rpcordma_xprt_return_credit(xprt, call->rqst);
+		/* Its reply came to nobody, and it kept its credits until here. */
+		if (state == CallState::answered || state == CallState::unparking) {
+			call->set_state(CallState::idle);
+			return_extra_credits(call);
+			rpcordma_xprt_return_credit(xprt, call->rqst);
+		}
 	}
 	/* C3 */
 	if (!call->mapped.empty() || call->get_state() != CallState::idle)

@@ -23,6 +23,7 @@ struct GroupSetting {
 	u32 grant = kGrant;
 	u32 pages = 0;
 	u32 reply_limit = 4;
+	u32 inline_read = kHead;
 };
 
 struct GroupRequester : Requester {
@@ -33,6 +34,7 @@ struct GroupRequester : Requester {
 		rpcordma_tunables.version2 = 1;
 		rpcordma_tunables.version2_pages = setting.pages;
 		rpcordma_tunables.version2_rtr = setting.parameter;
+		rpcordma_tunables.max_inline_read = setting.inline_read;
 		const private_data::Properties marked = {kHead, kHead, true, true};
 		verbs.answer_length = private_data::encode(verbs.answer, marked).value();
 		connect2(setting);
@@ -658,6 +660,33 @@ RPCORDMA_TEST(client_groups, reserve)
 	}
 }
 
+/* The server fills no more of a Receive than it fills of any message, however large that is. */
+RPCORDMA_TEST(client_groups, reply_of_large_receives)
+{
+	for (const u32 size : {33000u, 65000u, 70000u}) {
+		TEST_NOTE("size", size);
+		GroupRequester r({.inline_read = 65536});
+		rpc_rqst *call = r.prepare(9, 60);
+		rtrext::Request lead;
+
+		r.add_pages(call, size, true);
+		call->receive.flags = 0;
+		EXPECT_EQ(r.transmit(call), 0);
+		const auto message = decoded2(r.peer.last());
+		const u32 most = protocol::kMostInline - rtrext::continuation_length;
+		if (message.kind == xdr::Kind::optional) {
+			EXPECT_EQ(rtrext::decode(message.body(), lead), Error::none);
+			EXPECT_EQ(lead.reply_transmissions, div_round_up(200 + size, most));
+		} else {
+			/* It may be as long as what the server sends at once, or there is a chunk. */
+			EXPECT_LE(200 + size, r.thresholds().receive);
+		}
+		EXPECT_TRUE(r.reply2(9, 24));
+		r.done(call);
+		r.at_rest();
+	}
+}
+
 /* A backward call amid a reply: it is handled, and the connection ends. */
 RPCORDMA_TEST(client_groups, backward_call_amid)
 {
@@ -708,7 +737,7 @@ RPCORDMA_TEST(client_groups, reply_broken_off)
 }
 
 RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
-	       reported, refused, connections_lost, strange, replies, reserve, backward_call_amid,
-	       reply_broken_off);
+	       reported, refused, connections_lost, strange, replies, reserve,
+	       reply_of_large_receives, backward_call_amid, reply_broken_off);
 
 } // namespace rpcordma

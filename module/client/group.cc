@@ -90,8 +90,10 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 	u32 replies = 0;
 
 	if (!plan.reply_chunk.empty()) {
+		/* Of each the server fills no more than that. */
 		replies = reply_transmissions(call->shape.receive.length(),
-					      c.session.thresholds().receive);
+					      min(c.session.thresholds().receive,
+						  protocol::kMostInline));
 		if (replies < 2 || replies > min(theirs.reply_limit, protocol::kReplyTransmissions))
 			return false;
 	}

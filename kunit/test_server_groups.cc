@@ -14,11 +14,11 @@ constexpr u32 kRequest = static_cast<u32>(xdr::Option::xmtreq);
 constexpr u32 kMany = 64;
 
 struct Grouped : Served {
-	explicit Grouped(u32 parameter = 7, u32 version2 = 1)
+	explicit Grouped(u32 parameter = 7, u32 version2 = 1, u32 size = 4096)
 	{
 		rpcordma_server_tunables.version2 = version2;
 		rpcordma_server_tunables.version2_rtr = parameter;
-		rpcordma_server_tunables.max_req_size = 4096;
+		rpcordma_server_tunables.max_req_size = size;
 		connect({false, true, true});
 	}
 	[[nodiscard]] bool say(Bytes bytes)
@@ -182,6 +182,24 @@ RPCORDMA_TEST(server_groups, announcement)
 		EXPECT_EQ(said.reply_limit, (parameter & 5) == 5 ? 4 : 1);
 		EXPECT_EQ(s.server->session.reduces(), parameter != 0);
 	}
+	/* It is the first message, and its properties are so, whether or not there may be others amid a group. */
+	for (const u32 parameter : {0u, 7u})
+		for (const bool first : {true, false}) {
+			TEST_NOTE("parameter", parameter);
+			TEST_NOTE("first", first);
+			Grouped s(parameter, 1, 16384);
+			const u32 words[] = {9, 2, 64, 6, 0, 0};
+
+			if (!first) {
+				s.say_call(1);
+				EXPECT_EQ(s.receive(), 40);
+				EXPECT_EQ(s.reply(20), 0);
+				s.work();
+			}
+			EXPECT_TRUE(s.say(RawMessage(words).message()));
+			s.work();
+			EXPECT_EQ(s.server->session.thresholds().receive, first ? 16384 : 4096);
+		}
 }
 
 /* The parts of a call come together in the thread's pages, and have credits until then. */

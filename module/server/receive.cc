@@ -160,7 +160,6 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	Arrived arrived;
 
 	server.session.collect(server.groups.open());
-	server.session.end_beginning();
 	if (taken.dropped) {
 		rpcordma_server_count(RPCORDMA_SERVER_V2_GROUPS_DROPPED, 1);
 		trace::failure(server.peer, trace::Failure::message_incomplete,
@@ -180,15 +179,18 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 		arrived.refusal = answer->code;
 		server.report = report_of(server, *answer);
 	}
-	if (!taken.whole)
-		return arrived;
-	const xdr::Message &message = taken.whole->message;
-	if (taken.whole->next)
-		return take_group(server, taken.whole, receive, arrival);
+	const xdr::Message &message = receive->message;
 	const bool is_call = understood && message.kind == xdr::Kind::optional &&
 			     message.option == xdr::Option::xmtreq;
-	if (!is_call && (!understood || message.kind > xdr::Kind::error))
+	/* A first message's properties set both thresholds. */
+	if (taken.whole == receive && !receive->next && !is_call &&
+	    (!understood || message.kind > xdr::Kind::error))
 		return no_rpc_message(server, receive, verdict);
+	server.session.end_beginning();
+	if (!taken.whole)
+		return arrived;
+	if (taken.whole->next)
+		return take_group(server, taken.whole, receive, arrival);
 	arrived.message = receive;
 	arrived.judgement = judge(server, *receive, arrival, arrived.refusal);
 	return arrived;

@@ -186,12 +186,13 @@ static void unplace(const Call &call, u32 length)
 		return Error::io;
 	}
 	/* It has no more transmissions than its call said. */
-	u32 parts = 0;
-	for (const Receive *part = receive.next; part; part = part->next)
-		parts++;
-	if (parts && message.kind == xdr::Kind::optional) {
+	if (__builtin_expect(receive.next != nullptr, 0) && message.kind == xdr::Kind::optional) {
+		u32 parts = 0;
+
+		for (const Receive *part = &receive; part; part = part->next)
+			parts++;
 		tally(client.stats.reply_group_count, 1);
-		if (parts + 1 > call->receives) {
+		if (parts > call->receives) {
 			trace::failure(client.peer, Failure::reply_contradicts, call->xid,
 				       Error::message_size);
 			return Error::io;
@@ -224,10 +225,11 @@ static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Con
 	else
 		c.repost(receive);
 	/* Parts of a call that got an ERROR may still be under way: the next connection has them back. */
-	if (__builtin_expect((call->credits | call->receives) != 0, 0) &&
-	    c.broken.load(std::memory_order_relaxed))
-		call->credits = call->receives = 0;
-	client.return_extra_credits(call);
+	if (__builtin_expect((call->credits | call->receives) != 0, 0)) {
+		if (c.broken.load(std::memory_order_relaxed))
+			call->credits = call->receives = 0;
+		client.return_extra_credits(call);
+	}
 	call->set_state(CallState::idle);
 	pin.complete(delivered.ok() ? static_cast<int>(delivered.value()) :
 				      to_errno(delivered.error()));
@@ -321,7 +323,8 @@ static void is_served(Client &client, Connection &c)
 }
 
 /* A reply that is whole, from the peer. Receive completion. */
-static void handle_reply(Client &client, Connection &c, Receive *receive)
+[[gnu::always_inline]] static inline void handle_reply(Client &client, Connection &c,
+						       Receive *receive)
 {
 	const xdr::Message &message = receive->message;
 	const u32 xid = message.xid.get();

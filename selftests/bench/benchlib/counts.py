@@ -12,16 +12,24 @@ XPRTS = ("rpcrdma", "rpcordma")
 # Ours at both ends in version 2, the server's Receives grown. It is a leg beside XPRTS: what is asked of ours
 # beside in-tree is asked of version 1.
 VERSION2 = "version2"
+# The same with round-trip reduction: the cases that it is for, and some that are to take no more by it.
+REDUCED = "reduced"
 # In-tree once more, of a few cases: the means have to say the same of it as the first time.
 CONTROL = "control"
 CONTROLLED = ("GETATTR", "READ 1 MiB")
 SAME = 0.005
-NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours", VERSION2: "ours, v2", CONTROL: "in-tree again"}
+NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours", VERSION2: "ours, v2", REDUCED: "ours, v2 reduced",
+         CONTROL: "in-tree again"}
+LEGS = (*XPRTS, VERSION2, REDUCED)
 MOUNT = "rsize=1048576,wsize=1048576,actimeo=600"
+# Cases of REDUCED.
+REDUCIBLE = ("GETATTR", "READ 4 KiB", "WRITE 4 KiB", "READDIR 32 KiB", "long call", "longer call")
 # What makes a transfer odd: offset in the file, offset in a page of memory, bytes less.
 ODD = (1001, 617, 3)
 # Of a call: more than any inline threshold here takes.
 LONG = 20000
+# And more than a Receive of version 2 takes.
+LONGER = 60000
 ENTRIES = 5000
 
 
@@ -48,11 +56,25 @@ class Null(Case):
         return cost.per_null(pair, self.n, MOUNT, take)
 
 
+class LongReply(Case):
+    """Directories in replies of 32 KiB, which no Receive takes: a mount of its own, over the same connection."""
+
+    def __init__(self, n):
+        super().__init__("READDIR 32 KiB", n, lambda count: f"repeat list /small/dir {count}", calls=False)
+
+    def measure(self, pair, take=cost.snapshot):
+        pair.mount("3", "rsize=32768,actimeo=600,nosharecache,nordirplus", where="/small")
+        try:
+            return super().measure(pair, take)
+        finally:
+            pair.umount("/small")
+
+
 class LongCall(Case):
     """An extended attribute, which is not eligible for direct placement: NFSv4.2, so a mount of its own."""
 
-    def __init__(self, n):
-        super().__init__("long call", n, lambda count: f"repeat setxattr /v4/file {count} {LONG}")
+    def __init__(self, name, n, length):
+        super().__init__(name, n, lambda count: f"repeat setxattr /v4/file {count} {length}")
 
     def measure(self, pair, take=cost.snapshot):
         pair.mount("4.2", "actimeo=600", where="/v4")
@@ -84,7 +106,9 @@ def cases():
             for odd in odds:
                 yield _transfer(what, size, odd)
     yield Case("READDIR large", 4, lambda count: f"repeat list /mnt/dir {count}", calls=False)
-    yield LongCall(10)
+    yield LongReply(4)
+    yield LongCall("long call", 10, LONG)
+    yield LongCall("longer call", 10, LONGER)
 
 
 def names(_full):
@@ -96,11 +120,18 @@ def legs(turn, chosen, usual, middle=XPRTS):
     slower, or faster, all the time favours none; and between in-tree and in-tree is what is between in-tree and
     ours, as far as the round is not the next one."""
     order = [*((leg, chosen) for leg in middle), (CONTROL, report.controls(chosen, usual))]
-    return order[::-1] if turn % 2 else order
+    return [(leg, [case for case in some if leg != REDUCED or case.name in REDUCIBLE])
+            for leg, some in (order[::-1] if turn % 2 else order)]
 
 
 def module_of(leg):
-    return {CONTROL: XPRTS[0], VERSION2: XPRTS[1]}.get(leg, leg)
+    return {CONTROL: XPRTS[0], VERSION2: XPRTS[1], REDUCED: XPRTS[1]}.get(leg, leg)
+
+
+def setting(leg):
+    """A shell command that has @leg's version spoken, and what it does of that, over connections from now on."""
+    return (f"echo {int(leg in (VERSION2, REDUCED))} > {disturb.VERSION2} && "
+            f"echo {7 * (leg == REDUCED)} > {disturb.RTR}")
 
 
 def by_round(rows, case, measure, legs_=XPRTS):
@@ -155,11 +186,11 @@ def select(leg, pair):
     change(leg, pair)
     if module_of(leg) == "rpcordma":
         for vm in (pair.client, pair.server):
-            vm.run(f"echo {int(leg == VERSION2)} > {disturb.VERSION2}", 10, "choose the version")
+            vm.run(setting(leg), 10, "choose the version")
     pair.mount("3", f"{MOUNT},nordirplus")
     # Its attributes are never fresh enough.
     pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
-    if leg == VERSION2:
+    if leg in (VERSION2, REDUCED):
         disturb.grow(pair)
 
 
@@ -184,7 +215,7 @@ def run(rows, wrong, rounds, only, _full):
         try:
             _prepare(pair)
             for turn in range(rounds):
-                for xprt, some in legs(turn, chosen, CONTROLLED, (*XPRTS, VERSION2)):
+                for xprt, some in legs(turn, chosen, CONTROLLED, LEGS):
                     select(xprt, pair)
                     for number, case in enumerate(some):
                         report.progress(f"counts: {NAMES[xprt]}, round {turn + 1} of {rounds}: {case.name} "
@@ -298,14 +329,14 @@ WITH_MESSAGES = tuple(f"{what} {size} KiB" for what in ("READ", "WRITE") for siz
 
 def _version2(table, rows):
     """One Send each way and nothing else; one packet may be an acknowledgement. In-tree's figures are beside."""
-    def add(case, what, role, names, most, least=0):
-        found = {leg: [value(row, role, names) for row in rows if row["case"] == case and row["xprt"] == leg]
-                 for leg in (XPRTS[0], VERSION2)}
+    def add(case, what, role, names, most, least=0, leg=VERSION2):
+        found = {which: [value(row, role, names) for row in rows if row["case"] == case and row["xprt"] == which]
+                 for which in (XPRTS[0], leg)}
+        goal = f"{case}, version 2{' reduced' if leg == REDUCED else ''}, {role}: {what}"
         if not all(found.values()):
-            table.add(f"{case}, version 2, {role}: {what}", "-", "-", f"{case} was not measured")
+            table.add(goal, "-", "-", f"{case} was not measured")
             return
-        table.ask(f"{case}, version 2, {role}: {what}",
-                  (text(min(found[XPRTS[0]])), text(max(found[VERSION2]))), found[XPRTS[0]], found[VERSION2],
+        table.ask(goal, (text(min(found[XPRTS[0]])), text(max(found[leg]))), found[XPRTS[0]], found[leg],
                   lambda number: least <= number <= most)
 
     for case in WITH_MESSAGES:
@@ -319,3 +350,7 @@ def _version2(table, rows):
         add(case, "nfsd turns to it once", "server", ("dequeues",), 1.1, 0.9)
     add("long call", "1 WR, a Send", "client", ("send_wrs",), 1, 1)
     add("long call", "no RDMA", "server", ("wr_rdma_read", "wr_rdma_write"), 0)
+    for case in ("READDIR 32 KiB", "longer call"):
+        add(case, "1 post", "client", ("send_posts",), 1.1, 1, REDUCED)
+        add(case, "nothing is registered", "client", ("wr_reg_mr", "wr_local_inv"), 0, leg=REDUCED)
+        add(case, "no RDMA", "server", ("wr_rdma_read", "wr_rdma_write"), 0, leg=REDUCED)

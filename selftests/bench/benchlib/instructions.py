@@ -14,7 +14,7 @@ import subprocess
 from vmlib import cost, image, lab, machine
 
 from . import counts, report, stats
-from .counts import NAMES, VERSION2, XPRTS, module_of
+from .counts import NAMES, REDUCED, VERSION2, XPRTS, module_of
 
 ROUNDS = 1
 ROLES = ("client", "server")
@@ -151,7 +151,7 @@ def run(rows, wrong, rounds, only, _full):
             pair.up(lease=600)
             counts.make_files(pair)
             for turn in range(rounds):
-                for xprt, some in counts.legs(turn, chosen, CONTROLLED, (*XPRTS, VERSION2)):
+                for xprt, some in counts.legs(turn, chosen, CONTROLLED, counts.LEGS):
                     counts.select(xprt, pair)
                     meter = Meter(pair)
                     for number, case in enumerate(some):
@@ -198,28 +198,29 @@ def tell(rows):
         heads = ("RPC", "in-tree", "ours", "ratio", f"+{'+'.join(HELPERS)}", "ours", "ratio", "kernel: ours / in-tree")
         # Without rounds to compare there is no such column.
         report.table(heads[:len(table[0])], table)
-    _tell_version2(rows)
+    _tell_version2(rows, VERSION2, "version 2", "v2")
+    _tell_version2(rows, REDUCED, "version 2 reduced", "reduced")
     for case, role in [(case, role) for case in _cases(rows) for role in ROLES]:
         if _verdict(rows, case, role)[2] is False:
             print(f"\n{case}, {role}: where our instructions are")
             profile(rows, case, role)
 
 
-def _tell_version2(rows):
-    """Ours in version 2 beside ours in version 1."""
+def _tell_version2(rows, leg, name, head):
+    """Ours as @leg beside ours in version 1."""
     table = []
-    for case in _cases(rows):
+    for case in dict.fromkeys(row["case"] for row in rows if row["xprt"] == leg):
         cells = [case]
         for role in ROLES:
             for what in ("transport", "helped"):
-                one, two = _worst(rows, case, XPRTS[1], role, what), _worst(rows, case, VERSION2, role, what)
+                one, two = _worst(rows, case, XPRTS[1], role, what), _worst(rows, case, leg, role, what)
                 cells += ["-" if number is None else f"{number:.0f}" for number in (one, two)]
                 cells.append(f"{two / one:.2f}" if one and two else "-")
         table.append(cells)
-    if any(row["xprt"] == VERSION2 for row in rows):
-        print("\nours in version 1 and in version 2, instructions for each RPC")
-        report.table(("RPC", *(head for role in ROLES for what in ("module", f"+{'+'.join(HELPERS)}")
-                               for head in (f"{role}, {what}", "v2", "ratio"))), table)
+    if table:
+        print(f"\nours in version 1 and in {name}, instructions for each RPC")
+        report.table(("RPC", *(one for role in ROLES for what in ("module", f"+{'+'.join(HELPERS)}")
+                               for one in (f"{role}, {what}", head, "ratio"))), table)
 
 
 def _worst(rows, case, leg, role, what):

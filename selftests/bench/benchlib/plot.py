@@ -21,10 +21,10 @@ from . import report, slope, stats
 
 NAMES = {"rpcordma": "ours", "rpcrdma": "in-tree"}
 # Blue and orange differ for every kind of colour blindness, and on a grey print.
-COLOURS = {"rpcordma": "#0072b2", "rpcrdma": "#e69f00", "version2": "#009e73"}
+COLOURS = {"rpcordma": "#0072b2", "rpcrdma": "#e69f00", "version2": "#009e73", "reduced": "#cc79a7"}
 ROLES = ("client", "server")
 # Of the cases of slope.
-SLOPED = ("READ 16 KiB", "WRITE 4 KiB", "WRITE 16 KiB", "long call")
+SLOPED = ("READ 16 KiB", "WRITE 16 KiB", "long call", "longer call")
 # Percentiles of latency, and their marks.
 PERCENTILES = {"p10": "|", "p25": None, "p50": "o", "p75": None, "p95": "|", "p99": "|", "p999": ">"}
 # Inches of a row, and of what is above and below the rows.
@@ -279,11 +279,11 @@ def plot_slope(run, path, left_out):
         if all(points.values()) and case in SLOPED:
             cases[case] = points
     if not cases:
-        raise Unfit("no case was measured in all three")
+        raise Unfit("no case was measured in all four")
     figure, panels = _figure(len(cases), columns=len(cases), width=2.7 * len(cases), height=3.4)
     texts = []
     for axes, (case, points) in zip(panels, cases.items()):
-        for leg, mark in zip(slope.LEGS, "so^"):
+        for leg, mark in zip(slope.LEGS, "so^D"):
             steep, _ = slope.line(points[leg])
             texts.append(f"{slope.NAMES[leg]}: {steep:.2f}")
             axes.plot(*zip(*sorted(points[leg])), marker=mark, color=COLOURS[leg], markersize=4, label=texts[-1],
@@ -376,7 +376,7 @@ def _made_up():
                 for size in (7, 130) for xprt, factor in (("rpcrdma", 4), ("rpcordma", 1))]},
             "slope": {**head, "what": "slope", "rows": [
                 {"case": case, "xprt": leg, "round": 0, "delay": delay, "latency": 40 + 2 * delay * trips}
-                for case in ("WRITE 4 KiB", "GETATTR") for leg, trips in zip(slope.LEGS, (3, 2, 1))
+                for case in ("WRITE 16 KiB", "GETATTR") for leg, trips in zip(slope.LEGS, (3, 2, 1, 1))
                 for delay in slope.DELAYS]},
             "instructions": {**head, "what": "instructions",
                              "rows": costs("transport", "READ 1 MiB", (40123.4, 2345), (12345, 999.9))}}
@@ -415,7 +415,7 @@ def self_test():
         pictures = {name: _Svg(what["path"]) for name, what in drawn.items()}
         for name, labels in (("ratio", cases), ("latency", cases), ("wrs", ["READ 1 MiB", "NULL"]),
                              ("instructions", ["READ 1 MiB"]), ("scale", ["7", "130"]),
-                             ("slope", ["WRITE 4 KiB"])):
+                             ("slope", ["WRITE 16 KiB"])):
             for label in labels:
                 expect(f"{name}: labels of {label}", pictures[name].texts.count(label), 1)
             expect(f"{name}: the footer names the commit",

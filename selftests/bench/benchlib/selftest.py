@@ -68,6 +68,10 @@ def _report(expect):
         (CONTROL, ["b"]), ("rpcordma", ["a", "b"]), ("rpcrdma", ["a", "b"])])
     expect("control: last, where version 2 is measured too",
            [leg for leg, _ in counts.legs(0, named("a"), (), (*XPRTS, VERSION2))], [*XPRTS, VERSION2, CONTROL])
+    expect("legs: what is for reduction",
+           [(leg, [case.name for case in some])
+            for leg, some in counts.legs(0, named("a", "GETATTR"), ("a",), (counts.REDUCED,))],
+           [(counts.REDUCED, ["GETATTR"]), (CONTROL, ["a"])])
     expect("version 2: its module", counts.module_of(VERSION2), XPRTS[1])
     expect("control: its module", [counts.module_of(leg) for leg in (*XPRTS, CONTROL)], [*XPRTS, XPRTS[0]])
 
@@ -213,6 +217,12 @@ def _counts(expect):
         expect(f"counts: version 2, {what}", sorted(goal for goal, met in found.items() if not met),
                sorted(goal for goal in found for start in bad if f", {start}" in goal))
         expect(f"counts: version 2, {what}: all goals", len(found), 8)
+    for what, client, server, bad in (("Sends alone", {}, {}, 0), ("an RDMA Read", {}, {"wr_rdma_read": 1}, 1),
+                                      ("a region", {"wr_reg_mr": 1}, {}, 1), ("two posts", {"send_posts": 2}, {}, 1)):
+        found = _goals(counts, [row(leg, *({**alone, "send_wrs": 3, **here} for here in ends), "longer call")
+                                for leg, ends in (("rpcrdma", ({}, {})), (counts.REDUCED, (client, server)))])
+        found = [met for goal, met in found.items() if goal.startswith("longer call, version 2 reduced")]
+        expect(f"counts: reduced, {what}", (len(found), found.count(False)), (3, bad))
     for wakes, met in ((1, True), (1.2, False), (0, False)):
         found = _goals(counts, [row(xprt, {}, {"nfsd_wakeups": wakes, "dequeues": 1}, "WRITE 4 KiB odd")
                                 for xprt in XPRTS])
@@ -281,12 +291,15 @@ def _trips(expect):
         found = _goals(trips, [{"case": "WRITE 16 KiB", "xprt": leg, "round": 0, "trips": number}
                                for leg, number in zip((*XPRTS, VERSION2), (2, 2, two)) if number is not None])
         expect(f"trips: version 2, {two}", _one(found, "WRITE 16 KiB: 1 round trip"), met)
+        found = _goals(trips, [{"case": "longer call", "xprt": leg, "round": 0, "trips": number}
+                               for leg, number in zip(counts.LEGS, (2, 2, 2, two)) if number is not None])
+        expect(f"trips: reduced, {two}", _one(found, "longer call: 1 round trip"), met)
     expect("trips: not measured", _one(_goals(trips, []), "GETATTR"), None)
 
 
 def _slope(expect):
     def rows(case, *steep):
-        """Of in-tree, ours and version 2; None: it was not measured at one of the delays."""
+        """Of slope.LEGS; None: it was not measured at one of the delays."""
         return [{"case": case, "xprt": leg, "round": 0, "delay": delay, "latency": 123.4 + 2 * delay * (at or 1)}
                 for leg, at in zip(slope.LEGS, steep) for delay in slope.DELAYS if at or delay]
 
@@ -294,15 +307,17 @@ def _slope(expect):
     expect("slope: of three points", (round(steep, 9), round(rest, 9)), (2, 10))
     expect("slope: of what is not on a line", round(slope.line([(0, 0), (1, 2), (2, 2)])[0], 9), 1)
     for ours, met in ((2, True), (2.02, False), (1.5, True), (0.5, False), (None, None)):
-        expect(f"slope: {ours} to 2", _one(_goals(slope, rows("READ 64 KiB", 2, ours, 1)), "READ 64 KiB: no steeper"),
+        expect(f"slope: {ours} to 2", _one(_goals(slope, rows("READ 64 KiB", 2, ours, 1, 1)), "READ 64 KiB: no steeper"),
                met)
     for two, one, half in ((1, True, True), (2, False, False), (1.02, False, False), (0.5, False, False),
                            (None, None, None)):
-        found = _goals(slope, rows("WRITE 16 KiB", 2, 2, two))
+        found = _goals(slope, rows("WRITE 16 KiB", 2, 2, two, 1))
         expect(f"slope: version 2, {two}", _one(found, "WRITE 16 KiB: slope 1"), one)
         expect(f"slope: version 2, {two}, to 2", _one(found, "WRITE 16 KiB: half"), half)
+        found = _goals(slope, rows("longer call", 2, 2, 2, two))
+        expect(f"slope: reduced, {two}", _one(found, "longer call: reduced"), one)
     # The measurement has to see two where there are two.
-    expect("slope: half of one", _one(_goals(slope, rows("WRITE 16 KiB", 1, 1, 1)), "WRITE 16 KiB: half"), False)
+    expect("slope: half of one", _one(_goals(slope, rows("WRITE 16 KiB", 1, 1, 1, 1)), "WRITE 16 KiB: half"), False)
     expect("slope: not measured", _one(_goals(slope, []), "GETATTR: slope"), None)
 
 

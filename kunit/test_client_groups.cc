@@ -118,6 +118,7 @@ struct GroupRequester : Requester {
 
 		TEST_NOTE("xid", xid);
 		ASSERT_EQ(verbs.sends, count);
+		EXPECT_GE(log.group_events, count);
 		for (u32 i = 0; i < count; i++) {
 			TEST_NOTE("transmission", i);
 			ASSERT_EQ(work(1), 1);
@@ -147,6 +148,8 @@ struct GroupRequester : Requester {
 				length = lead.stream_length;
 			}
 			EXPECT_EQ(length % 4, 0);
+			if (i + 1 == count)
+				log.expect_group(0, "sent", {xid, 3, i, 0, length});
 			ASSERT_EQ(peer.message_length, message.header_length + length);
 			for (u32 n = 0; n < length; n++)
 				wrong += peer.message[message.header_length + n] !=
@@ -605,6 +608,8 @@ RPCORDMA_TEST(client_groups, replies)
 		EXPECT_TRUE(reply_part(r, 9, 1, 3, kNext, kNext));
 		EXPECT_EQ(call->completed, 0);
 		EXPECT_TRUE(reply_part(r, 9, 2, 3, 2 * kNext, most - 2 * kNext));
+		r.log.expect_group(1, "received", {9, 3, 2, 0, most - 2 * kNext});
+		r.log.expect_group(0, "whole", {9, 3, 2, 0, most - 2 * kNext});
 		EXPECT_EQ(call->completed, 1);
 		EXPECT_EQ(call->result, int(most));
 		u32 wrong = 0;

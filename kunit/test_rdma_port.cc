@@ -69,6 +69,19 @@ void PortLog::expect_property(u32 age, const char *what, const rpcordma_trace_pr
 	EXPECT_EQ(event.said.pages, said.pages);
 }
 
+void PortLog::expect_group(u32 age, const char *what, const rpcordma_trace_transmission &said) const
+{
+	TEST_NOTE("events ago", age);
+	const auto &event = transmissions[age];
+
+	EXPECT_TRUE(same_words(event.what, what));
+	EXPECT_EQ(event.said.xid, said.xid);
+	EXPECT_EQ(event.said.option, said.option);
+	EXPECT_EQ(event.said.number, said.number);
+	EXPECT_EQ(event.said.count, said.count);
+	EXPECT_EQ(event.said.stream_length, said.stream_length);
+}
+
 void PortLog::expect_connection(u32 age, const char *what, int value) const
 {
 	TEST_NOTE("events ago", age);
@@ -197,6 +210,16 @@ void rpcordma_trace_property(const rpcordma_peer *, const char *what,
 	log.properties[1] = log.properties[0];
 	log.properties[0] = {what, *said};
 	log.property_events++;
+}
+
+void rpcordma_trace_group(const rpcordma_peer *, const char *what,
+			  const rpcordma_trace_transmission *transmission)
+{
+	PortLog &log = the_port->log;
+
+	log.transmissions[1] = log.transmissions[0];
+	log.transmissions[0] = {what, *transmission};
+	log.group_events++;
 }
 
 void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32, rpcordma_u32, rpcordma_u32,

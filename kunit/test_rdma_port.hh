@@ -50,6 +50,12 @@ struct PortLog {
 		rpcordma_trace_properties said;
 	} properties[3] = {{"", {}}, {"", {}}, {"", {}}};
 	u32 property_events = 0;
+	/* Likewise, of transmissions of messages that may have several. */
+	struct {
+		const char *what;
+		rpcordma_trace_transmission said;
+	} transmissions[2] = {{"", {}}, {"", {}}};
+	u32 group_events = 0;
 	/* The last ones of a connection's life, the newest first, and how many there were. */
 	struct {
 		const char *what;
@@ -83,6 +89,8 @@ struct PortLog {
 	void expect_version(const char *role, u32 number, const char *why, u32 events) const;
 	/** The last event but @age about properties said so. */
 	void expect_property(u32 age, const char *what, const rpcordma_trace_properties &said) const;
+	/** The last event but @age about a transmission said so. */
+	void expect_group(u32 age, const char *what, const rpcordma_trace_transmission &said) const;
 	/** The last event but @age of a connection's life said so. */
 	void expect_connection(u32 age, const char *what, int value) const;
 	/** Nothing else failed. */

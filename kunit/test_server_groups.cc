@@ -234,6 +234,8 @@ RPCORDMA_TEST(server_groups, whole)
 	/* What is behind the stream is none of it. */
 	s.lead(9, 2, 400, 200);
 	s.more(9, 1, 200, 300, 100);
+	s.log.expect_group(1, "received", {9, 3, 1, 0, 100});
+	s.log.expect_group(0, "whole", {9, 3, 1, 0, 100});
 	s.expect_call(9, 300);
 }
 
@@ -276,6 +278,8 @@ RPCORDMA_TEST(server_groups, broken_off)
 	EXPECT_EQ(report.detail.words[0], 2);
 	EXPECT_EQ(report.detail.words[1], 3);
 	EXPECT_EQ(s.dropped(), 1);
+	s.log.expect_group(1, "received", {10, 3, 3, 0, 400});
+	s.log.expect_group(0, "dropped", {10, 3, 3, 0, 400});
 	s.more(10, 2, 800, 400);
 	s.more(10, 4, 800, 400);
 	s.expect_silence();
@@ -549,6 +553,11 @@ RPCORDMA_TEST(server_groups, replies)
 				EXPECT_EQ(s.reply(size), 0);
 				EXPECT_EQ(s.room_taken(), grouped ? count : 1);
 				EXPECT_EQ(counter(RPCORDMA_SERVER_V2_REPLY_GROUPS), grouped);
+				EXPECT_EQ(s.log.group_events, grouped ? 1 + count : 1);
+				if (grouped)
+					s.log.expect_group(0, "sent",
+							   {7, 3, count - 1, 0,
+							    padded - (count - 1) * kPart});
 				if (!grouped) {
 					s.work();
 					EXPECT_EQ(decoded2(s.peer.last()).kind,

@@ -40,6 +40,7 @@ unsigned int rpcordma_trace_enabled;
 DEFINE_HOOKS(connection, RPCORDMA_TRACE_CONNECTION)
 DEFINE_HOOKS(version, RPCORDMA_TRACE_VERSION)
 DEFINE_HOOKS(property, RPCORDMA_TRACE_PROPERTY)
+DEFINE_HOOKS(group, RPCORDMA_TRACE_GROUP)
 DEFINE_HOOKS(marshal, RPCORDMA_TRACE_MARSHAL)
 DEFINE_HOOKS(post, RPCORDMA_TRACE_POST)
 DEFINE_HOOKS(receive_posted, RPCORDMA_TRACE_RECEIVE_POSTED)
@@ -84,6 +85,12 @@ void rpcordma_trace_property(const struct rpcordma_peer *peer, const char *what,
 			     const struct rpcordma_trace_properties *said)
 {
 	trace_rpcordma_property(peer, what, said);
+}
+
+void rpcordma_trace_group(const struct rpcordma_peer *peer, const char *what,
+			  const struct rpcordma_trace_transmission *transmission)
+{
+	trace_rpcordma_group(peer, what, transmission);
 }
 
 void rpcordma_trace_marshal(const struct rpcordma_peer *peer, rpcordma_u32 xid, rpcordma_u32 credits,

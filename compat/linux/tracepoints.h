@@ -122,6 +122,34 @@ TRACE_EVENT_FN(rpcordma_property,
 	rpcordma_trace_property_on, rpcordma_trace_property_off
 );
 
+TRACE_EVENT_FN(rpcordma_group,
+	TP_PROTO(const struct rpcordma_peer *peer, const char *what,
+		 const struct rpcordma_trace_transmission *transmission),
+	TP_ARGS(peer, what, transmission),
+	TP_STRUCT__entry(
+		RPCORDMA_TRACE_PEER
+		__string(what, what)
+		__field(u32, xid)
+		__field(u32, option)
+		__field(u32, number)
+		__field(u32, count)
+		__field(u32, stream_length)
+	),
+	TP_fast_assign(
+		RPCORDMA_TRACE_SET_PEER(peer);
+		RPCORDMA_TRACE_ASSIGN(what);
+		__entry->xid = transmission->xid;
+		__entry->option = transmission->option;
+		__entry->number = transmission->number;
+		__entry->count = transmission->count;
+		__entry->stream_length = transmission->stream_length;
+	),
+	TP_printk("peer=%pISpc %s xid=0x%08x option=%u number=%u count=%u stream_length=%u",
+		  __entry->peer, __get_str(what), __entry->xid, __entry->option, __entry->number,
+		  __entry->count, __entry->stream_length),
+	rpcordma_trace_group_on, rpcordma_trace_group_off
+);
+
 TRACE_EVENT_FN(rpcordma_marshal,
 	TP_PROTO(const struct rpcordma_peer *peer, u32 xid, u32 credits, u32 proc, u32 header_length,
 		 u32 inline_length, u32 send_mode, u32 receive_mode),

@@ -27,6 +27,7 @@ struct rpcordma_region;
 	X(connection, "a step of its life")							\
 	X(version, "it is known which one a connection has, and why")				\
 	X(property, "transport properties are sent, or come")					\
+	X(group, "a transmission of a message of several is sent, or comes")			\
 	X(marshal, "a call's message is made")							\
 	X(post, "a chain was posted")								\
 	X(receive_posted, "a Receive of a chain")						\
@@ -181,6 +182,7 @@ enum rpcordma_trace {
 	RPCORDMA_TRACE_BULK = 1 << 12,
 	RPCORDMA_TRACE_VERSION = 1 << 13,
 	RPCORDMA_TRACE_PROPERTY = 1 << 14,
+	RPCORDMA_TRACE_GROUP = 1 << 15,
 };
 extern unsigned int rpcordma_trace_enabled;
 
@@ -211,6 +213,21 @@ struct rpcordma_trace_properties {
 /** @what: "sent"; or what came of them: "applied", "rejected", "ignored" or "malformed". */
 void rpcordma_trace_property(const struct rpcordma_peer *peer, const char *what,
 			     const struct rpcordma_trace_properties *said);
+
+/** A transmission of a message that may have several. */
+struct rpcordma_trace_transmission {
+	rpcordma_u32 xid;
+	rpcordma_u32 option; /* 1 XMTREQ, 2 XMTRESP, 3 XMTCONT */
+	rpcordma_u32 number; /* of those of its message, from 0 */
+	rpcordma_u32 count; /* how many its message has; 0: an XMTCONT, which does not say */
+	rpcordma_u32 stream_length; /* bytes of the RPC message in it */
+};
+/**
+ * @what: "sent" or "received", of each; with what a transmission has brought about, "whole": it was
+ * the last of its message; or "dropped": its message, or one that it broke off, is of no use.
+ */
+void rpcordma_trace_group(const struct rpcordma_peer *peer, const char *what,
+			  const struct rpcordma_trace_transmission *transmission);
 /** A call was reduced: the modes as chunk/reduce.hh numbers them. */
 void rpcordma_trace_marshal(const struct rpcordma_peer *peer, rpcordma_u32 xid, rpcordma_u32 credits,
 			    rpcordma_u32 proc, rpcordma_u32 header_length,

@@ -166,6 +166,8 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 			header = TRY(encoder.finish(count, max(1u, call->receives), n));
 		}
 		copy_into(send, header, *request.send, at, n);
+		trace::group(peer, "sent", xid, i ? xdr::Option::xmtcont : xdr::Option::xmtreq, i,
+			     i ? 0 : count, n);
 		at += n;
 		send.hand_over(c.endpoint, header + n);
 	}

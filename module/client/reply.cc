@@ -406,7 +406,7 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 						      protocol::Session::Verdict verdict)
 {
 	const bool understood = verdict.action == protocol::Session::Action::control;
-	TransmissionReader reader(c.groups, xdr::Option::xmtresp, protocol::kReservedReceives);
+	TransmissionReader reader(client.peer, c.groups, xdr::Option::xmtresp, protocol::kReservedReceives);
 	const Transmitted taken = reader.take(receive, understood);
 
 	c.session.collect(c.groups.open());

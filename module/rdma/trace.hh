@@ -70,6 +70,24 @@ inline void property(const rpcordma_peer *peer, const char *what, const xdr::Mes
 	property(peer, what, message.xid, message.credits, message.kind, said, fixed);
 }
 
+/**
+ * A transmission of a message that may have several: see rpcordma_trace_group().
+ *
+ * @number  of those of its message, from 0
+ * @count   how many these are; 0: it does not say
+ * @stream  bytes of the RPC message in it
+ */
+inline void group(const rpcordma_peer *peer, const char *what, Xid xid, xdr::Option option,
+		  u32 number, u32 count, u32 stream)
+{
+	if (!on(RPCORDMA_TRACE_GROUP))
+		return;
+	const rpcordma_trace_transmission traced = {xid.get(), static_cast<u32>(option), number,
+						    count, stream};
+
+	rpcordma_trace_group(peer, what, &traced);
+}
+
 /** @entry: what the chain's end completes to, as completion() has it. */
 inline void post(const rpcordma_endpoint *endpoint, const char *what, u32 xid, u32 requests,
 		 bool signaled, int rc, const void *entry)

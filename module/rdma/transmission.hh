@@ -11,6 +11,7 @@
 
 #include "module/protocol/session.hh"
 #include "module/rdma/group_assembly.hh"
+#include "module/rdma/trace.hh"
 
 namespace rpcordma {
 
@@ -41,11 +42,14 @@ struct Transmitted {
 class TransmissionReader {
 public:
 	/**
+	 * @peer   who sends; for traces
 	 * @lead   what begins the messages that this end takes: xmtreq, or xmtresp
 	 * @most   transmissions of one
 	 */
-	constexpr TransmissionReader(GroupAssembly &groups, xdr::Option lead, u32 most)
-		: groups_(groups),
+	constexpr TransmissionReader(const rpcordma_peer *peer, GroupAssembly &groups,
+				     xdr::Option lead, u32 most)
+		: peer_(peer),
+		  groups_(groups),
 		  lead_(lead),
 		  most_(most)
 	{
@@ -62,6 +66,8 @@ public:
 		Transmitted taken;
 
 		read_(message, understood && is_optional);
+		if (is_optional && !bad_ && is_part_(message.option))
+			trace_("received", message);
 		if (!understood && is_optional && message.option == xdr::Option::xmtcont &&
 		    !groups_.open()) {
 			/* It breaks nothing off; the session says what is to be answered. */
@@ -85,6 +91,10 @@ public:
 				       !outcome.faulty && taken.useless != receive;
 		if (continues || (is_optional && begins_(message.option)))
 			judge_(receive, taken);
+		if (taken.dropped)
+			trace_("dropped", message);
+		else if (taken.whole && taken.whole->next)
+			trace_("whole", message);
 		return taken;
 	}
 
@@ -94,8 +104,21 @@ private:
 		return option == xdr::Option::xmtreq || option == xdr::Option::xmtresp;
 	}
 
+	[[nodiscard]] static constexpr bool is_part_(xdr::Option option)
+	{
+		return begins_(option) || option == xdr::Option::xmtcont;
+	}
+
+	void trace_(const char *what, const xdr::Message &message) const
+	{
+		trace::group(peer_, what, message.xid, message.option, part_.number,
+			     message.option == xdr::Option::xmtcont ? 0 : part_.count,
+			     stream_length_);
+	}
+
 	void read_(const xdr::Message &message, bool readable)
 	{
+		stream_length_ = 0;
 		bad_ = !readable;
 		part_ = {};
 		if (readable && message.option == xdr::Option::xmtreq) {
@@ -199,6 +222,7 @@ private:
 		}
 	}
 
+	const rpcordma_peer *peer_;
 	GroupAssembly &groups_;
 	xdr::Option lead_;
 	u32 most_;

@@ -154,7 +154,7 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 {
 	using Action = protocol::Session::Action;
 	const bool understood = verdict.action == Action::control;
-	TransmissionReader reader(server.groups, xdr::Option::xmtreq,
+	TransmissionReader reader(server.peer, server.groups, xdr::Option::xmtreq,
 				  server.session.reduction().call_limit);
 	const Transmitted taken = reader.take(receive, understood);
 	Arrived arrived;

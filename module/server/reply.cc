@@ -236,6 +236,8 @@ static_assert(rtrext::least_response_length == rtrext::continuation_length);
 
 			header = TRY(encoder.finish(count, 0, n));
 		}
+		trace::group(server.peer, "sent", message.xid,
+			     i ? xdr::Option::xmtcont : xdr::Option::xmtresp, i, i ? 0 : count, n);
 		rpcordma_buf_read(reply, at, send.room().data() + header, there);
 		__builtin_memset(send.room().data() + header + there, 0, n - there);
 		at += n;

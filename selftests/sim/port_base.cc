@@ -263,6 +263,14 @@ void rpcordma_trace_property(const rpcordma_peer *, const char *what,
 	      said->receive_size, said->pages);
 }
 
+void rpcordma_trace_group(const rpcordma_peer *, const char *what,
+			  const rpcordma_trace_transmission *transmission)
+{
+	TRACE("group: %s xid %#x option %u number %u count %u stream %u", what, transmission->xid,
+	      transmission->option, transmission->number, transmission->count,
+	      transmission->stream_length);
+}
+
 void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32 xid, rpcordma_u32 credits,
 			    rpcordma_u32 proc, rpcordma_u32 header_length,
 			    rpcordma_u32 inline_length, rpcordma_u32 send_mode,

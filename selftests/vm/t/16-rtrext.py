@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Round-trip reduction between two ends of ours: long calls in several messages instead of an RDMA Read."""
 
-from vmlib import disturb, lab
+import re
+
+from vmlib import disturb, lab, trace
 from vmlib.testing import test
 
 OURS = disturb.OURS
@@ -26,6 +28,11 @@ def during(pair, what, command):
     return {name: after[name] - before[name] for name in before}
 
 
+def transmissions(traced, what):
+    """The fields of each transmission that is "sent" or "received", in order."""
+    return re.findall(rf": rpcordma_group: peer=\S+ {what} (.*)$", traced.text(), re.M)
+
+
 @test("rtrext")
 def rtrext(t):
     """both ends with version2_rtr=7: a mount, a long call of 20,000 bytes in three messages, without an RDMA Read; verified files"""
@@ -38,7 +45,16 @@ def rtrext(t):
     pair.mount("4.2")
     disturb.grow(pair)
     pair.client.run("echo text > /mnt/f && sync /mnt/f", 20, "a file")
+    traced = [trace.Trace(vm, ["rpcordma/rpcordma_group"]) for vm in (pair.client, pair.server)]
     seen = during(pair, "an attribute of 20,000 bytes", "fsops value /mnt/f 20000")
+    for one in traced:
+        one.stop()
+    sent, received, whole = (transmissions(traced[end], what) for end, what in ((0, "sent"), (1, "received"), (1, "whole")))
+    t.equal(received, sent, "transmissions at the server, and at the client")
+    later = [fields for fields in sent if "option=3" in fields]
+    t.equal(whole, later[-1:], f"what a call is whole with, of {sent}")
+    lengths = [int(re.search(r"stream_length=(\d+)", fields)[1]) for fields in sent if fields[:14] == later[-1][:14]]
+    t.check(len(lengths) == 3 and sum(lengths) > 20000, f"not three messages with 20,000 bytes: {sent}")
     t.equal(seen["sent"], 1, f"calls of several messages, at the client (all: {seen})")
     t.equal(seen["taken"], 1, f"calls of several messages, at the server (all: {seen})")
     t.equal(seen["Reads"], 0, f"RDMA Reads (all: {seen})")

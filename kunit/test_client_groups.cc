@@ -451,7 +451,6 @@ RPCORDMA_TEST(client_groups, refused)
 		EXPECT_EQ(call->result, to_errno(Error::io));
 		r.done(call);
 		r.at_rest();
-		EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
 		EXPECT_EQ(r.log.take(trace::Failure::err_chunk_received), killed ? 1 : 2);
 		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
 	}
@@ -709,7 +708,6 @@ RPCORDMA_TEST(client_groups, backward_call_amid)
 	rpcordma_core_client_close(r.core);
 	r.done(call);
 	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), 1);
-	EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
 	EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
 }
 
@@ -735,14 +733,99 @@ RPCORDMA_TEST(client_groups, reply_broken_off)
 		EXPECT_EQ(r.core->reserve.load(), 16);
 		EXPECT_FALSE(r.goes_in(11, 6000, 2));
 		r.at_rest();
-		EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
 		EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), other);
 		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
 	}
 }
 
+/* A server that is silent about groups, and answers everything else: the second time that is enough. */
+RPCORDMA_TEST(client_groups, silence)
+{
+	GroupRequester r;
+
+	for (u32 turn = 0; turn < 4; turn++) {
+		TEST_NOTE("turn", turn);
+		rpc_rqst *other = r.call(100 + turn), *call = r.long_call(9, 6000);
+		const u32 groups = u32(r.stats().group_count);
+
+		EXPECT_TRUE(r.reply2(100 + turn, 24));
+		r.done(other);
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_EQ(r.stats().group_count, groups + (turn < 2));
+		/* It times out, and is sent again: never over the same connection. */
+		call->sent_before = true;
+		EXPECT_EQ(rpcordma_core_send_request(r.core, call->call),
+			  to_errno(Error::not_connected));
+		EXPECT_EQ(r.connection(), nullptr);
+		r.done(call);
+		r.sync.now += 60000;
+		r.connect2();
+		EXPECT_EQ(r.core->plainness.in_force(r.sync.now), turn > 0);
+		EXPECT_FALSE(r.core->avoidance.in_force(r.sync.now));
+	}
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::retransmission), 4);
+	EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 4);
+}
+
+/* A reply that cannot be taken from its first transmission on: too many, or one that says what is not so. */
+RPCORDMA_TEST(client_groups, reply_refused)
+{
+	for (const bool many : {false, true})
+		for (const bool proved : {false, true}) {
+			TEST_NOTE("too many", many);
+			TEST_NOTE("something was answered", proved);
+			GroupRequester r;
+			rpc_rqst *call = r.prepare(9, 60);
+			u8 room[512] = {};
+
+			if (proved)
+				EXPECT_TRUE(r.goes_in(8, 6000, 2));
+			r.add_pages(call, 10000, true);
+			call->receive.flags = 0;
+			EXPECT_EQ(r.transmit(call), 0);
+			rtrext::Encoder lead({room, sizeof(room)}, Xid(9), Credits(kGrant),
+					     xdr::Option::xmtresp);
+			/* More bytes of the stream than there are. */
+			const u32 header = lead.finish(many ? 17 : 3, 0, many ? 400 : 404).value();
+			xdr::store_be32(room + header, 9);
+			xdr::store_be32(room + header + 4, 1);
+			EXPECT_TRUE(r.deliver({room, header + 400}));
+			EXPECT_TRUE(r.is_lost());
+			EXPECT_EQ(call->completed, 0);
+			rpcordma_core_client_close(r.core);
+			r.done(call);
+			r.connect2();
+			EXPECT_TRUE(r.core->plainness.in_force(r.sync.now));
+			/* Version 2 is not what is wrong. */
+			EXPECT_FALSE(r.core->avoidance.in_force(r.sync.now));
+			EXPECT_EQ(r.stats().repterr_count, 0);
+			r.at_rest();
+			EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
+		}
+}
+
+/* A reply that fits nowhere is about a call that came whole: nothing else is disturbed. */
+RPCORDMA_TEST(client_groups, reply_fits_nowhere)
+{
+	GroupRequester r;
+	const u32 words[] = {9, 2, kGrant, 4, 3, 0, 0};
+	rpc_rqst *call = r.long_call(9, 6000);
+
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(r.deliver(RawMessage(words).message()));
+	EXPECT_FALSE(r.is_lost());
+	EXPECT_EQ(call->result, to_errno(Error::io));
+	r.done(call);
+	EXPECT_EQ(r.sunrpc.in_flight, 0);
+	EXPECT_TRUE(r.goes_in(10, 6000, 2));
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::err_chunk_received), 1);
+}
+
 RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
 	       reported, refused, connections_lost, strange, replies, reserve,
-	       reply_of_large_receives, backward_call_amid, reply_broken_off);
+	       reply_of_large_receives, backward_call_amid, reply_broken_off, silence,
+	       reply_refused, reply_fits_nowhere);
 
 } // namespace rpcordma

@@ -283,7 +283,10 @@ RPCORDMA_TEST(server_groups, broken_off)
 	s.more(10, 2, 800, 400);
 	s.more(10, 4, 800, 400);
 	s.expect_silence();
+	/* Until something else comes. */
 	s.expect_served(11);
+	s.more(10, 2, 800, 400);
+	report = s.expect_report(10, rtrext::Fault::alone);
 
 	/* Another call's. */
 	s.lead(20, 3, 400);

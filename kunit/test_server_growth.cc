@@ -21,6 +21,7 @@ struct GrowthSetting {
 	u32 receive_sges = 32, send_sges = 32; /* of the device */
 	u32 receive_sges_given = ~0u;	       /* that a queue pair has memory for */
 	unsigned long budget = 0;	       /* bytes; 0: plenty, by the machine's memory */
+	u32 reduction = 0;
 };
 
 struct Growing : Served {
@@ -32,6 +33,7 @@ struct Growing : Served {
 		rpcordma_server_tunables.version2 = setting.parameter;
 		rpcordma_server_tunables.max_req_size = kHead;
 		rpcordma_server_tunables.version2_pages = setting.pages;
+		rpcordma_server_tunables.version2_rtr = setting.reduction;
 		rpcordma_server_tunables.version2_receive_bytes = setting.budget;
 		memory.size = u64(1) << 30;
 		verbs.device.max_recv_sge = setting.receive_sges;
@@ -889,25 +891,42 @@ RPCORDMA_TEST(server_growth, sges_refused)
 RPCORDMA_TEST(server_growth, long_header)
 {
 	constexpr u32 segments = 270;
-	Growing c;
+	/* The optinfo of an XMTREQ that has as many items. */
+	constexpr u32 optinfo = 20 + segments * 16;
 
-	c.grow();
-	const ExactCopy message(test_alloc(kHeader + 4 + segments * 16 + 8 + 40));
-	const u32 front[] = {++c.xid, 2, 64, 0, 0, 0, 0, 1, segments};
-	for (u32 i = 0; i < message.bytes().size() / 4; i++)
-		xdr::store_be32(&message[i * 4], i < 9 ? front[i] : i % 4 ? 0 : 1);
-	ASSERT_GT(message.bytes().size(), kHead);
-	ASSERT_TRUE(c.verbs.send(c.server, message.bytes()));
-	c.hear();
-	EXPECT_EQ(c.receive(), 0);
-	c.work();
-	EXPECT_EQ(c.said_xid(), c.xid);
-	EXPECT_EQ(c.said_kind(), xdr::Kind::error);
-	EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_SYSTEM), 1);
-	EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_BAD_XDR), 0);
-	EXPECT_EQ(c.log.take(trace::undecodable(Error::protocol)), 1);
-	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
-	c.serve_all(40);
+	for (const u32 reduction : {0u, 7u})
+		for (const bool optional : {false, true}) {
+			if (optional && !reduction)
+				continue;
+			TEST_NOTE("version2_rtr", reduction);
+			TEST_NOTE("XMTREQ", optional);
+			GrowthSetting setting;
+			setting.reduction = reduction;
+			Growing c(setting);
+
+			c.grow();
+			const ExactCopy message(test_alloc(kHeader + 4 + segments * 16 + 8 + 40));
+			const u32 front[] = {++c.xid, 2, 64, 0, 0, 0, 0, 1, segments};
+			const u32 option[] = {c.xid, 2, 64, 5, 0, 1, optinfo, 0, 0};
+			for (u32 i = 0; i < message.bytes().size() / 4; i++)
+				xdr::store_be32(&message[i * 4],
+						i < 9 ? (optional ? option : front)[i] :
+						i % 4 ? 0 :
+							1);
+			ASSERT_GT(message.bytes().size(), kHead);
+			ASSERT_TRUE(c.verbs.send(c.server, message.bytes()));
+			c.hear();
+			EXPECT_EQ(c.receive(), 0);
+			c.work();
+			EXPECT_EQ(c.said_xid(), c.xid);
+			EXPECT_EQ(c.said_kind(), xdr::Kind::error);
+			EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_SYSTEM), 1);
+			EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_BAD_XDR), 0);
+			(void)c.log.take(trace::undecodable(Error::protocol));
+			(void)c.log.take(trace::Failure::message_incomplete);
+			EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+			c.serve_all(40);
+		}
 }
 
 /* Amid anything the connection may end; all that it had is given back, the budget too. */

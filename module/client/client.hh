@@ -180,8 +180,10 @@ struct rpcordma_client {
 	void take_answer(Connection &c, const Receive &receive);
 	void take_control(Connection &c, const Receive &receive);
 
-	/** The peer's round-trip reduction is not what it says: do without it for a while. Any context. */
-	void go_plain(rpcordma::u32 xid, int value);
+	/** Do without round-trip reduction for a while. @why, and @value behind it, are for the log. Any context. */
+	void go_plain(const char *why, u32 value);
+	/** The peer reports that a transmission of @xid's call was wrong: do without, likewise. */
+	void reported(u32 xid, u32 fault);
 
 	/* group.cc */
 	[[nodiscard]] bool begin_group(Connection &c, Call *call, const rpcordma_request &request);
@@ -208,7 +210,8 @@ struct rpcordma_client {
 	void return_extra_credits(Call *call)
 	{
 		if (__builtin_expect(call->receives != 0, 0)) {
-			reserve.fetch_add(call->receives, std::memory_order_relaxed);
+			/* Posted again before; see begin_group(). */
+			reserve.fetch_add(call->receives, std::memory_order_release);
 			call->receives = 0;
 		}
 		if (__builtin_expect(call->credits != 0, 0)) {

@@ -129,7 +129,8 @@ void rpcordma_client::tear_down(Connection *c)
 		connection = nullptr;
 	}
 
-	if (broke && group_owed)
+	/* Whether it broke, or timed out, or was ended by us: the server may be silent about groups only. */
+	if (group_owed)
 		plainness.connection_lost(rpcordma_now_ms());
 	/* Who speaks version 2 and never replies may do better in version 1. */
 	if (c->unproved && (broke || owed))

@@ -108,7 +108,8 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 		if (count > most || provide_sends(c, call, u32(count), bytes) < bytes)
 			return false;
 	}
-	if (reserve.load(std::memory_order_relaxed) < replies) {
+	/* The peer may use those at once that another call gave back. */
+	if (reserve.load(std::memory_order_acquire) < replies) {
 		tally(stats.reserve_short, 1);
 		return false;
 	}

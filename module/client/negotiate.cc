@@ -124,23 +124,24 @@ static void take_update(Client &client, Connection &c, const xdr::Message &messa
 			  static_cast<int>(c.session.thresholds().send));
 }
 
-/*
- * The peer says that a call of several transmissions was not what it takes. All its calls go over another connection, in
- * chunks where they are long.
- */
-void rpcordma_client::go_plain(u32 xid, int value)
+/* From now on long calls go in chunks, and all that is owed over another connection. */
+void rpcordma_client::go_plain(const char *why, u32 value)
 {
 	const u64 now = rpcordma_now_ms();
 
-	tally(stats.repterr_count, 1);
-	trace::failure(peer, Failure::repterr_received, xid, value);
 	if (!plainness.in_force(now))
-		rpcordma_log_value(
-			peer, RPCORDMA_LOG_WARNING,
-			"the server does not take a call in several messages as it said; "
-			"it gets none for ten minutes; what it reports",
-			static_cast<u32>(value));
+		rpcordma_log_value(peer, RPCORDMA_LOG_WARNING, why, value);
 	plainness.begin(now);
+}
+
+void rpcordma_client::reported(u32 xid, u32 fault)
+{
+	tally(stats.repterr_count, 1);
+	trace::failure(peer, Failure::repterr_received, xid, static_cast<int>(fault));
+	go_plain(
+		"the server does not take a call in several messages as it said, and gets none for "
+		"ten minutes; what it reports",
+		fault);
 }
 
 /* A REPTERR, in @message. It is about a call: none about a reply comes to us. Receive completion. */
@@ -156,7 +157,7 @@ static void take_report(Client &client, Connection &c, const xdr::Message &messa
 	}
 	/* It speaks version 2. */
 	c.unproved = false;
-	client.go_plain(report.bad.xid.get(), static_cast<int>(report.detail.fault));
+	client.reported(report.bad.xid.get(), static_cast<u32>(report.detail.fault));
 	c.request_close(trace::Loss::rpc_failed, static_cast<int>(report.detail.fault));
 }
 

@@ -286,6 +286,19 @@ static void is_served(Client &client, Connection &c)
 	c.unproved = false;
 }
 
+/* Whether a call of ours is out with @xid that @is_meant(call); its task may have given it up. Receive completion. */
+template <typename IsMeant>
+[[nodiscard]] static bool some_waits(Client &client, u32 xid, IsMeant is_meant)
+{
+	SpinGuard guard(client.lock);
+
+	for (Call *call = client.all.front(); call; call = client.all.next(call))
+		if (call->xid == xid && !call->backward && call->get_state() != CallState::idle &&
+		    is_meant(*call))
+			return true;
+	return false;
+}
+
 /*
  * An ERROR, which answers a call of ours. One of several transmissions may still be under way, so that its credits are
  * not free: this connection ends, and long calls go by chunks. If the peer does not take an XMTREQ at all, what it said
@@ -301,23 +314,23 @@ static void is_served(Client &client, Connection &c)
 		accept_grant(client, c, message.credits);
 		return true;
 	}
-	if (!c.session.reduces())
+	/* Whose reply is too long had a call that came whole. */
+	if (!c.session.reduces() || message.error.code == xdr::ErrorCode::reply_resource)
 		return true;
-	bool group = false;
-	{
-		/* Its task may have given it up. */
-		SpinGuard guard(client.lock);
-
-		for (Call *call = client.all.front(); call && !group; call = client.all.next(call))
-			group = call->xid == xid && !call->backward &&
-				call->get_state() != CallState::idle &&
-				(call->credits ||
-				 (call->receives && message.error.code == xdr::ErrorCode::option));
-	}
+	const bool group = some_waits(client, xid, [&](const Call &call) {
+		return call.credits ||
+		       (call.receives && message.error.code == xdr::ErrorCode::option);
+	});
 	if (!group)
 		return true;
 	c.unproved = false;
-	client.go_plain(xid, 0);
+	if (message.error.code == xdr::ErrorCode::option)
+		client.reported(xid, 0);
+	else
+		client.go_plain(
+			"the server answers a call in several messages by an error, and gets "
+			"none for ten minutes; xid",
+			xid);
 	c.request_close(trace::Loss::rpc_failed, static_cast<int>(message.error.code));
 	return message.error.code != xdr::ErrorCode::option;
 }
@@ -406,10 +419,11 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 						      protocol::Session::Verdict verdict)
 {
 	const bool understood = verdict.action == protocol::Session::Action::control;
-	TransmissionReader reader(client.peer, c.groups, xdr::Option::xmtresp, protocol::kReservedReceives);
+	TransmissionReader reader(client.peer, c.groups, xdr::Option::xmtresp,
+				  protocol::kReservedReceives);
 	const Transmitted taken = reader.take(receive, understood);
 
-	c.session.collect(c.groups.open());
+	c.session.collect(c.groups.amid());
 	for (const Transmitted::Answer *answer : {&taken.broken, &taken.refused}) {
 		if (!answer->about)
 			continue;
@@ -428,10 +442,15 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 		c.recycle(useless);
 		useless = next;
 	}
-	/* Whose reply that was nobody can tell: all that is owed comes over another connection. */
-	if ((taken.broken.about && taken.broken.report.has_lead) ||
-	    (taken.refused.about && taken.refused.reports)) {
-		client.go_plain(receive->message.xid.get(), 0);
+	const u32 xid = receive->message.xid.get();
+	/* All that is owed comes over another connection. The server speaks version 2 all the same. */
+	if (taken.lost ||
+	    (taken.lead_refused && some_waits(client, xid, [](const Call &) { return true; }))) {
+		c.unproved = false;
+		client.go_plain(
+			"a reply in several messages is not as it has to be, and no call asks "
+			"for one for ten minutes; xid",
+			xid);
 		c.request_close(trace::Loss::rpc_failed, 0);
 	}
 	if (!taken.whole)
@@ -456,8 +475,7 @@ void rpcordma_client::handle_message(Connection &c, Receive *receive)
 	const auto verdict = c.session.receive(receive->bytes(), receive->message);
 
 	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0)) {
-		if (c.session.reduces() && c.session.rules().properties &&
-		    verdict.action != protocol::Session::Action::negotiate) {
+		if (c.session.reduces() && verdict.action != protocol::Session::Action::negotiate) {
 			take_reply_transmission(*this, c, receive, verdict);
 			return;
 		}

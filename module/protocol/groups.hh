@@ -171,6 +171,11 @@ public:
 		if (state_ == State::collect)
 			state_ = State::skip;
 	}
+	/** One is open, or what follows of one that was broken off is passed over. */
+	[[nodiscard]] constexpr bool amid() const
+	{
+		return state_ != State::idle;
+	}
 	/** A group has begun, and is not over. */
 	[[nodiscard]] constexpr bool open() const
 	{

@@ -76,10 +76,10 @@ public:
 	{
 		return reduction_;
 	}
-	/** This end does something of it: then RDMA2_OPTIONALs are not simply refused. */
+	/** This end does something of it, in this version: then RDMA2_OPTIONALs are not simply refused. */
 	[[nodiscard]] bool reduces() const
 	{
-		return reduction_.extensions != 0;
+		return reduction_.extensions && rules_.properties;
 	}
 	/** What the peer does of it; nothing in a version without. Any context. */
 	[[nodiscard]] Reduction peer_reduction() const

@@ -107,6 +107,11 @@ public:
 	{
 		return first_;
 	}
+	/** One is open, or what follows of one that was broken off is passed over. */
+	[[nodiscard]] bool amid() const
+	{
+		return collector_.amid();
+	}
 	/** A group has begun, and is not over. */
 	[[nodiscard]] bool open() const
 	{

@@ -36,6 +36,8 @@ struct Transmitted {
 	Answer broken;		    /* a group was broken off; or an XMTCONT had none */
 	Answer refused;		    /* what came, and with it the group that it is of */
 	bool dropped = false;	    /* a group that had begun is over, and will not be whole */
+	bool lost = false;	    /* a reply that had begun is over, likewise */
+	bool lead_refused = false;  /* what came is the first of a reply, which nobody will get */
 };
 
 /** Reads and judges one transmission. */
@@ -79,7 +81,7 @@ public:
 		taken.useless = outcome.useless;
 		/* One is of no use then: what was kept, or what came. */
 		if (outcome.faulty && taken.useless) {
-			taken.dropped = outcome.report.has_lead;
+			taken.dropped = taken.lost = outcome.report.has_lead;
 			taken.broken.reports = true;
 			taken.broken.report = outcome.report;
 			taken.broken.about = taken.useless;
@@ -192,6 +194,8 @@ private:
 		refuse_(receive, taken);
 		/* A reply is never answered by an ERROR, nor what does not say that it is a call. */
 		const bool reply = receive->message.direction != xdr::Direction::call;
+		taken.lost = taken.lost || (reply && continues);
+		taken.lead_refused = reply && !continues;
 		taken.refused.reports = verdict.how == rtrext::Verdict::How::report;
 		if (reply && !taken.refused.reports) {
 			receive->next = taken.useless;

@@ -159,7 +159,7 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	const Transmitted taken = reader.take(receive, understood);
 	Arrived arrived;
 
-	server.session.collect(server.groups.open());
+	server.session.collect(server.groups.amid());
 	if (taken.dropped) {
 		rpcordma_server_count(RPCORDMA_SERVER_V2_GROUPS_DROPPED, 1);
 		trace::failure(server.peer, trace::Failure::message_incomplete,
@@ -177,6 +177,9 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 		arrived.message = receive;
 		arrived.judgement = Judgement::refused;
 		arrived.refusal = answer->code;
+		/* Its header goes on where we do not look. */
+		if (!understood && receive->in_pages() && arrived.refusal == xdr::ErrorCode::chunk)
+			arrived.refusal = xdr::ErrorCode::system;
 		server.report = report_of(server, *answer);
 	}
 	const xdr::Message &message = receive->message;
@@ -217,7 +220,7 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	if (__builtin_expect(open, 0) && server.session.settled())
 		settled(server, receive->bytes());
 	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0))
-		return server.session.reduces() && server.session.rules().properties ?
+		return server.session.reduces() ?
 			       take_transmission(server, receive, verdict, arrival) :
 			       no_rpc_message(server, receive, verdict);
 	Arrived arrived;

@@ -459,21 +459,27 @@ RPCORDMA_TEST(client_groups, refused)
 /* Two connections within ten minutes that are lost under a group: it may be the group's fault. */
 RPCORDMA_TEST(client_groups, connections_lost)
 {
-	for (const bool soon : {false, true}) {
+	for (const u32 which : {0, 1, 2}) {
+		const bool soon = which != 0, injected = which == 2;
+
 		TEST_NOTE("soon", soon);
+		TEST_NOTE("injected", injected);
 		GroupRequester r;
 
 		for (u32 turn = 0; turn < 2; turn++) {
 			EXPECT_TRUE(r.goes_in(5 + turn, 6000, 2));
 			rpc_rqst *call = r.long_call(9, 6000);
 			EXPECT_EQ(r.transmit(call), 0);
+			/* What is done here on purpose says nothing of the server. */
+			if (injected)
+				rpcordma_core_client_inject_disconnect(r.core);
 			rpcordma_core_endpoint_event(r.verbs.requester, RPCORDMA_EVENT_DISCONNECTED);
 			rpcordma_core_client_close(r.core);
 			r.done(call);
 			r.sync.now += soon ? 1000 : kPlainMs + 1000;
 			r.reconnect();
 		}
-		EXPECT_EQ(r.goes_in(10, 6000, 2), !soon);
+		EXPECT_EQ(r.goes_in(10, 6000, 2), !soon || injected);
 		r.at_rest();
 		EXPECT_EQ(r.log.take(trace::Loss::disconnected), 2);
 	}

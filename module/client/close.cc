@@ -81,10 +81,12 @@ void rpcordma_client::tear_down(Connection *c)
 	const bool broke = c->broken.exchange(true, std::memory_order_acq_rel);
 	bool owed = false;	 /* a reply */
 	bool group_owed = false; /* to a call of several transmissions */
+	bool injected = false;
 	{
 		MutexGuard fenced(fence);
 
 		c->closing = true;
+		injected = c->injected;
 	}
 	if (c->endpoint) {
 		rpcordma_endpoint_disconnect(c->endpoint);
@@ -130,7 +132,7 @@ void rpcordma_client::tear_down(Connection *c)
 	}
 
 	/* Whether it broke, or timed out, or was ended by us: the server may be silent about groups only. */
-	if (group_owed)
+	if (group_owed && !injected)
 		plainness.connection_lost(rpcordma_now_ms());
 	/* Who speaks version 2 and never replies may do better in version 1. */
 	if (c->unproved && (broke || owed))

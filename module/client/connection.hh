@@ -38,6 +38,7 @@ struct Connection : ConnectionBase {
 	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */
 	std::atomic<bool> published{false}; /* it is client->connection, and can be closed */
 	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */
+	bool injected = false;		    /* fence mutex: somebody here asked for its end */
 	/* Version 2 may be asked for: the private data have the mark, and there are Receives for both versions. */
 	bool marked = false;
 	u32 reduction =

@@ -115,6 +115,7 @@ void rpcordma_core_client_inject_disconnect(rpcordma_client *client)
 
 	if (client->connection && !client->connection->closing) {
 		trace::connection(client->peer, "disconnect injected", 0);
+		client->connection->injected = true;
 		rpcordma_endpoint_disconnect(client->connection->endpoint);
 	}
 }

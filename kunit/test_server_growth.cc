@@ -584,6 +584,9 @@ RPCORDMA_TEST(server_growth, exchanged)
 			Receive *const receive = c.rqst->call->receive;
 			page *const had = c.rqst->arg.pages[which];
 			had->references++;
+			/* As who decrypts. */
+			had->data[100] ^= 0xff;
+			const u8 changed = had->data[100];
 			EXPECT_EQ(c.send_reply(20), 0);
 			if (!memory)
 				c.memory.pages_left = 0;
@@ -592,6 +595,7 @@ RPCORDMA_TEST(server_growth, exchanged)
 			c.want_for_nothing();
 			EXPECT_EQ(had->references, 1);
 			EXPECT_EQ(had->block.mapped, 0);
+			EXPECT_EQ(had->data[100], changed);
 			EXPECT_EQ(bool(receive->pages), memory);
 			if (memory)
 				EXPECT_NE(receive->pages->pages()[which], had);

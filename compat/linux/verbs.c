@@ -308,7 +308,12 @@ int rpcordma_dma_map(struct rpcordma_endpoint *ep, void *memory, rpcordma_u32 le
 void rpcordma_dma_unmap(struct rpcordma_endpoint *ep, const struct rpcordma_sge *sge,
 			rpcordma_u32 length, enum rpcordma_dma direction)
 {
-	ib_dma_unmap_single(ep->id->device, sge->addr, length, dma_direction(direction));
+	struct ib_device *device = ep->id->device;
+
+	/* A bounce buffer is not copied back: the memory may be somebody else's, who has written to it. */
+	if (!ib_uses_virt_dma(device))
+		dma_unmap_single_attrs(device->dma_device, sge->addr, length, dma_direction(direction),
+				       DMA_ATTR_SKIP_CPU_SYNC);
 }
 
 void rpcordma_dma_sync_for_device(struct rpcordma_endpoint *ep, const struct rpcordma_sge *sge,

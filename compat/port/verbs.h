@@ -255,6 +255,9 @@ void *rpcordma_alloc_near(const struct rpcordma_endpoint *endpoint, rpcordma_siz
  */
 int rpcordma_dma_map(struct rpcordma_endpoint *endpoint, void *memory, rpcordma_u32 length,
 		     enum rpcordma_dma direction, struct rpcordma_sge *sge);
+/**
+ * Unmap it. The device has nothing of it; what it wrote and was not taken back is lost, and what the CPU wrote since stays.
+ */
 void rpcordma_dma_unmap(struct rpcordma_endpoint *endpoint, const struct rpcordma_sge *sge,
 			rpcordma_u32 length, enum rpcordma_dma direction);
 /**

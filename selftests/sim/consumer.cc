@@ -138,6 +138,9 @@ void keep_lent_page(const svc_rqst &rqst)
 	page *const kept = rqst.lent[i];
 	/* The last one is not full. */
 	const u32 length = std::min(rqst.arg.page_length - i * kPageSize, kPageSize);
+
+	/* Who decrypts, does so in place. */
+	kept->data[chance.below(length)] ^= 0xff;
 	const std::vector<u8> bytes(kept->data, kept->data + length);
 
 	page_get(kept);

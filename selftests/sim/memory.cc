@@ -238,7 +238,7 @@ u64 dma_map(void *at, u32 length, rpcordma_dma direction)
 	return address;
 }
 
-void dma_unmap(u64 address, u32 length, rpcordma_dma direction)
+void dma_unmap(u64 address, u32 length, rpcordma_dma direction, bool take_back)
 {
 	auto it = mappings.find(address);
 
@@ -250,7 +250,7 @@ void dma_unmap(u64 address, u32 length, rpcordma_dma direction)
 		mapping.length, length);
 	mappings.erase(it);
 	count_mapping(mapping.at, length, -1);
-	if (mapping.copy && direction == RPCORDMA_DMA_FROM_DEVICE)
+	if (take_back && mapping.copy && direction == RPCORDMA_DMA_FROM_DEVICE)
 		std::memcpy(mapping.at, mapping.copy, length);
 	std::free(mapping.copy);
 }

@@ -54,7 +54,8 @@ page *page_of(const void *at);
 
 /** Returns the device's address, of the same offset in a page as @at; 0 when the faults say so. */
 u64 dma_map(void *at, u32 length, rpcordma_dma direction);
-void dma_unmap(u64 address, u32 length, rpcordma_dma direction);
+/** @take_back: with what the device wrote, as if it were synced before. */
+void dma_unmap(u64 address, u32 length, rpcordma_dma direction, bool take_back = true);
 void dma_sync(u64 address, u32 length, rpcordma_dma direction);
 enum class Access { read, write }; /* by the device */
 /** The device moves bytes between @buffer and what is mapped at @address, over several mappings maybe. */

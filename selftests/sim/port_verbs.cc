@@ -55,7 +55,7 @@ int rpcordma_dma_map(rpcordma_endpoint *, void *memory, rpcordma_u32 length, rpc
 void rpcordma_dma_unmap(rpcordma_endpoint *, const rpcordma_sge *sge, rpcordma_u32 length,
 			rpcordma_dma direction)
 {
-	dma_unmap(sge->addr, length, direction);
+	dma_unmap(sge->addr, length, direction, false);
 	port_call();
 }
 

@@ -447,6 +447,9 @@ void put_together(const Reduced &call, const Arrival &arrival, const xdr::ReadLi
 			  {call.inline_part + arrival.position,
 			   call.inline_length - arrival.position});
 		break;
+	case How::sent:
+		EXPECT_TRUE(false); /* there are no chunks then */
+		break;
 	case How::linear: {
 		u32 segments = 0, pads = 0, left_out = 0;
 		const auto walked = walk_arrival(

@@ -129,7 +129,7 @@ struct PortPeer {
 	u8 *memory = nullptr; /* kBytes of it */
 
 	/* What was sent to it last. */
-	u8 message[8192] = {};
+	u8 message[20480] = {};
 	u32 message_length = 0;
 	u32 invalidated = 0; /* R_key that came with it; 0: none */
 

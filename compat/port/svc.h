@@ -57,6 +57,7 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_LENT_PAGES, /* of Receives, that were the service's as they are */
 	RPCORDMA_SERVER_V2_FOREIGN_KEYS, /* calls that name an R_key to invalidate, and do not offer it */
 	RPCORDMA_SERVER_V2_GROUPS, /* calls of several transmissions that were whole */
+	RPCORDMA_SERVER_V2_SENT_ITEMS, /* calls whose payload came into pages of Receives (rtrext-01) */
 	RPCORDMA_SERVER_V2_REPLY_GROUPS, /* replies of several transmissions */
 	RPCORDMA_SERVER_V2_GROUPS_DROPPED, /* that were broken off, or refused */
 	RPCORDMA_SERVER_V2_REPTERR, /* reports of what was wrong with a transmission, sent */

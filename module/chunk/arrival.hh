@@ -25,11 +25,14 @@ struct Arrival {
 		inline_, /* in the Receive buffer */
 		single,	 /* the sink has one chunk; the Receive buffer the rest */
 		linear,	 /* in the sink */
+		sent, /* as single, but the chunk is an item that came into pages of the Receives (rtrext-01) */
 	};
 	How how = How::inline_;
 	u32 inline_length = 0; /* of the call in the Receive buffer */
-	u32 position = 0; /* of the first chunk but a Position Zero one; single: bytes before it */
-	u32 sink_length = 0;	/* bytes of the sink that are filled; single: without XDR pad */
+	u32 position =
+		0; /* of the first chunk but a Position Zero one; single, sent: bytes before it */
+	u32 sink_length =
+		0; /* bytes of the sink, or of the item, that are filled; single, sent: without XDR pad */
 	u32 message_length = 0; /* of the whole call, XDR pads included */
 	u32 segments = 0;	/* that are to be read */
 	bool position_zero = false;

@@ -29,7 +29,9 @@ struct Receive {
 	Buffer buffer; /* the head */
 	Owned<MessagePages> pages;
 	u32 length = 0; /* of what came */
-	int flags = 0;	/* of its completion */
+	/* The same of a transmission of round-trip reduction, whose stream is then all that `length` counts. */
+	u32 whole_length = 0;
+	int flags = 0; /* of its completion */
 	u32 invalidated_rkey = 0;
 	xdr::Message message; /* points into the head, which has all of its header */
 

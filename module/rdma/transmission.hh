@@ -4,11 +4,12 @@
  * it belongs to (group_assembly.hh), and judged. What is wrong with it comes out as what is to be answered; whoever has the
  * connection answers.
  *
- * Nothing is placed directly yet: a message with items, or with directions for those of its reply, is more than this end
- * takes.
+ * Items of a call are judged when it is whole, and stay where they came: in the pages of its Receives. Those of a reply, and
+ * directions for where these may go, are more than this end takes, as are items in RDMA segments.
  */
 #pragma once
 
+#include "module/chunk/placement.hh"
 #include "module/protocol/session.hh"
 #include "module/rdma/group_assembly.hh"
 #include "module/rdma/trace.hh"
@@ -32,6 +33,7 @@ struct Transmitted {
 	 * be anything. Null: there is none.
 	 */
 	Receive *whole = nullptr;
+	bool has_items = false;	    /* what is whole is a call, some of which is placed directly */
 	Receive *useless = nullptr; /* chained by `next` */
 	Answer broken;		    /* a group was broken off; or an XMTCONT had none */
 	Answer refused;		    /* what came, and with it the group that it is of */
@@ -40,20 +42,60 @@ struct Transmitted {
 	bool lead_refused = false;  /* what came is the first of a reply, which nobody will get */
 };
 
+/** The lengths of the transmissions of a message, which is whole. */
+class MessageLengths {
+public:
+	explicit MessageLengths(const Receive &first)
+	{
+		for (const Receive *part = &first; part; part = part->next) {
+			const u32 header = part->message.header_length,
+				  stream = part->length - header;
+
+			stream_ += stream;
+			if (count_ < protocol::kCallTransmissions)
+				lengths_[count_++] = {header, stream, part->whole_length};
+		}
+	}
+	/** Of a message of as many as this end takes. */
+	[[nodiscard]] Span<const chunk::TransmissionLengths> each() const
+	{
+		return {lengths_, count_};
+	}
+	/** Bytes of the stream, in all of them. */
+	[[nodiscard]] u64 stream() const
+	{
+		return stream_;
+	}
+
+private:
+	chunk::TransmissionLengths lengths_[protocol::kCallTransmissions];
+	usize count_ = 0;
+	u64 stream_ = 0;
+};
+
+/** What Receives of @room are, as a peer is told. */
+[[nodiscard]] constexpr properties::Structure structure_of(const protocol::ReceiveRoom &room)
+{
+	return {room.bytes(), room.pages, room.pages ? room.page_size : 0};
+}
+
 /** Reads and judges one transmission. */
 class TransmissionReader {
 public:
 	/**
 	 * @peer   who sends; for traces
 	 * @lead   what begins the messages that this end takes: xmtreq, or xmtresp
-	 * @most   transmissions of one
+	 * @most   transmissions of one; of calls, no more than protocol::kCallTransmissions
+	 * @room   of calls, what they are received into
 	 */
 	constexpr TransmissionReader(const rpcordma_peer *peer, GroupAssembly &groups,
-				     xdr::Option lead, u32 most)
+				     xdr::Option lead, u32 most,
+				     const properties::Structure &room = {})
 		: peer_(peer),
 		  groups_(groups),
 		  lead_(lead),
-		  most_(most)
+		  most_(most),
+		  room_(room)
 	{
 	}
 	/**
@@ -169,21 +211,49 @@ private:
 				       verdict;
 		}
 		const auto verdict = rtrext::judge(message, request_, behind, most_);
-		return verdict.good() && (request_.items.count() || request_.sets.places()) ?
+		return verdict.good() && request_.sets.places() ?
 			       rtrext::Verdict::refuse(xdr::ErrorCode::system) :
+			       verdict;
+	}
+
+	/* What the call @first is, which is whole, by its items. */
+	[[nodiscard]] rtrext::Verdict whole_verdict_(const Receive &first, bool &has_items) const
+	{
+		rtrext::Request request;
+
+		/* It was decoded before. */
+		if (rtrext::decode(first.message.body(), request) != Error::none ||
+		    !request.items.count())
+			return {};
+		has_items = true;
+		for (const rtrext::Item &item : request.items)
+			if (item.type != rtrext::Type::sent)
+				return rtrext::Verdict::refuse(xdr::ErrorCode::system);
+		const MessageLengths lengths(first);
+		const auto verdict = rtrext::judge_whole(request.items, lengths.stream());
+		return verdict.good() ?
+			       chunk::judge_placement(room_, lengths.each(), request.items) :
 			       verdict;
 	}
 
 	void judge_(Receive *receive, Transmitted &taken)
 	{
 		const bool continues = receive->message.option == xdr::Option::xmtcont;
-		const auto verdict = verdict_(*receive);
+		auto verdict = verdict_(*receive);
+		u32 number = part_.number;
 
 		if (verdict.good()) {
 			/* What is behind the stream is none of it. */
+			receive->whole_length = receive->length;
 			receive->length = receive->message.header_length + stream_length_;
 			receive->message.payload = receive->message.payload.first(stream_length_);
-			return;
+			if (!taken.whole || lead_ != xdr::Option::xmtreq)
+				return;
+			verdict = whole_verdict_(*taken.whole, taken.has_items);
+			if (verdict.good())
+				return;
+			/* The first one says where its items are. */
+			number = 0;
 		}
 		const Receive *const lead = !continues	? nullptr :
 					    taken.whole ? taken.whole :
@@ -205,7 +275,7 @@ private:
 		taken.refused.about = receive;
 		taken.refused.code = verdict.code;
 		taken.refused.report.bad = {receive->message.xid, receive->message.direction,
-					    part_.number};
+					    number};
 		taken.refused.report.detail = verdict.detail;
 	}
 
@@ -230,6 +300,7 @@ private:
 	GroupAssembly &groups_;
 	xdr::Option lead_;
 	u32 most_;
+	properties::Structure room_;
 	/* Of what came last: */
 	bool bad_ = false; /* its optinfo cannot be read */
 	GroupAssembly::Part part_;

@@ -28,6 +28,11 @@ struct ReplySends {
 	SendBuffer sends[protocol::kReplyTransmissions - 1];
 };
 
+/** The pages of a call's item, in the order of its bytes: those of its Receives, which they stay. */
+struct LentPages {
+	page *pages[protocol::kCallTransmissions * MessagePages::kMost] = {};
+};
+
 using Server = rpcordma_server;
 using ServerCall = rpcordma_server_call;
 struct Transfer;
@@ -71,6 +76,8 @@ struct rpcordma_server_call {
 	rpcordma::SendBuffer sends[rpcordma::protocol::kTransmissions];
 	/* Of its other transmissions with round-trip reduction; made when first needed. */
 	rpcordma::Owned<rpcordma::ReplySends> others;
+	/* Likewise; of Arrival::How::sent, from a thread's taking it on. */
+	rpcordma::Owned<rpcordma::LentPages> lent;
 
 	rpcordma_server_call *all_next = nullptr;
 
@@ -87,10 +94,10 @@ struct rpcordma_server_call {
 
 		return header.ok() ? header.value().xid.get() : 0;
 	}
-	/** Its payload is in several pieces of memory that the service cannot have as they are. */
+	/** Its payload is in several pieces of memory that the service cannot have as they are: a thread puts them together. */
 	[[nodiscard]] bool in_pieces() const
 	{
-		return arrival.how == rpcordma::chunk::Arrival::How::linear && !arrival.segments;
+		return arrival.how >= rpcordma::chunk::Arrival::How::linear && !arrival.segments;
 	}
 };
 

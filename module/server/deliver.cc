@@ -3,6 +3,7 @@
 
 #include "module/server/deliver.hh"
 
+#include "module/chunk/placement.hh"
 #include "module/server/close.hh"
 #include "module/server/owners.hh"
 #include "module/server/read.hh"
@@ -28,40 +29,120 @@ static void write_payload(const Receive &receive, u32 from, u32 length, page **p
 	}
 }
 
-/* Copy the inline pieces of @call into pages of the thread, in its transfer. False: no memory. */
+/* A transmission of a call, and the first of its pages' numbers. */
+[[nodiscard]] static Receive *transmission_of(Receive *receive, u32 number)
+{
+	while (number--)
+		receive = receive->next;
+	return receive;
+}
+
+/* Have the pages of @call's item, which were judged good, for the service. False: no memory. */
+[[nodiscard]] static bool lend_item(Server &server, ServerCall *call)
+{
+	const u32 pages = server.receive_maker.layout().count;
+	const u32 page_size = server.receive_maker.layout().page_size;
+	const chunk::Arrival &arrival = call->arrival;
+	rtrext::Request request;
+	u32 n = 0;
+
+	if (!call->lent)
+		call->lent = Owned<LentPages>::create(RPCORDMA_ALLOC_SERVICE);
+	if (!call->lent || rtrext::decode(call->message().body(), request) != Error::none)
+		return false;
+	const rtrext::Item item = *request.items.begin();
+	chunk::for_each_piece(item, page_size, [&](const chunk::ItemPiece &piece) {
+		Receive *const in = transmission_of(call->receive, piece.number / pages);
+
+		call->lent->pages[n++] = in->pages->pages()[piece.number % pages];
+		return true;
+	});
+	/* What is behind the item was somebody else's. */
+	rpcordma_pages_write(call->lent->pages, arrival.sink_length, kZeros,
+			     xdr_pad(arrival.sink_length));
+	/* From here on they have bytes of the call, for recycle(). */
+	for (Receive *receive = call->receive; receive; receive = receive->next)
+		receive->length = receive->whole_length;
+	rpcordma_server_count(RPCORDMA_SERVER_LENT_PAGES, n);
+	return true;
+}
+
+/* Bytes of the stream of a call of several transmissions, in their order. */
+class StreamReader {
+public:
+	explicit StreamReader(const Receive *first) : at_(first)
+	{
+	}
+	/* Copy the next @length bytes, or as many as there are, into @pages, to their byte @to. Returns how many. */
+	u32 copy(u32 length, page **pages, u32 to)
+	{
+		const u32 wanted = length;
+
+		while (length && at_) {
+			const u32 n = min(length, at_->payload_length() - used_);
+
+			write_payload(*at_, used_, n, pages, to);
+			used_ += n;
+			to += n;
+			length -= n;
+			if (used_ == at_->payload_length()) {
+				at_ = at_->next;
+				used_ = 0;
+			}
+		}
+		return wanted - length;
+	}
+
+private:
+	const Receive *at_;
+	u32 used_ = 0; /* of at_'s payload */
+};
+
+/* Copy the pieces of @call, and its items, which were judged good, into @pages in the order of its XDR stream. */
+static void copy_pieces(const Server &server, const ServerCall *call, page **to)
+{
+	const u32 pages = server.receive_maker.layout().count;
+	const u32 page_size = server.receive_maker.layout().page_size;
+	StreamReader stream(call->receive);
+	rtrext::Request request;
+	u32 at = 0;
+
+	if (call->message().kind == xdr::Kind::optional &&
+	    rtrext::decode(call->message().body(), request) != Error::none)
+		request = {};
+	for (const rtrext::Item &item : request.items) {
+		at += stream.copy(item.displacement - at, to, at);
+		chunk::for_each_piece(item, page_size, [&](const chunk::ItemPiece &piece) {
+			const Receive *const in =
+				transmission_of(call->receive, piece.number / pages);
+			const MutableBytes bytes =
+				in->pages->piece(piece.number % pages * page_size + piece.offset);
+
+			rpcordma_pages_write(to, at, bytes.data(), piece.length);
+			at += piece.length;
+			return true;
+		});
+		rpcordma_pages_write(to, at, kZeros, xdr_pad(item.length));
+		at += xdr_pad(item.length);
+	}
+	(void)stream.copy(call->arrival.message_length - at, to, at);
+}
+
+/* Copy the inline pieces of @call into pages of the thread, in its transfer; or lend it its item. False: no memory. */
 [[nodiscard]] static bool gather_pieces(Server &server, ServerCall *call, svc_rqst *rqst)
 {
+	if (call->arrival.how == chunk::Arrival::How::sent)
+		return lend_item(server, call);
 	const u32 pages = sink_pages(server, call->arrival);
 	Transfer *transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
-	u32 at = 0;
 
 	if (!transfer)
 		return false;
 	call->transfer = transfer;
 	rpcordma_svc_lend_pages(rqst, transfer->pages, pages);
 	transfer->page_count = pages;
-	for (const Receive *receive = call->receive; receive; receive = receive->next) {
-		write_payload(*receive, 0, receive->payload_length(), transfer->pages, at);
-		at += receive->payload_length();
-	}
+	copy_pieces(server, call, transfer->pages);
 	return true;
-}
-
-/* @call, of several transmissions, is copied, but for the first they are done with. */
-static void put_parts(Server &server, ServerCall *call)
-{
-	Receive *const parts = call->receive->next;
-	u32 count = 0;
-
-	if (!parts)
-		return;
-	call->receive->next = nullptr;
-	for (const Receive *part = parts; part; part = part->next)
-		count++;
-	put_transmissions(server, parts);
-	SpinGuard guard(server.lock);
-
-	server.calls.drop_parts(count);
 }
 
 /* Complete what Reads brought into @call's sink: the inline part, and pads. */
@@ -114,7 +195,9 @@ static void complete_sink(const ServerCall &call)
 
 	const bool gathered = !call->in_pieces() || gather_pieces(server, call, rqst);
 
-	if (__builtin_expect(call->message().kind == xdr::Kind::optional, 0))
+	/* Of an item the service has pages in all of them. */
+	if (__builtin_expect(call->message().kind == xdr::Kind::optional, 0) &&
+	    !(gathered && arrival.how == chunk::Arrival::How::sent))
 		put_parts(server, call);
 	if (!gathered) {
 		/* The client sends it again, over another connection. */
@@ -141,6 +224,14 @@ static void complete_sink(const ServerCall &call)
 	case chunk::Arrival::How::single:
 		arg.head = payload;
 		arg.head_length = arrival.position;
+		arg.page_length = arrival.sink_length + xdr_pad(arrival.sink_length);
+		arg.tail = payload + arrival.position;
+		arg.tail_length = arrival.inline_length - arrival.position;
+		break;
+	case chunk::Arrival::How::sent:
+		arg.head = payload;
+		arg.head_length = arrival.position;
+		arg.pages = call->lent->pages;
 		arg.page_length = arrival.sink_length + xdr_pad(arrival.sink_length);
 		arg.tail = payload + arrival.position;
 		arg.tail_length = arrival.inline_length - arrival.position;

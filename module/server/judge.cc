@@ -3,6 +3,7 @@
 
 #include "module/server/judge.hh"
 
+#include "module/rdma/transmission.hh"
 #include "module/server/failures.hh"
 #include "module/server/read.hh"
 #include "module/server/server.hh"
@@ -133,18 +134,15 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 		       Judgement::refused;
 }
 
-Judgement judge_group(const Server &server, const Receive &first, chunk::Arrival &arrival,
-		      xdr::ErrorCode &refusal)
+/* A call of @length bytes that a thread copies into its pages. */
+[[nodiscard]] static Judgement judge_pieces(const Server &server, const Receive &first, u64 length,
+					    chunk::Arrival &arrival, xdr::ErrorCode &refusal)
 {
 	using trace::Failure;
 	rpcordma_svc_limits limits;
-	u64 length = 0;
 
 	rpcordma_svc_get_limits(server.xprt, &limits);
-	for (const Receive *part = &first; part; part = part->next)
-		length += part->payload_length();
 	arrival = chunk::Arrival::inline_only(u32(min<u64>(length, ~0u)));
-	/* A thread copies the pieces into its pages. */
 	arrival.how = chunk::Arrival::How::linear;
 	arrival.sink_length = arrival.message_length;
 	if (length < rpc::least_call_length) {
@@ -159,6 +157,46 @@ Judgement judge_group(const Server &server, const Receive &first, chunk::Arrival
 			       int(arrival.message_length));
 		return Judgement::refused;
 	}
+	return Judgement::call;
+}
+
+Judgement judge_group(const Server &server, const Receive &first, chunk::Arrival &arrival,
+		      xdr::ErrorCode &refusal)
+{
+	u64 length = 0;
+
+	for (const Receive *part = &first; part; part = part->next)
+		length += part->payload_length();
+	return judge_pieces(server, first, length, arrival, refusal);
+}
+
+Judgement judge_items(const Server &server, const Receive &first, chunk::Arrival &arrival,
+		      xdr::ErrorCode &refusal)
+{
+	const MessageLengths lengths(first);
+	rpcordma_svc_limits limits;
+	rtrext::Request request;
+	u64 length = lengths.stream();
+
+	/* It was decoded before. */
+	if (rtrext::decode(first.message.body(), request) != Error::none)
+		return Judgement::refused;
+	for (const rtrext::Item &item : request.items)
+		length += item.padded();
+	rpcordma_svc_get_limits(server.xprt, &limits);
+	const rtrext::Item item = *request.items.begin();
+	const auto preface = rpc::call_preface(first.message.payload);
+	/* sunrpc reads the RPC header as one piece of memory, and recycle() looks for pages at the first Receive. */
+	if (!chunk::lies_in_pages(structure_of(server.receive_maker.room()), lengths.each(),
+				  request.items) ||
+	    request.items.count() != 1 || first.whole_length <= first.buffer.size() ||
+	    length > limits.max_message || !preface.ok() || item.displacement < preface.value())
+		return judge_pieces(server, first, length, arrival, refusal);
+	arrival = chunk::Arrival::inline_only(u32(lengths.stream()));
+	arrival.how = chunk::Arrival::How::sent;
+	arrival.position = item.displacement;
+	arrival.sink_length = item.length;
+	arrival.message_length = u32(length);
 	return Judgement::call;
 }
 

@@ -36,5 +36,8 @@ enum class Judgement : u8 {
  */
 [[nodiscard]] Judgement judge_group(const Server &server, const Receive &first,
 				    chunk::Arrival &arrival, xdr::ErrorCode &refusal);
+/** The same of one that has items, which TransmissionReader judged good; it may be of one transmission. */
+[[nodiscard]] Judgement judge_items(const Server &server, const Receive &first,
+				    chunk::Arrival &arrival, xdr::ErrorCode &refusal);
 
 } // namespace rpcordma

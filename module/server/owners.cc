@@ -19,6 +19,31 @@ static void reclaim_pages(Server &server, Receive *receive)
 	receive->length = 0;
 }
 
+void put_parts(Server &server, ServerCall *call)
+{
+	Receive *const parts = call->receive->next;
+	u32 count = 0;
+
+	if (!parts)
+		return;
+	call->receive->next = nullptr;
+	for (const Receive *part = parts; part; part = part->next)
+		count++;
+	put_transmissions(server, parts);
+	SpinGuard guard(server.lock);
+
+	server.calls.drop_parts(count);
+}
+
+/* Pages of @call's Receives were the service's, or may have been. */
+[[gnu::noinline]] static void reclaim(Server &server, ServerCall *call)
+{
+	for (Receive *receive = call->receive; receive; receive = receive->next)
+		if (receive->in_pages())
+			reclaim_pages(server, receive);
+	put_parts(server, call);
+}
+
 void recycle(Server &server, ServerCall *call)
 {
 	/* S1 */
@@ -27,7 +52,7 @@ void recycle(Server &server, ServerCall *call)
 		give_back_resources(server, call);
 	}
 	if (call->receive && __builtin_expect(call->receive->in_pages(), 0))
-		reclaim_pages(server, call->receive);
+		reclaim(server, call);
 	call->refused = false;
 	call->results.count = 0;
 	SpinGuard guard(server.lock);

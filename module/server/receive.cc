@@ -118,15 +118,16 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	put_transmissions(server, others);
 }
 
-/* A call that came in several transmissions is whole. */
+/* A call is whole that came in several transmissions, or has items. */
 [[nodiscard]] static Arrived take_group(Server &server, Receive *first, Receive *last,
-					chunk::Arrival &arrival)
+					bool has_items, chunk::Arrival &arrival)
 {
 	Arrived arrived;
 	u32 parts = 0;
 
 	arrived.message = first;
-	arrived.judgement = judge_group(server, *first, arrival, arrived.refusal);
+	arrived.judgement = has_items ? judge_items(server, *first, arrival, arrived.refusal) :
+					judge_group(server, *first, arrival, arrived.refusal);
 	if (arrived.judgement == Judgement::refused) {
 		Receive *const others = first->next;
 
@@ -135,7 +136,8 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 		put_others(server, others, last, arrived);
 		return arrived;
 	}
-	rpcordma_server_count(RPCORDMA_SERVER_V2_GROUPS, 1);
+	rpcordma_server_count(has_items ? RPCORDMA_SERVER_V2_SENT_ITEMS : RPCORDMA_SERVER_V2_GROUPS,
+			      1);
 	for (const Receive *part = first->next; part; part = part->next)
 		parts++;
 	SpinGuard guard(server.lock);
@@ -155,7 +157,8 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	using Action = protocol::Session::Action;
 	const bool understood = verdict.action == Action::control;
 	TransmissionReader reader(server.peer, server.groups, xdr::Option::xmtreq,
-				  server.session.reduction().call_limit);
+				  server.session.reduction().call_limit,
+				  structure_of(server.receive_maker.room()));
 	const Transmitted taken = reader.take(receive, understood);
 	Arrived arrived;
 
@@ -192,8 +195,8 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	server.session.end_beginning();
 	if (!taken.whole)
 		return arrived;
-	if (taken.whole->next)
-		return take_group(server, taken.whole, receive, arrival);
+	if (taken.whole->next || taken.has_items)
+		return take_group(server, taken.whole, receive, taken.has_items, arrival);
 	arrived.message = receive;
 	arrived.judgement = judge(server, *receive, arrival, arrived.refusal);
 	return arrived;

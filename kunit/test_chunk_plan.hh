@@ -119,6 +119,9 @@ inline void expect_sound(const CallShape &call, const Limits &limits, const Thre
 		EXPECT_TRUE(plan.position_zero.empty());
 		break;
 	}
+	case SendMode::sent_item:
+		EXPECT_TRUE(false); /* not of reduce() */
+		break;
 	case SendMode::position_zero:
 		EXPECT_TRUE(covers(plan.position_zero, 0, end));
 		EXPECT_TRUE(plan.read_chunk.empty());

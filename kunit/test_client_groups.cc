@@ -24,6 +24,7 @@ struct GroupSetting {
 	u32 pages = 0;
 	u32 reply_limit = 4;
 	u32 inline_read = kHead;
+	u32 send_write_max = 0;
 };
 
 struct GroupRequester : Requester {
@@ -35,6 +36,7 @@ struct GroupRequester : Requester {
 		rpcordma_tunables.version2_pages = setting.pages;
 		rpcordma_tunables.version2_rtr = setting.parameter;
 		rpcordma_tunables.max_inline_read = setting.inline_read;
+		rpcordma_tunables.send_write_max = setting.send_write_max;
 		const private_data::Properties marked = {kHead, kHead, true, true};
 		verbs.answer_length = private_data::encode(verbs.answer, marked).value();
 		connect2(setting);
@@ -829,9 +831,302 @@ RPCORDMA_TEST(client_groups, reply_fits_nowhere)
 	EXPECT_EQ(r.log.take(trace::Failure::err_chunk_received), 1);
 }
 
+namespace {
+
+/* Bytes of a segment that a server of these has. */
+constexpr u32 kSegment = 2048;
+
+struct Placer : GroupRequester {
+	static GroupSetting with(u32 send_write_max)
+	{
+		GroupSetting setting;
+
+		setting.pages = 16;
+		setting.send_write_max = send_write_max;
+		return setting;
+	}
+	explicit Placer(const GroupSetting &setting) : GroupRequester(setting)
+	{
+	}
+	explicit Placer(u32 send_write_max = 1 << 18) : Placer(with(send_write_max))
+	{
+		grow();
+	}
+	/* The server's Receives have so many segments. */
+	void grow(u32 segments = 2, u32 segment_length = kSegment)
+	{
+		u8 room[128];
+		const auto said = protocol::encode_sizes({room, sizeof(room)}, Xid(0),
+							 Credits(grant),
+							 {kHead, segments, segment_length});
+
+		EXPECT_TRUE(deliver({room, said.value()}));
+	}
+	[[nodiscard]] rpc_rqst *write(u32 xid, u32 size, u32 head = 60)
+	{
+		rpc_rqst *call = prepare(xid, head);
+
+		if (call)
+			add_pages(call, size, false);
+		return call;
+	}
+	/* Each Send of the call @xid, a WRITE of @size, is an XMTREQ or XMTCONT, and has its part where the segments are. */
+	void expect_item(u32 xid, u32 size, u32 count, u32 segments = 2, u32 head = 60, u32 tail = 0)
+	{
+		u32 at = 0, wrong = 0;
+
+		TEST_NOTE("xid", xid);
+		ASSERT_EQ(verbs.sends, count);
+		for (u32 i = 0; i < count; i++) {
+			TEST_NOTE("transmission", i);
+			ASSERT_EQ(work(1), 1);
+			const auto message = decoded2(peer.last());
+			const u32 n = min(size - at, segments * kSegment);
+			u32 used = message.header_length;
+
+			EXPECT_EQ(message.kind, xdr::Kind::optional);
+			EXPECT_EQ(message.xid, Xid(xid));
+			if (i) {
+				rtrext::Continuation more;
+				EXPECT_EQ(rtrext::decode(message.body(), more), Error::none);
+				EXPECT_EQ(more.number, i);
+				EXPECT_EQ(more.lead, static_cast<u32>(xdr::Option::xmtreq));
+				EXPECT_EQ(more.stream_length, 0);
+			} else {
+				rtrext::Request lead;
+				EXPECT_EQ(rtrext::decode(message.body(), lead), Error::none);
+				EXPECT_EQ(lead.transmissions, count);
+				EXPECT_EQ(lead.stream_length, head + tail);
+				ASSERT_EQ(lead.items.count(), 1);
+				const rtrext::Item item = *lead.items.begin();
+				EXPECT_EQ(item.type, rtrext::Type::sent);
+				EXPECT_EQ(item.displacement, head);
+				EXPECT_EQ(item.length, size);
+				EXPECT_EQ(item.offset, 0);
+				ASSERT_EQ(item.numbers.count(), div_round_up(size, kSegment));
+				for (u32 k = 0; k < item.numbers.count(); k++)
+					EXPECT_EQ(item.numbers[k], k);
+				for (u32 k = 0; k < head; k++)
+					wrong += peer.message[used + k] != stream_byte(xid, k, head);
+				for (u32 k = 0; k < tail; k++)
+					wrong += peer.message[used + head + k] != 0x77;
+				used += head + tail;
+			}
+			for (; used < kHead; used++)
+				wrong += peer.message[used] != 0;
+			ASSERT_EQ(peer.message_length, kHead + n);
+			for (u32 k = 0; k < n; k++)
+				wrong += peer.message[kHead + k] != pattern(at + k);
+			at += n;
+		}
+		EXPECT_EQ(at, size);
+		EXPECT_EQ(wrong, 0);
+		log.expect_group(0, "sent", {xid, 3, count - 1, 0, 0});
+		balance();
+	}
+	/* Whether a WRITE of @size goes in @count Sends, and is answered; else it went by a Read chunk. */
+	[[nodiscard]] bool goes(u32 xid, u32 size, u32 count, u32 segments = 2)
+	{
+		rpc_rqst *call = write(xid, size);
+		const u32 items = u32(stats().sent_item_count);
+
+		EXPECT_EQ(rpcordma_core_send_request(core, call->call), 0);
+		const bool sent = stats().sent_item_count == items + 1;
+		if (sent) {
+			EXPECT_EQ(sunrpc.in_flight, count);
+			expect_item(xid, size, count, segments);
+		} else {
+			EXPECT_EQ(sunrpc.in_flight, 1);
+			work();
+			const auto message = decoded2(peer.last());
+			EXPECT_EQ(message.kind, xdr::Kind::msg);
+			EXPECT_EQ(message.reads.count(), 1);
+			EXPECT_EQ(message.reads.total_length(), size);
+		}
+		EXPECT_TRUE(reply2(xid, 24));
+		EXPECT_EQ(call->result, 24);
+		done(call);
+		EXPECT_EQ(sunrpc.in_flight, 0);
+		return sent;
+	}
+};
+
+} // namespace
+
+/* From what is too long for one message to the most segments of four: one Send each, nothing registered, no Read. */
+RPCORDMA_TEST(client_groups, items)
+{
+	Placer r;
+	constexpr u32 part = 2 * kSegment;
+	u32 xid = 20;
+
+	/* As long as it is inline it is sent inline. */
+	rpc_rqst *call = r.write(9, part);
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_EQ(decoded2(r.peer.last()).kind, xdr::Kind::msg);
+	EXPECT_FALSE(decoded2(r.peer.last()).has_chunks());
+	EXPECT_TRUE(r.reply2(9, 24));
+	r.done(call);
+	for (const u32 size :
+	     {2 * part - 1, 2 * part, 2 * part + 1, 3 * part - 2, 4 * part - 3, 4 * part})
+		EXPECT_TRUE(r.goes(++xid, size, div_round_up(size, part)));
+	EXPECT_EQ(r.stats().sent_item_count, 6);
+	EXPECT_EQ(r.stats().group_count, 0);
+	EXPECT_EQ(r.stats().read_chunk_count, 0);
+	EXPECT_EQ(r.dma.region_maps, 0);
+	EXPECT_FALSE(r.goes(++xid, 4 * part + 1, 0));
+	r.at_rest();
+	/* What is behind the data is in the first one. */
+	call = r.write(9, 2 * part);
+	call->send.tail = {static_cast<u8 *>(call->send.head.base) + Requester::kRoom / 2, 8};
+	__builtin_memset(call->send.tail.base, 0x77, 8);
+	call->send.len += 8;
+	EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+	r.expect_item(9, 2 * part, 2, 2, 60, 8);
+	EXPECT_TRUE(r.reply2(9, 24));
+	r.done(call);
+	r.at_rest();
+}
+
+/* The longest is what the parameter says, and it goes to who has segments for it, and takes groups. */
+RPCORDMA_TEST(client_groups, items_peer)
+{
+	constexpr u32 size = 5 * kSegment;
+
+	EXPECT_FALSE(Placer(0u).goes(9, size, 3));
+	EXPECT_FALSE(Placer(size - 1).goes(9, size, 3));
+	EXPECT_TRUE(Placer(size).goes(9, size, 3));
+	{
+		Placer r(Placer::with(1 << 18));
+
+		/* It has not grown. */
+		EXPECT_FALSE(r.goes(9, size, 3));
+		r.grow();
+		EXPECT_TRUE(r.goes(10, size, 3));
+		/* More than our Sends have pages for. */
+		r.grow(2, 4096);
+		EXPECT_FALSE(r.goes(11, 9000, 2));
+	}
+	for (u32 extensions = 0; extensions < 8; extensions++)
+		for (const bool ours : {false, true}) {
+			TEST_NOTE("extensions", extensions);
+			GroupSetting setting = Placer::with(1 << 18);
+			(ours ? setting.parameter : setting.extensions) = extensions;
+			Placer r(setting);
+
+			r.grow();
+			EXPECT_EQ(r.goes(9, size, 3), extensions == 7);
+		}
+	for (u32 limit = 1; limit < 5; limit++) {
+		TEST_NOTE("limit", limit);
+		GroupSetting setting = Placer::with(1 << 18);
+		setting.call_limit = limit;
+		Placer r(setting);
+
+		r.grow();
+		EXPECT_EQ(r.goes(9, size, 3), limit >= 3);
+		EXPECT_EQ(r.goes(10, 7 * kSegment, 4), limit >= 4);
+	}
+	for (u32 grant = 1; grant < 9; grant++) {
+		TEST_NOTE("grant", grant);
+		GroupSetting setting = Placer::with(1 << 18);
+		setting.grant = grant;
+		Placer r(setting);
+		const bool fits = 4 <= grant - (grant + 3) / 4;
+
+		r.grow();
+		EXPECT_EQ(r.goes(9, 7 * kSegment, 4), fits);
+		EXPECT_EQ(r.stats().credits_short, !fits);
+	}
+}
+
+/* What is around the data has to fit the head that the peer has; and nothing is placed of what nobody may place. */
+RPCORDMA_TEST(client_groups, items_stream)
+{
+	constexpr u32 size = 5 * kSegment, header = 48 + 20 + 5 * 4;
+
+	for (const u32 head : {kHead - header - 4, kHead - header, kHead - header + 4}) {
+		TEST_NOTE("head", head);
+		/* The head has room for no more than a call's. */
+		if (head > Requester::kRoom)
+			continue;
+		Placer r;
+		rpc_rqst *call = r.write(9, size, head);
+
+		EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+		EXPECT_EQ(r.stats().sent_item_count, head <= kHead - header);
+		if (head <= kHead - header)
+			r.expect_item(9, size, 3, 2, head);
+		r.work();
+		EXPECT_TRUE(r.reply2(9, 24));
+		r.done(call);
+		r.at_rest();
+	}
+	Placer r;
+	rpc_rqst *call = r.write(9, size);
+	call->ddp_allowed = false;
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_EQ(r.stats().sent_item_count, 0);
+	EXPECT_TRUE(r.reply2(9, 24));
+	r.done(call);
+	r.at_rest();
+}
+
+/* Without memory for its Sends a chunk carries it. */
+RPCORDMA_TEST(client_groups, items_memory)
+{
+	bool sent = false;
+
+	for (u32 left = 0; left < 30; left++) {
+		TEST_NOTE("allocations", left);
+		Placer r;
+		rpc_rqst *call = r.write(9, 7 * kSegment);
+
+		r.memory.allocations_left = left;
+		EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+		r.memory.allocations_left = kNoLimit;
+		EXPECT_GE(r.stats().sent_item_count, sent);
+		sent = r.stats().sent_item_count;
+		EXPECT_EQ(left > 0 || !sent, true);
+		r.work();
+		EXPECT_TRUE(r.reply2(9, 24));
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+		r.at_rest();
+	}
+	EXPECT_TRUE(sent);
+}
+
+/* Who does not take what he said he takes gets no more of it. */
+RPCORDMA_TEST(client_groups, items_refused)
+{
+	for (const bool option : {false, true}) {
+		TEST_NOTE("option", option);
+		Placer r;
+		rpc_rqst *call = r.write(9, 5 * kSegment);
+
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_EQ(r.stats().sent_item_count, 1);
+		EXPECT_TRUE(option ? r.refuse(9, 5) : r.report(9));
+		EXPECT_TRUE(r.is_lost());
+		EXPECT_EQ(call->completed, 0);
+		rpcordma_core_client_close(r.core);
+		r.done(call);
+		r.reconnect(Placer::with(1 << 18));
+		r.grow();
+		EXPECT_FALSE(r.goes(10, 5 * kSegment, 3));
+		r.sync.now += kPlainMs;
+		EXPECT_TRUE(r.goes(11, 5 * kSegment, 3));
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
+	}
+}
+
 RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
 	       reported, refused, connections_lost, strange, replies, reserve,
 	       reply_of_large_receives, backward_call_amid, reply_broken_off, silence,
-	       reply_refused, reply_fits_nowhere);
+	       reply_refused, reply_fits_nowhere, items, items_peer, items_stream, items_memory,
+	       items_refused);
 
 } // namespace rpcordma

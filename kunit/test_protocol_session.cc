@@ -318,16 +318,33 @@ RPCORDMA_TEST(protocol_session, peer_room)
 	protocol::PeerRoom room;
 
 	EXPECT_EQ(room.now().bytes, 0);
-	EXPECT_EQ(room.now().segments, 0);
-	room.set({~0u, 1});
+	EXPECT_EQ(room.now().structure.total, 0);
+	room.set({~0u, {20480, 4, 4096}});
 	EXPECT_EQ(room.now().bytes, ~0u);
-	EXPECT_EQ(room.now().segments, 1);
+	EXPECT_EQ(room.now().structure, (properties::Structure{20480, 4, 4096}));
 	protocol::PeerRoom copy(room);
-	room.set({1, ~0u});
+	room.set({1, {1024, 1, 1024}});
 	EXPECT_EQ(copy.now().bytes, ~0u);
+	EXPECT_EQ(copy.now().structure, (properties::Structure{20480, 4, 4096}));
 	copy = room;
 	EXPECT_EQ(copy.now().bytes, 1);
-	EXPECT_EQ(copy.now().segments, ~0u);
+	EXPECT_EQ(copy.now().structure, (properties::Structure{1024, 1, 1024}));
+	/* The most that a structure may be, each by itself, is kept or nothing is. */
+	const properties::Structure kept[] = {{4096 + 1023 * 1024, 1023, 1024},
+					      {1023 * 1024 + 1024, 1, 1024},
+					      {1024 + 1023 * 1024, 1, 1023 * 1024},
+					      {8192, 2, 4096}};
+	for (const auto &structure : kept) {
+		room.set({1, structure});
+		EXPECT_EQ(room.now().structure, structure);
+	}
+	const properties::Structure none[] = {
+		{4096, 0, 0},		{1024 * 1025, 1024, 1024}, {5000 + 4096, 1, 4096},
+		{4096 + 5000, 1, 5000}, {1024 * 1025, 1, 1024},	   {1024 * 1025, 1, 1024 * 1024}};
+	for (const auto &structure : none) {
+		room.set({1, structure});
+		EXPECT_EQ(room.now().structure, (properties::Structure{}));
+	}
 }
 
 /* In version 2: what is wrong with a call gets its own error, what is wrong with a reply none. */

@@ -135,6 +135,16 @@ static int set_version2_rtr(const char *text, const struct kernel_param *paramet
 	return 0;
 }
 
+static int set_send_write_max(const char *text, const struct kernel_param *parameter)
+{
+	u32 bytes;
+
+	if (kstrtou32(text, 0, &bytes) || bytes > 262144)
+		return refuse(text, parameter, "not a number of bytes from 0 to 262144");
+	WRITE_ONCE(rpcordma_tunables.send_write_max, bytes);
+	return 0;
+}
+
 static int set_version2_receive_bytes(const char *text, const struct kernel_param *parameter)
 {
 	unsigned long bytes;
@@ -165,6 +175,11 @@ static const struct kernel_param_ops version2_rtr_ops = {
 	.get = param_get_uint,
 };
 
+static const struct kernel_param_ops send_write_max_ops = {
+	.set = set_send_write_max,
+	.get = param_get_uint,
+};
+
 static const struct kernel_param_ops version2_receive_bytes_ops = {
 	.set = set_version2_receive_bytes,
 	.get = param_get_ulong,
@@ -179,6 +194,11 @@ module_param_cb(version2_rtr, &version2_rtr_ops, &rpcordma_tunables.version2_rtr
 __MODULE_PARM_TYPE(version2_rtr, "uint");
 MODULE_PARM_DESC(version2_rtr,
 		 "experimental: what an end says that it takes of version 2's round-trip reduction, on connections made from now on, the sum of 1: ROPT_XMTREQ, 2: ROPT_XMTRESP, 4: ROPT_XMTCONT; with 7 at both ends long calls go in up to four messages instead of an RDMA Read; 0: none (default: 0)");
+
+module_param_cb(send_write_max, &send_write_max_ops, &rpcordma_tunables.send_write_max, 0644);
+__MODULE_PARM_TYPE(send_write_max, "uint");
+MODULE_PARM_DESC(send_write_max,
+		 "experimental: on connections made from now on with version2_rtr=7 at both ends, a client sends the data of a WRITE of up to so many bytes in up to four messages into pages of the server's instead of having the server read them by RDMA; 0 to 262144, and no more than four times version2_pages of 4 KiB are of use; 0: none (default: 0)");
 
 module_param_cb(version2_receive_bytes, &version2_receive_bytes_ops,
 		&rpcordma_server_tunables.version2_receive_bytes, 0644);

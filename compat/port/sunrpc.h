@@ -53,6 +53,8 @@ struct rpcordma_tunables {
 	rpcordma_u32 version2; /* module parameter: 0 off, 1 with marked peers, 2 with any */
 	rpcordma_u32 version2_pages; /* module parameter: pages of a message in version 2, behind its head */
 	rpcordma_u32 version2_rtr; /* module parameter: what may be announced of round-trip reduction, 0 to 7 */
+	/* Module parameter: the longest payload of a call that goes in Sends where round-trip reduction can, bytes */
+	rpcordma_u32 send_write_max;
 };
 extern struct rpcordma_tunables rpcordma_tunables;
 
@@ -91,6 +93,7 @@ struct rpcordma_client_stats {
 	unsigned long scratch_count; /* regions that got scratch memory; not on the line */
 	/* Of version 2's round-trip reduction; not on the line: */
 	unsigned long group_count; /* calls sent in several transmissions */
+	unsigned long sent_item_count; /* calls whose payload went in Sends, into pages of the server's */
 	unsigned long credits_short; /* calls that went by chunks, as there were too few credits for that */
 	unsigned long reserve_short; /* calls that offered a Reply chunk, as there were too few Receives for that */
 	unsigned long reply_group_count; /* replies that came in several transmissions */

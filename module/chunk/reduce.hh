@@ -68,6 +68,7 @@ enum class SendMode : u8 {
 	read_chunk,    /* RDMA_MSG, page data in a Read chunk (Chunked Message, 3.5.2) */
 	position_zero, /* RDMA_NOMSG, all of it in a Position Zero Read chunk (Long Call, 3.5.3) */
 	position_zero_read, /* RDMA_NOMSG, page data in a Read chunk, the rest in Position Zero */
+	sent_item, /* not of reduce(): ROPT_XMTREQ, page data in DDP segments, the rest inline (rtrext-01) */
 };
 
 /** How the bytes of the call that are inline get behind the transport header. */
@@ -144,7 +145,21 @@ struct Plan {
 	/** RDMA_NOMSG instead of RDMA_MSG. */
 	[[nodiscard]] constexpr bool nomsg() const
 	{
-		return send_mode >= SendMode::position_zero;
+		return send_mode == SendMode::position_zero ||
+		       send_mode == SendMode::position_zero_read;
+	}
+	/**
+	 * The page data, which were planned as read_chunk, go in Sends instead, behind a header of @header in the first of @count
+	 * transmissions; and the reply comes without chunks.
+	 */
+	constexpr void set_sent_item(u32 header, u32 count)
+	{
+		send_mode = SendMode::sent_item;
+		receive_mode = ReceiveMode::inline_only;
+		header_length = header;
+		transmissions = count;
+		read_chunk.clear();
+		reply_chunk.clear();
 	}
 	/** The number of memory regions, so of R_keys in the header. */
 	[[nodiscard]] constexpr u32 rkeys() const

@@ -118,6 +118,8 @@ struct rpcordma_client {
 	/* Receives that are posted for replies of several transmissions, and that no call has; none before they are. */
 	std::atomic<u32> reserve{0};
 	u32 group_bytes = 0; /* of each transmission of the call that is being sent; send lock */
+	/* What the peer receives its item into, if it has one; likewise. */
+	rpcordma::properties::Structure item_room;
 	bool aside_made = false; /* one more, for messages about the connection; send lock */
 
 	/* slots.cc */
@@ -187,8 +189,13 @@ struct rpcordma_client {
 
 	/* group.cc */
 	[[nodiscard]] bool begin_group(Connection &c, Call *call, const rpcordma_request &request);
+	[[nodiscard]] bool begin_item(Connection &c, Call *call, const rpcordma_request &request);
+	[[nodiscard]] bool take_for_group(Call *call, u32 count, u32 replies,
+					  const rpcordma_request &request);
 	[[nodiscard]] Status make_group(const Connection &c, Call *call,
 					const rpcordma_request &request);
+	[[nodiscard]] Status make_item(const Connection &c, Call *call,
+				       const rpcordma_request &request);
 	[[nodiscard]] Status post_group(Connection &c, Call *call,
 					rpcordma::SendQueue::Marker *marker);
 

@@ -43,6 +43,8 @@ struct Connection : ConnectionBase {
 	bool marked = false;
 	u32 reduction =
 		0; /* what the administrator allowed of round-trip reduction when it was made */
+	/* Longest item of a call that may go in Sends, as the administrator allowed it then, bytes; 0: none. */
+	u32 send_write_max = 0;
 	std::atomic<bool> device_gone{false};
 	/* What the question came to; asking until somebody decides, once. */
 	std::atomic<protocol::Answer> answer{protocol::Answer::none};

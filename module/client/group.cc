@@ -5,9 +5,14 @@
  * are posted as one chain, and nothing else of this end comes between them. Each has a credit. A call whose reply may be long is
  * an XMTREQ as well, and says in how many transmissions that may come: for these it has Receives.
  *
+ * And calls whose page data go in Sends instead of a Read chunk: each transmission begins with what is as long as the peer's
+ * head, header, stream and zeros, so that its part of the page data comes into pages of the peer's. The data are copied into
+ * the Sends' own pages.
+ *
  * With the transport's send lock.
  */
 
+#include "module/chunk/placement.hh"
 #include "module/client/client.hh"
 #include "xdr/rtrext.hh"
 
@@ -15,6 +20,9 @@ using namespace rpcordma;
 
 /* What stays free of the window: calls of one transmission are not to starve. */
 static constexpr u32 kFreeShare = 4;
+
+/* DDP segments that the item of a call takes: no more than of our size come into play. */
+static constexpr u32 kItemSegments = protocol::kCallTransmissions * MessagePages::kMost;
 
 /* The buffer of @call's transmission @i. */
 [[nodiscard]] static SendBuffer &send_of(Call *call, u32 i)
@@ -68,36 +76,95 @@ static constexpr u32 kFreeShare = 4;
 	return least;
 }
 
+/* How many transmissions the reply of @call may have, if it is too long for one; else 0. False: of so many none comes. */
+[[nodiscard]] static bool plan_replies(const Connection &c, const Call &call, u32 &replies)
+{
+	replies = 0;
+	if (call.plan.reply_chunk.empty())
+		return true;
+	/* Of each the server fills no more than that. */
+	replies = reply_transmissions(call.shape.receive.length(),
+				      min(c.session.thresholds().receive, protocol::kMostInline));
+	return replies >= 2 && replies <= min(c.session.peer_reduction().reply_limit,
+					      protocol::kReplyTransmissions);
+}
+
+/* Have credits for @count transmissions of @call, and Receives for @replies of its reply; or none. */
+bool rpcordma_client::take_for_group(Call *call, u32 count, u32 replies,
+				     const rpcordma_request &request)
+{
+	/* The peer may use those at once that another call gave back. */
+	if (reserve.load(std::memory_order_acquire) < replies) {
+		tally(stats.reserve_short, 1);
+		return false;
+	}
+	if (count > 1 && !rpcordma_xprt_take_credits(xprt, count - 1, kFreeShare)) {
+		tally(stats.credits_short, 1);
+		return false;
+	}
+	/* Others only give back. */
+	reserve.fetch_sub(replies, std::memory_order_relaxed);
+	call->receives = replies;
+	call->credits = count - 1;
+	/* Where its reply goes, and not where it would have been written. */
+	call->shape.receive.head_address = reinterpret_cast<u64>(request.receive->head.base);
+	call->shape.receive.tail_address = reinterpret_cast<u64>(request.receive->tail.base);
+	return true;
+}
+
+/* Whether @call, which was planned with a Read chunk, goes with its page data in Sends; as begin_group(). */
+bool rpcordma_client::begin_item(Connection &c, Call *call, const rpcordma_request &request)
+{
+	const chunk::Plan &plan = call->plan;
+	const properties::Structure room = c.session.peer_structure();
+	const u32 most = min(c.session.peer_reduction().call_limit, protocol::kCallTransmissions);
+	const u32 item = request.send->page_length;
+	u32 replies;
+
+	if (!item || item > c.send_write_max || plan.inline_length % xdr::word_size ||
+	    !room.segments || !plan_replies(c, *call, replies))
+		return false;
+	const u32 header = rtrext::least_request_length + rtrext::sent_item_length +
+			   div_round_up(item, room.segment_length) * xdr::word_size;
+	const chunk::Placement placed = chunk::place(room, header + plan.inline_length, item, most);
+	if (!placed.transmissions || placed.segments > kItemSegments)
+		return false;
+	const u32 bytes = room.head() + chunk::item_bytes(room, item, 0);
+	if (bytes > call->send().capacity() + c.send_pages.bytes() ||
+	    provide_sends(c, call, placed.transmissions, bytes) < bytes ||
+	    !take_for_group(call, placed.transmissions, replies, request))
+		return false;
+	call->plan.set_sent_item(header, placed.transmissions);
+	item_room = room;
+	return true;
+}
+
 /*
- * Whether @call, which was planned as an RDMA_NOMSG, goes in several transmissions instead. Then its plan says so, and it has
+ * Whether @call, which was planned with chunks, goes in several transmissions instead. Then its plan says so, and it has
  * their credits and buffers.
  */
 bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_request &request)
 {
 	const protocol::Reduction theirs = c.session.peer_reduction();
 	const chunk::Plan &plan = call->plan;
-	/* A chunk for a part of the call or of its reply: then chunks for all, as an XMTREQ offers none. */
-	const bool other_chunks = !plan.read_chunk.empty() || !plan.write_chunk.empty();
 
-	if (!c.session.reduction().takes_groups() || !theirs.takes_groups() || other_chunks ||
-	    plainness.in_force(rpcordma_now_ms()))
+	/* A chunk for a part of the reply: then chunks for all, as an XMTREQ offers none. */
+	if (!c.session.reduction().takes_groups() || !theirs.takes_groups() ||
+	    !plan.write_chunk.empty() || plainness.in_force(rpcordma_now_ms()))
+		return false;
+	if (plan.send_mode == chunk::SendMode::read_chunk)
+		return begin_item(c, call, request);
+	if (!plan.read_chunk.empty())
 		return false;
 	const rpcordma_xdr_buf &send = *request.send;
 	const u64 length = u64(send.head.length) + send.page_length + send.tail.length;
 	u32 bytes = min(c.session.thresholds().send, call->send().capacity() + c.send_pages.bytes());
 	const u32 most = min(theirs.call_limit, protocol::kCallTransmissions);
 	u64 count = transmissions_for(length, bytes);
-	u32 replies = 0;
+	u32 replies;
 
-	if (!plan.reply_chunk.empty()) {
-		/* Of each the server fills no more than that. */
-		replies = reply_transmissions(call->shape.receive.length(),
-					      min(c.session.thresholds().receive,
-						  protocol::kMostInline));
-		if (replies < 2 || replies > min(theirs.reply_limit, protocol::kReplyTransmissions))
-			return false;
-	}
-	if ((count < 2 && !replies) || count > most || length % xdr::word_size)
+	if (!plan_replies(c, *call, replies) || (count < 2 && !replies) || count > most ||
+	    length % xdr::word_size)
 		return false;
 	/* Without pages for all it may take more. */
 	bytes = provide_sends(c, call, u32(count), bytes);
@@ -108,22 +175,8 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 		if (count > most || provide_sends(c, call, u32(count), bytes) < bytes)
 			return false;
 	}
-	/* The peer may use those at once that another call gave back. */
-	if (reserve.load(std::memory_order_acquire) < replies) {
-		tally(stats.reserve_short, 1);
+	if (!take_for_group(call, u32(count), replies, request))
 		return false;
-	}
-	if (count > 1 && !rpcordma_xprt_take_credits(xprt, u32(count) - 1, kFreeShare)) {
-		tally(stats.credits_short, 1);
-		return false;
-	}
-	/* Others only give back. */
-	reserve.fetch_sub(replies, std::memory_order_relaxed);
-	call->receives = replies;
-	call->credits = u32(count) - 1;
-	/* Where its reply goes, and not where it would have been written. */
-	call->shape.receive.head_address = reinterpret_cast<u64>(request.receive->head.base);
-	call->shape.receive.tail_address = reinterpret_cast<u64>(request.receive->tail.base);
 	call->plan.set_short(rtrext::least_request_length, u32(length));
 	call->plan.transmissions = u32(count);
 	group_bytes = bytes;
@@ -145,6 +198,72 @@ static void copy_into(const SendBuffer &send, u32 used, const rpcordma_xdr_buf &
 	}
 }
 
+[[gnu::noinline]] static void trace_marshal(const Client &client, const Call &call, Credits credits)
+{
+	if (trace::on(RPCORDMA_TRACE_MARSHAL))
+		rpcordma_trace_marshal(client.peer, call.xid, credits.get(),
+				       static_cast<u32>(xdr::Kind::optional),
+				       call.plan.header_length, call.plan.inline_length,
+				       static_cast<u32>(call.plan.send_mode),
+				       static_cast<u32>(call.plan.receive_mode));
+}
+
+/* Fill @send from @used up to @end with zeros. */
+static void clear(const SendBuffer &send, u32 used, u32 end)
+{
+	while (used < end) {
+		const MutableBytes room = send.room_from(used);
+		const u32 n = static_cast<u32>(min<usize>(end - used, room.size()));
+
+		__builtin_memset(room.data(), 0, n);
+		used += n;
+	}
+}
+
+/* The same of one with an item: header and stream are in the first, and the item behind what is as long as the peer's head. */
+Status rpcordma_client::make_item(const Connection &c, Call *call, const rpcordma_request &request)
+{
+	const Xid xid(call->xid);
+	const Credits credits = c.credits.requested();
+	const rpcordma_xdr_buf &buf = *request.send;
+	const u32 count = call->plan.transmissions, head = item_room.head();
+	u32 at = u32(buf.head.length), numbers[kItemSegments];
+
+	for (u32 i = 0; i < count; i++) {
+		const SendBuffer &send = send_of(call, i);
+		const u32 n = chunk::item_bytes(item_room, buf.page_length, i);
+		u32 used;
+
+		if (i) {
+			used = TRY(rtrext::encode(send.room(), xid, credits, xdr::Direction::call,
+						  {i, static_cast<u32>(xdr::Option::xmtreq), 0}));
+		} else {
+			const u32 segments = div_round_up(buf.page_length, item_room.segment_length);
+			rtrext::Encoder encoder(send.room(), xid, credits, xdr::Option::xmtreq);
+
+			for (u32 number = 0; number < segments; number++)
+				numbers[number] = number;
+			encoder.sent(call->plan.read_position, buf.page_length, 0,
+				     {numbers, segments});
+			used = TRY(encoder.finish(count, max(1u, call->receives),
+						  call->plan.inline_length));
+			for (chunk::ByteRange range : call->plan.inline_ranges) {
+				copy_into(send, used, buf, range.offset, range.length);
+				used += range.length;
+			}
+		}
+		trace::group(peer, "sent", xid, i ? xdr::Option::xmtcont : xdr::Option::xmtreq, i,
+			     i ? 0 : count, i ? 0 : call->plan.inline_length);
+		clear(send, used, head);
+		copy_into(send, head, buf, at, n);
+		at += n;
+		send_of(call, i).hand_over(c.endpoint, head + n);
+	}
+	tally(stats.pullup_copy_count, buf.page_length);
+	trace_marshal(*this, *call, credits);
+	return {};
+}
+
 /* Write the transmissions of @call, and hand them over. Errors: those of their encoders. */
 Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcordma_request &request)
 {
@@ -153,6 +272,8 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 	const u32 count = call->plan.transmissions, length = call->plan.inline_length;
 	u32 at = 0;
 
+	if (call->plan.send_mode == chunk::SendMode::sent_item)
+		return make_item(c, call, request);
 	for (u32 i = 0; i < count; i++) {
 		SendBuffer &send = send_of(call, i);
 		const u32 n = min(i ? next_room(group_bytes) : first_room(group_bytes), length - at);
@@ -173,12 +294,7 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 		send.hand_over(c.endpoint, header + n);
 	}
 	tally(stats.pullup_copy_count, length - min<u32>(length, u32(request.send->head.length)));
-	if (trace::on(RPCORDMA_TRACE_MARSHAL))
-		rpcordma_trace_marshal(peer, call->xid, credits.get(),
-				       static_cast<u32>(xdr::Kind::optional),
-				       call->plan.header_length, length,
-				       static_cast<u32>(call->plan.send_mode),
-				       static_cast<u32>(call->plan.receive_mode));
+	trace_marshal(*this, *call, credits);
 	return {};
 }
 

@@ -170,8 +170,10 @@ take_resources(Client &client, Connection &c, Call *call, const rpcordma_request
 	const u32 regions = call->plan.rkeys();
 	const u32 sends = sends_of(call->plan), requests = regions + sends;
 
-	if (regions && __builtin_expect(call->plan.nomsg() || !call->plan.reply_chunk.empty(), 0) &&
-	    client.begin_group(c, call, request))
+	/* Or, rarely, an item may go in Sends. */
+	const bool other = u32(call->plan.nomsg()) | u32(!call->plan.reply_chunk.empty()) |
+			   c.send_write_max;
+	if (regions && __builtin_expect(other, 0) && client.begin_group(c, call, request))
 		return kGoesAsGroup;
 	if (regions && !client.take_regions(call)) {
 		trace::failure(client.peer, Failure::regions_missing, call->xid,
@@ -501,7 +503,10 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 		client.return_extra_credits(call);
 		return fail_own(request, Error::io);
 	}
-	tally(client.stats.group_count, call->plan.transmissions > 1);
+	if (call->plan.send_mode == chunk::SendMode::sent_item)
+		tally(client.stats.sent_item_count, 1);
+	else
+		tally(client.stats.group_count, call->plan.transmissions > 1);
 	return transmit(client, c, call, request, [&](SendQueue::Marker *marker) {
 		return client.post_group(c, call, marker);
 	});

@@ -176,6 +176,11 @@ public:
 		now.send = peer_room_.now().bytes;
 		return now;
 	}
+	/** Where the peer takes items of a message that are placed directly; it may change, as the threshold. Any context. */
+	[[nodiscard]] properties::Structure peer_structure() const
+	{
+		return peer_room_.now().structure;
+	}
 	/** What the peer said of itself; by default, what a peer is that says nothing. */
 	[[nodiscard]] const private_data::Properties &peer() const
 	{
@@ -326,11 +331,12 @@ private:
 		if (rules_.properties)
 			peer_room_.set(
 				{private_data::inline_threshold(sends_, properties_.receive_bytes()),
-				 properties_.ddp_segments()});
+				 properties_.ddp_segments() ? properties_.structure :
+							      properties::Structure{}});
 		else
 			peer_room_.set(
 				{private_data::inline_threshold(ours_.send_size, peer_.receive_size),
-				 0});
+				 {}});
 	}
 
 	u32 version_ = Spoken::preferred();

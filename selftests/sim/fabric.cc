@@ -969,13 +969,22 @@ u32 Qp::overhear_lead_(const Message &message)
 		return 0;
 	REQUIRE(rpcordma::rtrext::decode(message.body(), lead) == rpcordma::Error::none,
 		"%s: an XMTREQ that does not decode", name.c_str());
+	REQUIRE(lead.items.count() <= 1 && !lead.sets.count(), "%s: %u items, %u sets of directions",
+		name.c_str(), lead.items.count(), lead.sets.count());
+	for (const rpcordma::rtrext::Item &item : lead.items) {
+		REQUIRE(item.type == rpcordma::rtrext::Type::sent && conversation->versions->told &&
+				item.length <= rpcordma_tunables.send_write_max,
+			"%s: an item of type %u, and of %u bytes", name.c_str(), u32(item.type),
+			item.length);
+		VersionTalk::items++;
+	}
 	if (lead.reply_transmissions > 1) {
 		REQUIRE(lead.reply_transmissions <= rpcordma::protocol::kReplyTransmissions,
 			"%s: a reply of %u transmissions", name.c_str(), lead.reply_transmissions);
 		conversation->replies[message.xid.get()] = lead.reply_transmissions;
-		if (lead.transmissions == 1)
-			return 0;
 	}
+	if (lead.transmissions == 1 && (lead.items.count() || lead.reply_transmissions > 1))
+		return 0;
 	REQUIRE(lead.transmissions > 1 &&
 			lead.transmissions <= rpcordma::protocol::kCallTransmissions,
 		"%s: a call of %u transmissions", name.c_str(), lead.transmissions);

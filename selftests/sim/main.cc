@@ -34,8 +34,8 @@ namespace {
 struct Progress {
 	unsigned long long seed; /* that runs */
 	unsigned long long passed, steps;
-	unsigned long long two_reads, two_replies, both_used, groups,
-		reply_groups;			 /* VersionTalk's */
+	unsigned long long two_reads, two_replies, both_used, groups, reply_groups,
+		items;				 /* VersionTalk's */
 	unsigned long long went_down, came_back; /* VersionMemory's */
 } * progress;
 
@@ -74,10 +74,12 @@ void run(unsigned long long seed, bool verify)
 	progress->both_used += sim::VersionTalk::both_used;
 	progress->groups += sim::VersionTalk::groups;
 	progress->reply_groups += sim::VersionTalk::reply_groups;
+	progress->items += sim::VersionTalk::items;
 	progress->went_down += sim::VersionMemory::went_down;
 	progress->came_back += sim::VersionMemory::came_back;
 	sim::VersionTalk::two_reads = sim::VersionTalk::two_replies = sim::VersionTalk::both_used =
-		sim::VersionTalk::groups = sim::VersionTalk::reply_groups = 0;
+		sim::VersionTalk::groups = sim::VersionTalk::reply_groups =
+			sim::VersionTalk::items = 0;
 	sim::VersionMemory::went_down = sim::VersionMemory::came_back = 0;
 }
 
@@ -170,15 +172,16 @@ int main(int argc, char **argv)
 			"two kinds of chunk: %llu calls, %llu for replies, %llu replies in both\n",
 			progress->two_reads, progress->two_replies, progress->both_used);
 	if (!single)
-		std::printf("several transmissions: %llu calls, %llu replies\n", progress->groups,
-			    progress->reply_groups);
+		std::printf(
+			"several transmissions: %llu calls, %llu replies; items in Sends: %llu\n",
+			progress->groups, progress->reply_groups, progress->items);
 	if (!single)
 		std::printf("versions: %llu clients went down to version 1, %llu came back to 2\n",
 			    progress->went_down, progress->came_back);
 #ifndef RPCORDMA_TEST_VERSION
 	if (progress->passed >= kEnough &&
 	    (!progress->two_reads || !progress->two_replies || !progress->both_used ||
-	     !progress->groups || !progress->reply_groups ||
+	     !progress->groups || !progress->reply_groups || !progress->items ||
 	     (progress->passed >= kEnoughServers && (!progress->went_down || !progress->came_back)))) {
 		std::printf("\nthe seeds have not all that they are to have\n");
 		failed++;

@@ -137,16 +137,38 @@ void draw_reduction()
 {
 	static const u32 bits[] = {0, 0, 7, 7, 7, 7, 5, 3};
 
+	static const u32 items[] = {0, 20000, 65536, 65536, 65536, 262144};
+
 	rpcordma_tunables.version2_rtr = chance.any_of(bits);
 	rpcordma_server_tunables.version2_rtr = chance.any_of(bits);
+	rpcordma_tunables.send_write_max = chance.any_of(items);
+}
+
+/* A run in which most WRITEs may go in Sends: both ends have what that takes, and there are calls enough to grow. */
+bool placing;
+
+void draw_placing()
+{
+	static const u32 pages[] = {4, 4, 4, 2, 16};
+
+	rpcordma_tunables.version2 = rpcordma_server_tunables.version2 = 1;
+	rpcordma_tunables.version2_rtr = rpcordma_server_tunables.version2_rtr = 7;
+	rpcordma_tunables.version2_pages = rpcordma_server_tunables.version2_pages =
+		chance.any_of(pages);
+	rpcordma_server_tunables.version2_receive_bytes = 64 << 20;
+	rpcordma_tunables.send_write_max = chance.one_in(2) ? 65536 : 262144;
+	rpcordma_tunables.slot_table_entries = chance.between(16, 40);
+	rpcordma_server_tunables.max_requests = 64;
 }
 
 /* In half of the runs there is version 2 at either end; then sizes mostly do not forbid it. */
 void draw_versions()
 {
+	placing = false;
 	rpcordma_tunables.version2 = rpcordma_server_tunables.version2 = 0;
 	rpcordma_tunables.version2_pages = rpcordma_server_tunables.version2_pages = 0;
 	rpcordma_tunables.version2_rtr = rpcordma_server_tunables.version2_rtr = 0;
+	rpcordma_tunables.send_write_max = 0;
 	if (chance.one_in(2))
 		return;
 	draw_reduction();
@@ -155,6 +177,9 @@ void draw_versions()
 	draw_pages();
 	if (!kVersion2 || chance.one_in(8))
 		return;
+	placing = chance.one_in(5);
+	if (placing)
+		draw_placing();
 	for (u32 *size : {&rpcordma_tunables.max_inline_read, &rpcordma_tunables.max_inline_write,
 			  &rpcordma_server_tunables.max_req_size})
 		*size = std::max(*size, kPageSize);
@@ -196,6 +221,9 @@ Call draw_call(u32 max_message, bool crowded)
 	/* In a crowd, those that take most of a send queue. */
 	call.kind = crowded && !chance.one_in(4) ? Kind::listing :
 						   Kind(chance.below(u32(Kind::count)));
+	const bool to_place = placing && chance.one_in(2);
+	if (to_place)
+		call.kind = Kind::write;
 	call.credential = chance.below(20);
 	call.verifier = chance.below(10);
 	call.sealed = chance.one_in(5);
@@ -214,7 +242,8 @@ Call draw_call(u32 max_message, bool crowded)
 		break;
 	case Kind::write:
 	case Kind::linking:
-		call.call_data = draw_length(most);
+		call.call_data = to_place ? chance.between(1, std::min(most, 80000u)) :
+					    draw_length(most);
 		call.reply_data = chance.below(100);
 		break;
 	case Kind::read:
@@ -357,7 +386,7 @@ private:
 
 	void use_()
 	{
-		const u32 calls = chance.between(1, 12);
+		const u32 calls = placing ? chance.between(8, 20) : chance.between(1, 12);
 		const u32 kill_odds = chance.one_in(3) ? 4 : 0;
 
 		for (u32 i = 0; i < calls && !leaving_; i++) {
@@ -448,6 +477,9 @@ public:
 		for (u32 i = chance.between(1, 2); i; i--) {
 			fabric->client.devices.push_back(make_device("client device", crowded_));
 			fabric->server.devices.push_back(make_device("server device", crowded_));
+			if (placing)
+				fabric->client.devices.back()->limits.max_send_sge =
+					fabric->server.devices.back()->limits.max_recv_sge = 32;
 		}
 		if (hopeless_)
 			for (auto &device :

@@ -17,6 +17,8 @@ def counters(pair):
     return {"sent": int(stats["group_count"]), "short": int(stats["credits_short"]),
             "reported": int(stats["repterr_count"]), "taken": counted["v2_groups"],
             "replies": int(stats["reply_group_count"]), "sent back": counted["v2_reply_groups"],
+            "items": int(stats["sent_item_count"]), "items taken": counted["v2_sent_items"],
+            "lent": counted["lent_pages"], "Read chunks": int(stats["read_chunk_count"]),
             "dropped": counted["v2_groups_dropped"], "repterr": counted["v2_repterr"], "Reads": counted["read"]}
 
 
@@ -31,6 +33,42 @@ def during(pair, what, command):
 def transmissions(traced, what):
     """The fields of each transmission that is "sent" or "received", in order."""
     return re.findall(rf": rpcordma_group: peer=\S+ {what} (.*)$", traced.text(), re.M)
+
+
+def placed_writes(t, pair):
+    """WRITEs of up to 64 KiB go in Sends, into pages that the server lends to nfsd: no Read chunk, so no region of memory, and
+    no RDMA Read, so one round trip. Each file is compared at the server."""
+    pair.client.run("echo 65536 > /sys/module/rpcordma/parameters/send_write_max", 10, "WRITEs in Sends")
+    pair.mount("4.2")
+    disturb.grow(pair)
+    # Of whole pages, and of bytes that leave the last page, and a word, unfinished.
+    for size, count in ((65536, 8), (20480, 8), (40001, 8)):
+        pair.client.run(f"dd if=/dev/urandom of=/tmp/file bs={size} count={count} 2>/dev/null", 20, "a file")
+        seen = during(pair, f"WRITEs of {size} bytes",
+                      f"dd if=/tmp/file of=/mnt/placed bs={size} count={count} oflag=direct 2>/dev/null")
+        for name, wanted in (("items", count), ("items taken", count), ("lent", count * -(-size // 4096)),
+                             ("Read chunks", 0), ("Reads", 0)):
+            t.equal(seen[name], wanted, f"{name}, of WRITEs of {size} bytes (all: {seen})")
+        ends = [vm.run(f"md5sum < {path}", 20, "what the file is") for vm, path in
+                ((pair.client, "/tmp/file"), (pair.server, "/export/placed"))]
+        t.equal(ends[1].split()[0], ends[0].split()[0], f"the file, at the server and at the client, of {size} bytes each")
+        pair.client.run("rm /mnt/placed", 10)
+    # One byte more than that is read by RDMA, as ever.
+    seen = during(pair, "a WRITE of 65537 bytes",
+                  "dd if=/dev/zero of=/mnt/placed bs=65537 count=1 oflag=direct 2>/dev/null")
+    t.equal(seen["items"], 0, f"items of 65537 bytes (all: {seen})")
+    t.check(seen["Reads"] > 0, f"no RDMA Read for 65537 bytes (all: {seen})")
+    pair.client.run("mkdir /mnt/p && fsops copy /src/d08 /mnt/p/d08 2 && drop_caches && "
+                    "fsops compare /src/d08 /mnt/p/d08", 90, "files, there and back, with WRITEs in Sends")
+    # A connection that is dropped amid WRITEs.
+    pair.client.run("dd if=/dev/urandom of=/tmp/file bs=65536 count=40 2>/dev/null", 20, "a file")
+    pair.client.run(f"(sleep 0.3; echo 1 > {OURS}/disconnect) & "
+                    "dd if=/tmp/file of=/mnt/dropped bs=65536 count=40 oflag=direct 2>/dev/null; wait; "
+                    "drop_caches; cmp /tmp/file /mnt/dropped", 90, "WRITEs while the connection is dropped")
+    last = counters(pair)
+    for name in ("reported", "repterr"):
+        t.equal(last[name], 0, f"{name} (all: {last})")
+    pair.umount()
 
 
 @test("rtrext")
@@ -89,4 +127,5 @@ def rtrext(t):
     for name in ("reported", "dropped", "repterr"):
         t.equal(after[name], 0, f"{name} (all: {after})")
     pair.umount()
+    placed_writes(t, pair)
     pair.unload()

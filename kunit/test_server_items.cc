@@ -500,6 +500,19 @@ RPCORDMA_TEST(server_items, refused)
 	s.add(9, 100, 100 + kPage);
 	s.go();
 	(void)s.expect_report(9, Fault::stream);
+	/* Of a group, only the last transmission tells. */
+	item = placed(kPage, kPages);
+	s.begin(13, 2, {&item, 1}, 60);
+	s.add(13, 0, 60);
+	s.go();
+	s.begin_more(13, 1, 20);
+	s.add(13, 60, 80);
+	s.begin_pages();
+	s.add(13, 100, 100 + kPage);
+	s.go();
+	report = s.expect_report(13, Fault::stream);
+	EXPECT_EQ(report.detail.words[0], 80);
+	EXPECT_EQ(report.detail.words[1], 100);
 	/* In the RPC header; in RDMA segments; too long for the service. */
 	item = placed(kPage, 0, 36);
 	s.say_call(10, item, 40);

@@ -8,7 +8,7 @@
  * all transmissions of a message: with N of them in a Receive, number n is the (n mod N)-th of transmission n / N, used or
  * not. In a transmission, header and stream are first, in the head; what is left of it is padding; then comes the item.
  *
- * Nothing drives it yet (architecture.rst).
+ * Driven for calls: by group.cc at the client, by transmission.hh and deliver.cc at the server.
  */
 #pragma once
 

@@ -44,6 +44,14 @@ def client_versions(pair):
     return {int(version) for version in re.findall(r"^version: (\d+)$", text, re.M)}
 
 
+def client_stats(pair):
+    """{name: number} of what our client counts, of all its transports."""
+    stats = {}
+    for name, number in re.findall(r"^(\w+): (\d+)$", pair.client.run(f"cat {OURS}/stats", 10), re.M):
+        stats[name] = stats.get(name, 0) + int(number)
+    return stats
+
+
 def grow(pair, connections=1, where="/mnt"):
     """Keeps the client's mount @where busy until the server's Receives of version 2 have grown."""
     want = server_counters(pair)["grown"] + connections

@@ -12,6 +12,8 @@ import time
 from . import disturb
 
 CONNECTIONS = 8
+# So few that each is busy enough for the server to have large Receives for it.
+REDUCED_CONNECTIONS = 2
 # KiB of memory that may be more afterwards: noise of caches that are not given back whole.
 GROWTH = 4096
 # The longest that a call may take: each reconnect without a reply doubles the wait for the next.
@@ -57,6 +59,17 @@ ioengine=psync
 """
 
 
+# More than a Receive takes, and less than four do.
+REDUCED = """[middle-direct]
+bs=48k
+size=6m
+direct=1
+ioengine=libaio
+iodepth=4
+serialize_overlap=1
+"""
+
+
 class Result:
     """Of one run: `rows` to print, `good`, `bad` and `skipped` checks with a text each."""
 
@@ -70,20 +83,35 @@ class Result:
         self.rows.append((name, value))
 
 
-def _io(pair, seconds, seed):
+def _io(pair, seconds, seed, reduced):
     """Starts fio; returns its Job. Page caches are emptied all the time, else the buffered half
-    would check its own memory."""
+    would check its own memory. @reduced: with what round-trip reduction is for."""
+    # Attributes of all sizes; and a long one that is not in a cache when it is read.
+    attributes = ("(while [ -e /tmp/fio.job ]; do fsops xattr /mnt/sizes && fsops value /mnt/long 50000 && drop_caches && "
+                  "fsops value-is /mnt/long 50000 || exit 1; echo; done > /tmp/rounds) & attributes=$!\n"
+                  if reduced else "attributes=\n")
     return pair.client.spawn(
-        f"cat > /tmp/fio.job <<'END'\n{FIO.format(seconds=seconds, seed=seed)}END\n"
+        f"touch /mnt/long; cat > /tmp/fio.job <<'END'\n{FIO.format(seconds=seconds, seed=seed)}{REDUCED if reduced else ''}END\n"
         "rm -f /tmp/fio.json\n"
         "(while [ -e /tmp/fio.job ]; do echo 1 > /proc/sys/vm/drop_caches; sleep 1; done) &\n"
+        + attributes +
         "tool fio --output-format=json --output=/tmp/fio.json /tmp/fio.job; status=$?\n"
-        "rm /tmp/fio.job; wait; exit $status", "fio")
+        "rm /tmp/fio.job; [ ! $attributes ] || wait $attributes || { echo attributes failed; exit 1; }\n"
+        "wait; exit $status", "fio")
 
 
-def _shake(pair, seconds, seed, scripts, period):
+def _reduced(pair):
+    """What both ends of ours count of round-trip reduction."""
+    stats = disturb.client_stats(pair)
+    counted = disturb.server_counters(pair)
+    return {"calls in several messages": stats["group_count"], "WRITEs in Sends": stats["sent_item_count"],
+            "taken by the server": counted["v2_groups"] + counted["v2_sent_items"],
+            "replies in several messages": stats["reply_group_count"], "reports": stats["repterr_count"]}
+
+
+def _shake(pair, seconds, seed, scripts, period, reduced=False):
     """fio for @seconds, with drops all the while; its last calls end undisturbed."""
-    job = _io(pair, seconds, seed)
+    job = _io(pair, seconds, seed, reduced)
     dropper = disturb.Dropper(scripts, period)
     try:
         end = time.monotonic() + seconds
@@ -115,11 +143,13 @@ def _clear(pair, version):
     pair.server.run("rm -rf /export/*", 60, "clear the export")
 
 
-def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period=1.0):
-    """The load over @pair, a Lab with tools that disturb.up() has brought up. Returns a Result."""
+def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period=1.0, reduced=False):
+    """The load over @pair, a Lab with tools that disturb.up() has brought up. Returns a Result. @reduced: both ends are
+    ours with round-trip reduction, and there has to be some."""
     result = Result()
     vms = {"client": (pair.client, pair.xprt), "server": (pair.server, pair.server_xprt)}
-    options = f"hard,nconnect={CONNECTIONS},rsize=1048576,wsize=1048576"
+    connections = REDUCED_CONNECTIONS if reduced else CONNECTIONS
+    options = f"hard,nconnect={connections},rsize=1048576,wsize=1048576"
 
     scripts = [(vms[end][0], disturb.drop_script(vms[end][1], end, drop)) for end in ends]
 
@@ -134,9 +164,10 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
     pair.mount(version, options, timeout=120)
     connects = pair.xprt_stats()["connect_count"]
     lines = int(pair.client.run("grep -c 'xprt:.*rdma' /proc/self/mountstats", 10))
-    result.check(lines == CONNECTIONS, f"{CONNECTIONS} connections", f"mountstats has {lines}")
+    result.check(lines == connections, f"{connections} connections", f"mountstats has {lines}")
     began = time.monotonic()
-    job, out, dropper = _shake(pair, seconds, 2, scripts, period)
+    before = _reduced(pair) if reduced else {}
+    job, out, dropper = _shake(pair, seconds, 2, scripts, period, reduced)
     took = time.monotonic() - began
 
     text = pair.client.run("cat /tmp/fio.json", 20, "fio's report", check=False)
@@ -169,11 +200,19 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
     result.check(job.status == 0 and not errors and not wrong,
                  "fio: every byte right, no error on a hard mount",
                  f"status {job.status}; {'; '.join((errors + wrong)[:4])}{job._tail()}")
-    result.check(len(kinds) == FIO.count("\n[") - 1 and all(w and r for w, r in kinds.values()),
+    result.check(len(kinds) == FIO.count("\n[") - 1 + reduced and all(w and r for w, r in kinds.values()),
                  "each kind of I/O wrote and read back", f"{kinds}")
     result.check(drops >= seconds * 0.6 / period, "a connection dropped every second",
                  f"{drops} drops in {seconds} s")
     result.check(reconnects >= drops * 0.8, "connections came back", f"{reconnects} after {drops} drops")
+    if reduced:
+        found = {name: number - before[name] for name, number in _reduced(pair).items()}
+        for name, number in found.items():
+            result.row(name, number)
+        result.row("rounds of attributes", pair.client.run("wc -l < /tmp/rounds", 10).strip())
+        result.check(found["calls in several messages"] > seconds / 10 and found["WRITEs in Sends"] > seconds and
+                     found["replies in several messages"] > seconds / 10, "round-trip reduction", f"hardly any: {found}")
+        result.check(found["reports"] == 0, "no report of a bad transmission", f"{found}")
     result.check(stats["bad_reply"] == 0, "no bad reply", f"{stats['bad_reply']}")
 
     _clear(pair, version)

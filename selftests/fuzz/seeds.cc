@@ -602,6 +602,49 @@ struct Asked : Story {
 	}
 };
 
+/* An XMTREQ of @count transmissions, with an item of @length bytes at @offset of the DDP segments @numbers, and @more behind. */
+std::vector<u8> lead_with_item(u32 count, u32 length, u32 offset, const std::vector<u32> &numbers,
+			       u32 more)
+{
+	Seed s;
+	const u32 optinfo = 4 * (1 + 5 + u32(numbers.size()) + 4);
+
+	s.words({9, 2, 64, 5, 0, 1, optinfo, 1, 40, length, 2, offset, u32(numbers.size())});
+	for (u32 number : numbers)
+		s.words({number});
+	s.words({0, count, 1, 44, 9, 0, 2, 100003, 3, 7, 0, 0, 0, 0, 0x77});
+	s.bytes.resize(4096);
+	s.bytes.resize(4096 + more, 0x5a);
+	return s.bytes;
+}
+
+/* Calls whose payload comes in pages of the Receives. */
+template <typename Write> void write_items(const Write &write)
+{
+	Seed more;
+	more.words({9, 2, 64, 5, 0, 3, 12, 1, 1, 0});
+	more.bytes.resize(4096 + 100, 0xa5);
+	const auto one = [&](const std::vector<u8> &message, const std::string &name) {
+		/* A page is kept. */
+		write(Served::grown().says(message).replies(16, 40, 0, 0).makes_many(8),
+		      "items-" + name);
+	};
+
+	one(lead_with_item(1, 4101, 0, {0, 1}, 4101), "lent");
+	one(lead_with_item(1, 4101, 0, {1, 0}, 8192), "order");
+	one(lead_with_item(1, 4101, 8, {0, 1}, 4109), "copied");
+	one(lead_with_item(1, 4101, 0, {0, 1}, 4100), "short");
+	one(lead_with_item(1, 4101, 0, {0, 4}, 4101), "no-segment");
+	one(lead_with_item(1, 100, 4096, {0}, 4196), "offset");
+	for (const u32 number : {4u, 5u})
+		write(Served::grown()
+			      .says(lead_with_item(2, 4196, 0, {0, number}, 4096))
+			      .says(more.bytes)
+			      .replies(16, 40, 0, 0)
+			      .makes_many(8),
+		      "items-two-" + std::to_string(number));
+}
+
 void write_responder()
 {
 	const auto write = [](const Seed &s, const std::string &name) {
@@ -690,6 +733,7 @@ void write_responder()
 	write(again.calls(0, 0x89, {}, 12, 12).replies(0, 40, 0, 0), "pages-again");
 	write(Served::in_2(kGround3).calls(0, 0x89, {}, 12, 12).replies(0, 40, 0, 0),
 	      "pages-too-soon");
+	write_items(write);
 }
 
 void write_requester()

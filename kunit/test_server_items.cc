@@ -387,6 +387,23 @@ RPCORDMA_TEST(server_items, copied)
 	s.expect_bytes(4, end + 4);
 	s.answer();
 
+	/* An item that has a part of the RPC header. */
+	const Placed early = placed(kPart + 4, 0, 20);
+	const u32 all = 20 + kPart + 4;
+	s.begin(6, 2, {&early, 1}, 20);
+	s.add(6, 0, 20);
+	s.begin_pages();
+	s.add(6, 20, 20 + kPart);
+	s.go();
+	s.begin_more(6, 1, 0);
+	s.begin_pages();
+	s.add(6, 20 + kPart, all);
+	s.go();
+	ASSERT_EQ(s.receive(), int(all));
+	EXPECT_EQ(s.rqst->arg.head, nullptr);
+	s.expect_bytes(6, all);
+	s.answer();
+
 	/* An item of no bytes. */
 	const Placed none = placed(0);
 	s.begin(5, 1, {&none, 1}, 120);

@@ -988,6 +988,31 @@ RPCORDMA_TEST(client_groups, items)
 	r.at_rest();
 }
 
+/* A server that looks at no items, though it has segments for them: the call goes by a chunk then, and the next ones. */
+RPCORDMA_TEST(client_groups, items_not_taken)
+{
+	for (const u32 code : {2u, 5u, 6u}) {
+		TEST_NOTE("error", code);
+		Placer r;
+		rpc_rqst *call = r.write(9, 5 * kSegment);
+
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_EQ(r.stats().sent_item_count, 1);
+		EXPECT_TRUE(r.refuse(9, code));
+		EXPECT_TRUE(r.is_lost());
+		EXPECT_EQ(call->completed, 0);
+		EXPECT_EQ(r.stats().repterr_count, 1);
+		rpcordma_core_client_close(r.core);
+		r.done(call);
+		r.connect2(Placer::with(1 << 18));
+		r.grow();
+		EXPECT_FALSE(r.goes(10, 5 * kSegment, 3));
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::repterr_received), 1);
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
+	}
+}
+
 /* The longest is what the parameter says, and it goes to who has segments for it, and takes groups. */
 RPCORDMA_TEST(client_groups, items_peer)
 {
@@ -1126,7 +1151,7 @@ RPCORDMA_TEST(client_groups, items_refused)
 RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
 	       reported, refused, connections_lost, strange, replies, reserve,
 	       reply_of_large_receives, backward_call_amid, reply_broken_off, silence,
-	       reply_refused, reply_fits_nowhere, items, items_peer, items_stream, items_memory,
-	       items_refused);
+	       reply_refused, reply_fits_nowhere, items, items_peer, items_not_taken, items_stream,
+	       items_memory, items_refused);
 
 } // namespace rpcordma

@@ -568,6 +568,44 @@ RPCORDMA_TEST(server_items, no_memory)
 	EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 1);
 }
 
-RPCORDMA_SUITE(server_items, lent, order, copied, kept, refused, no_memory);
+/*
+ * A service may believe what a call says of its payload's length, and look for more than the item has: not for more than
+ * came, which is in the call's own pages.
+ */
+RPCORDMA_TEST(server_items, more_than_came)
+{
+	Placing s;
+	u32 xid = 500;
+
+	for (u32 turn = 0; turn < 3; turn++) {
+		const u32 size = turn == 1 ? kMost : kPage, pages = size / kPage;
+
+		TEST_NOTE("turn", turn);
+		s.say_call(++xid, placed(size), 40);
+		ASSERT_EQ(s.receive(), int(placed(size).displacement + size + 40));
+		page *const *const lent = s.rqst->arg.pages;
+		EXPECT_EQ(lent[pages], lent[pages - 1]);
+		EXPECT_FALSE(s.is_posted(lent[pages]));
+		s.answer();
+		/* The same calls come into use again. */
+		for (u32 i = 0; i < 70; i++)
+			s.expect_served(2000 + i);
+	}
+	/* What no message was received into has nothing of anybody's. */
+	u32 others = 0, clean = 0;
+	for (u32 i = 0; i < s.verbs.posted; i++) {
+		Receive *receive = OwnedCqe<Receive>::owner_of(s.verbs.receive_queue[i]->cqe);
+		u32 bytes = 0;
+
+		for (u32 n = 0; receive->pages && n < kPages; n++)
+			for (u32 at = 0; at < kPage; at++)
+				bytes += receive->pages->pages()[n]->data[at] != 0;
+		(bytes ? others : clean)++;
+	}
+	EXPECT_LE(others, 6);
+	EXPECT_GT(clean, 6);
+}
+
+RPCORDMA_SUITE(server_items, more_than_came, lent, order, copied, kept, refused, no_memory);
 
 } // namespace rpcordma

@@ -110,7 +110,22 @@ RPCORDMA_TEST(xdr_rpc, preface)
 		}
 	}
 	EXPECT_ERROR(rpc::call_preface(Bytes{}), Error::message_size);
+	EXPECT_ERROR(rpc::least_call_head(Bytes{}), Error::message_size);
 	EXPECT_EQ(rpc::least_call_length, 40);
+}
+
+/* With RPCSEC_GSS a word of the arguments, too. */
+RPCORDMA_TEST(xdr_rpc, head)
+{
+	for (const u32 flavor : {0u, 1u, 5u, 6u, 7u, 390003u, ~0u}) {
+		TEST_NOTE("flavor", flavor);
+		Preface call(24, 8);
+
+		xdr::store_be32(call.bytes + 24, flavor);
+		const auto head = rpc::least_call_head(call.bytes);
+		ASSERT_OK(head);
+		EXPECT_EQ(head.value(), flavor == 6 ? 76 : 72);
+	}
 }
 
 /* Longer than RFC 5531 8.2 allows, up to where sums overflow. */
@@ -125,6 +140,6 @@ RPCORDMA_TEST(xdr_rpc, preface_too_long)
 	}
 }
 
-RPCORDMA_SUITE(xdr_rpc, call_and_reply, too_short, other_types, preface, preface_too_long);
+RPCORDMA_SUITE(xdr_rpc, call_and_reply, too_short, other_types, preface, head, preface_too_long);
 
 } // namespace rpcordma

@@ -60,4 +60,17 @@ constexpr u32 least_call_length = 40;
 	return payload.size() < at ? Result<u32>(Error::message_size) : Result<u32>(at);
 }
 
+/**
+ * The same, and the word behind it where the credential is RPCSEC_GSS (RFC 2203 5.3): services read that before they look how
+ * much there is. What precedes a Call's first item has to be as long.
+ */
+[[nodiscard]] inline Result<u32> least_call_head(Bytes payload)
+{
+	constexpr u32 credential = 6 * xdr::word_size, rpcsec_gss = 6;
+	const u32 length = TRY(call_preface(payload));
+
+	return xdr::load_be32(payload.data() + credential) == rpcsec_gss ? length + xdr::word_size :
+									   length;
+}
+
 } // namespace rpcordma::rpc

@@ -301,8 +301,8 @@ template <typename IsMeant>
 
 /*
  * An ERROR, which answers a call of ours. One of several transmissions may still be under way, so that its credits are
- * not free: this connection ends, and long calls go by chunks. If the peer does not take an XMTREQ at all, what it said
- * was not so, and the call is sent again; else the call fails. Returns whether it is to be handled as a reply.
+ * not free: this connection ends, and long calls go by chunks. If the peer does not take an XMTREQ at all, or no
+ * items, what it said was not so, and the call is sent again; else the call fails. Returns whether it is to be handled as a reply.
  */
 [[nodiscard, gnu::noinline]] static bool take_error(Client &client, Connection &c,
 						    const Receive &receive)
@@ -317,22 +317,29 @@ template <typename IsMeant>
 	/* Whose reply is too long had a call that came whole. */
 	if (!c.session.reduces() || message.error.code == xdr::ErrorCode::reply_resource)
 		return true;
+	using xdr::ErrorCode;
+	const ErrorCode code = message.error.code;
+	bool not_taken = code == ErrorCode::option;
 	const bool group = some_waits(client, xid, [&](const Call &call) {
-		return call.credits ||
-		       (call.receives && message.error.code == xdr::ErrorCode::option);
+		const bool item = call.plan.send_mode == chunk::SendMode::sent_item;
+
+		/* Or what a server says that looks at no items, though it has segments for them. */
+		not_taken = not_taken ||
+			    (item && (code == ErrorCode::system || code == ErrorCode::chunk));
+		return call.credits || (not_taken && (item || call.receives));
 	});
 	if (!group)
 		return true;
 	c.unproved = false;
-	if (message.error.code == xdr::ErrorCode::option)
+	if (not_taken)
 		client.reported(xid, 0);
 	else
 		client.go_plain(
 			"the server answers a call in several messages by an error, and gets "
 			"none for ten minutes; xid",
 			xid);
-	c.request_close(trace::Loss::rpc_failed, static_cast<int>(message.error.code));
-	return message.error.code != xdr::ErrorCode::option;
+	c.request_close(trace::Loss::rpc_failed, static_cast<int>(code));
+	return !not_taken;
 }
 
 /* A reply that is whole, from the peer. Receive completion. */

@@ -7,6 +7,9 @@ namespace rpcordma {
 
 bool MessagePages::map_(rpcordma_endpoint *endpoint, u32 i)
 {
+	/* Whoever reads more than has come reads nobody's memory. */
+	if (direction_ == RPCORDMA_DMA_FROM_DEVICE)
+		__builtin_memset(rpcordma_page_address(pages_[i]), 0, layout_.page_size);
 	return !rpcordma_dma_map(endpoint, rpcordma_page_address(pages_[i]), layout_.page_size,
 				 direction_, &mapped_[i]);
 }

@@ -28,9 +28,13 @@ struct ReplySends {
 	SendBuffer sends[protocol::kReplyTransmissions - 1];
 };
 
-/** The pages of a call's item, in the order of its bytes: those of its Receives, which they stay. */
+/**
+ * The pages of a call's item, in the order of its bytes: those of its Receives, which they stay. And one more, which is the last
+ * of them again: a service that believes what a call says of its payload's length may look for more, though not for more
+ * than the call has, and that is in one head.
+ */
 struct LentPages {
-	page *pages[protocol::kCallTransmissions * MessagePages::kMost] = {};
+	page *pages[protocol::kCallTransmissions * MessagePages::kMost + 1] = {};
 };
 
 using Server = rpcordma_server;

@@ -57,6 +57,7 @@ static void write_payload(const Receive &receive, u32 from, u32 length, page **p
 		call->lent->pages[n++] = in->pages->pages()[piece.number % pages];
 		return true;
 	});
+	call->lent->pages[n] = call->lent->pages[n - 1];
 	/* What is behind the item was somebody else's. */
 	rpcordma_pages_write(call->lent->pages, arrival.sink_length, kZeros,
 			     xdr_pad(arrival.sink_length));

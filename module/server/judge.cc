@@ -55,8 +55,8 @@ static constexpr u32 kLeastHead = 1024;
 	/* All before it is in a chunk, too, and not here yet. */
 	if (arrival.position_zero)
 		return arrival.position < rpc::least_call_length;
-	const auto preface = rpc::call_preface(message.payload);
-	return !preface.ok() || arrival.position < preface.value();
+	const auto head = rpc::least_call_head(message.payload);
+	return !head.ok() || arrival.position < head.value();
 }
 
 /* A call with chunks, or in pieces, too long, or very short. False, with a trace, when it is refused. */
@@ -185,12 +185,12 @@ Judgement judge_items(const Server &server, const Receive &first, chunk::Arrival
 		length += item.padded();
 	rpcordma_svc_get_limits(server.xprt, &limits);
 	const rtrext::Item item = *request.items.begin();
-	const auto preface = rpc::call_preface(first.message.payload);
+	const auto head = rpc::least_call_head(first.message.payload);
 	/* sunrpc reads the RPC header as one piece of memory, and recycle() looks for pages at the first Receive. */
 	if (!chunk::lies_in_pages(structure_of(server.receive_maker.room()), lengths.each(),
 				  request.items) ||
 	    request.items.count() != 1 || first.whole_length <= first.buffer.size() ||
-	    length > limits.max_message || !preface.ok() || item.displacement < preface.value())
+	    length > limits.max_message || !head.ok() || item.displacement < head.value())
 		return judge_pieces(server, first, length, arrival, refusal);
 	arrival = chunk::Arrival::inline_only(u32(lengths.stream()));
 	arrival.how = chunk::Arrival::How::sent;

@@ -210,8 +210,8 @@ def run(pair, seconds, version="4.2", ends=("client", "server"), drop="", period
         for name, number in found.items():
             result.row(name, number)
         result.row("rounds of attributes", pair.client.run("wc -l < /tmp/rounds", 10).strip())
-        result.check(found["calls in several messages"] > seconds / 10 and found["WRITEs in Sends"] > seconds and
-                     found["replies in several messages"] > seconds / 10, "round-trip reduction", f"hardly any: {found}")
+        result.check(found["calls in several messages"] > 20 and found["WRITEs in Sends"] > 50 and
+                     found["replies in several messages"] > 5, "round-trip reduction", f"hardly any: {found}")
         result.check(found["reports"] == 0, "no report of a bad transmission", f"{found}")
     result.check(stats["bad_reply"] == 0, "no bad reply", f"{stats['bad_reply']}")
 

@@ -694,16 +694,23 @@ string reported(rtrext::Fault fault)
 	return string("REPTERR ") + names[u32(fault)];
 }
 
-/** Where the items of a message of one transmission are: in Receives as README.rst has them. */
+/** What the receiver of a message told of its Receives, as README.rst has it. */
+properties::Structure room_of(const Golden &golden)
+{
+	const string given = golden.word("given");
+
+	return given == "grown" || given.find("updprop-grown") != string::npos ?
+		       properties::Structure{20480, 4, 4096} :
+		       properties::Structure{4096, 0, 0};
+}
+
+/** Where the items of a message of one transmission are. */
 rtrext::Verdict placed(const Decoded &one, const rtrext::Items &items, u32 stream)
 {
-	const properties::Structure room = one.golden.word("given") == "grown" ?
-						   properties::Structure{20480, 4, 4096} :
-						   properties::Structure{4096, 0, 0};
 	const chunk::TransmissionLengths lengths[] = {
 		{one.message.header_length, stream, u32(one.golden.data.size())}};
 
-	return chunk::judge_placement(room, lengths, items);
+	return chunk::judge_placement(room_of(one.golden), lengths, items);
 }
 
 string judged_inside(const Decoded &one)
@@ -753,29 +760,86 @@ protocol::Transmission transmission(const Decoded &one)
 		lead <= 4 ? static_cast<xdr::Option>(lead) : xdr::Option::none};
 }
 
-/** A group is open, or is not, by what came before: what is wrong with that, if anything. */
+/** What came before @golden. */
+std::vector<const Golden *> before(const Golden &golden, const std::vector<Golden> &messages)
+{
+	const string given = golden.word("given");
+	std::vector<const Golden *> found;
+
+	if (given.compare(0, 6, "after:") != 0)
+		return found;
+	for (usize at = 6; at < given.size();) {
+		const usize end = min(given.find(',', at), given.size());
+		const usize had = found.size();
+
+		for (const Golden &other : messages)
+			if (other.word("name") == given.substr(at, end - at))
+				found.push_back(&other);
+		if (found.size() != had + 1)
+			fail("what came before it is not there");
+		at = end + 1;
+	}
+	return found;
+}
+
+/** The length of its part of a group's stream. */
+u32 stream_length(const Decoded &one)
+{
+	const Inside &inside = one.inside;
+
+	return one.message.option == xdr::Option::xmtreq  ? inside.request.stream_length :
+	       one.message.option == xdr::Option::xmtresp ? inside.response.stream_length :
+							    inside.continuation.stream_length;
+}
+
+/** A group that is whole with its last transmission, all of which are @parts: where its items are. */
+string judged_whole(const Golden &last, const std::vector<const Golden *> &parts)
+{
+	const Decoded lead(*parts.front());
+	const rtrext::Items &items = lead.message.option == xdr::Option::xmtreq ?
+					     lead.inside.request.items :
+					     lead.inside.response.items;
+	std::vector<chunk::TransmissionLengths> lengths;
+	u64 stream = 0;
+
+	for (const Golden *golden : parts) {
+		const Decoded part(*golden);
+
+		lengths.push_back({part.message.header_length, stream_length(part),
+				   u32(golden->data.size())});
+		stream += stream_length(part);
+	}
+	rtrext::Verdict verdict = rtrext::judge_whole(items, stream);
+	if (verdict.good())
+		verdict = chunk::judge_placement(room_of(last), {lengths.data(), lengths.size()},
+						 items);
+	return verdict.good() ? "" : reported(verdict.detail.fault);
+}
+
+/**
+ * A group is open, or is not, by what came before, and is whole, or is not: what is wrong with that, if anything. What is
+ * wrong with @one itself is judged elsewhere.
+ */
 string judged_in_group(const Decoded &one, const std::vector<Golden> &messages)
 {
-	const string given = one.golden.word("given");
 	protocol::Collector collector;
+	std::vector<const Golden *> parts;
 
-	if (given.compare(0, 6, "after:") == 0)
-		for (usize at = 6; at < given.size();) {
-			const usize end = min(given.find(',', at), given.size());
-			bool found = false;
+	for (const Golden *golden : before(one.golden, messages)) {
+		const auto step = collector.take(transmission(Decoded(*golden)));
 
-			for (const Golden &golden : messages) {
-				if (golden.word("name") != given.substr(at, end - at))
-					continue;
-				const auto step = collector.take(transmission(Decoded(golden)));
-				found = step.fault == rtrext::Fault::none;
-			}
-			if (!found)
-				fail("what came before it is not there, or no good");
-			at = end + 1;
-		}
+		if (step.fault != rtrext::Fault::none)
+			fail("what came before it is no good");
+		if (step.what == protocol::Collector::What::part)
+			parts.push_back(golden);
+	}
 	const auto step = collector.take(transmission(one));
-	return step.fault == rtrext::Fault::none ? "" : reported(step.fault);
+	if (step.fault != rtrext::Fault::none)
+		return reported(step.fault);
+	if (step.what != protocol::Collector::What::last || judged_inside(one) != "good")
+		return "";
+	parts.push_back(&one.golden);
+	return judged_whole(one.golden, parts);
 }
 
 string judged(const Decoded &one, const std::vector<Golden> &messages)

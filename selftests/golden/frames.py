@@ -83,6 +83,6 @@ class Connection:
         """A Send in packets of @size. Returns the number of its last frame."""
         parts = [data[at:at + size] for at in range(0, len(data), size)]
         for i, part in enumerate(parts):
-            last = self.send(to_server, part, SEND_FIRST if i == 0 else
+            last = self.send(to_server, part, SEND_ONLY if len(parts) == 1 else SEND_FIRST if i == 0 else
                              SEND_LAST if i == len(parts) - 1 else SEND_MIDDLE)
         return last

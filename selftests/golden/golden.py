@@ -67,12 +67,14 @@ class Message:
 
 
 class Sequence:
-    """A conversation. @steps: [(who sends, message's name, what its receiver makes of it)]."""
+    """A conversation. @steps: [(who sends, message's name, what its receiver makes of it)]. @whole: {a step's number, from 0:
+    the bytes of the RPC message that is whole then}."""
 
     def __init__(self, where):
         self.where = where
         self.said = {}
         self.steps = []
+        self.whole = {}
 
     name = property(lambda self: self.said["sequence"])
 
@@ -93,6 +95,8 @@ def _read(path, messages, sequences):
         if line.startswith("\t"):
             if inside == "bytes":
                 one.data += _bytes(line[1:], where)
+            elif inside == "whole":
+                one.whole[len(one.steps) - 1] += _bytes(line[1:], where)
             elif inside == "fields":
                 name, equals, value = line[1:].partition("=")
                 if not equals:
@@ -118,6 +122,8 @@ def _read(path, messages, sequences):
         elif key == "step" and isinstance(one, Sequence):
             who, name, outcome = re.fullmatch(r"(\S+) (\S+): (.*)", value).groups()
             one.steps.append((who, name, outcome))
+        elif key == "whole" and isinstance(one, Sequence) and one.steps and not value:
+            one.whole[len(one.steps) - 1] = b""
         elif key in ONCE and key not in one.said:
             one.said[key] = value
         else:
@@ -218,6 +224,10 @@ def _sequence(s, messages):
             return f"{name} is sent by the {who}"
         if not outcome:
             return f"nothing comes of {name}"
+    for i, (_, name, outcome) in enumerate(s.steps):
+        said, there = re.match(r"whole: (\d+) bytes", outcome), s.whole.get(i)
+        if said and (there is None or len(there) != int(said.group(1))):
+            return f"{name}: {said.group(1)} bytes are whole, and {'none' if there is None else len(there)} stand behind whole:"
     return None
 
 

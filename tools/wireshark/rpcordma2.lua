@@ -5,15 +5,28 @@
 -- by which both ends know that they mean these drafts. Version 1 is left to Wireshark's own dissector.
 --
 -- It is written from these texts alone, and shares nothing with the module. Fields are rpcordma2.*, with the name that
--- Wireshark's own has for version 1 where they mean the same. Three of them are not on the wire:
+-- Wireshark's own has for version 1 where they mean the same. These are not on the wire:
 --
---	rpcordma2.malformed	why the header cannot be parsed; what came before that is shown
---	rpcordma2.invalid	a rule of the texts that the message breaks, though it can be parsed
---	rpcordma2.group		which part of a group of transmissions this is
+--	rpcordma2.malformed		why the header cannot be parsed; what came before that is shown
+--	rpcordma2.invalid		a rule of the texts that the message breaks, though it can be parsed
+--	rpcordma2.group			which part of a group of transmissions this is, in words
+--	rpcordma2.transmission_number	the same as a number, from 0, in each transmission of a group
+--	rpcordma2.transmission_count	how many the group has, in each of them
+--	rpcordma2.group_lead		the frame that began the group
+--	rpcordma2.transmission		in the last one: the frame of each
+--	rpcordma2.reassembled_in	in the others: the frame of the last one, where the whole message is shown
+--	rpcordma2.reassembled		in the last one: the whole RPC message; reassembled_length: its bytes
+--	rpcordma2.placed		an item of it that came by send-based placement; placed_in: the frames that had it
+--	rpcordma2.not_whole		why there is no whole RPC message though all transmissions came
+--	rpcordma2.dropped_in		in the transmissions of a group that broke: the frame that broke it
+--	rpcordma2.broken_group		in the frame that broke it: what was lost
+--
+-- What a later frame decides is shown in an earlier one by who has read the capture once: Wireshark, tshark -2.
 --
 -- Sends of several packets are put together, and so are the streams of a group; items that came by send-based
 -- placement are put where they belong, if the properties of their receiver were captured. The stream goes to
--- Wireshark's RPC dissector when it is whole: not where bytes of it are in chunks.
+-- Wireshark's RPC dissector when it is whole: not where bytes of it are in chunks. Of a Send of several packets the
+-- frame is the one of its last packet, where the Send is shown.
 
 local proto = Proto("rpcordma2", "RPC over RDMA version 2")
 
@@ -133,6 +146,19 @@ word("fragment_length", "Part of a Send (bytes)", DEC)
 f.malformed = ProtoField.string("rpcordma2.malformed", "Malformed")
 f.invalid = ProtoField.string("rpcordma2.invalid", "Invalid")
 f.group = ProtoField.string("rpcordma2.group", "Group")
+word("transmission_number", "Number of the transmission in its group", DEC)
+word("transmission_count", "Transmissions in its group", DEC)
+f.transmissions = ProtoField.none("rpcordma2.transmissions", "Transmissions")
+for _, frame in ipairs({ { "group_lead", "First transmission in frame" }, { "transmission", "Frame" },
+	{ "reassembled_in", "Whole message in frame" }, { "dropped_in", "Group broken in frame" },
+	{ "placed_in", "Frame" } }) do
+	f[frame[1]] = ProtoField.framenum("rpcordma2." .. frame[1], frame[2], base.NONE)
+end
+f.reassembled = ProtoField.bytes("rpcordma2.reassembled", "RPC message")
+word("reassembled_length", "Length of the RPC message", DEC)
+f.placed = ProtoField.bytes("rpcordma2.placed", "Item by Send")
+f.not_whole = ProtoField.string("rpcordma2.not_whole", "No whole RPC message")
+f.broken_group = ProtoField.string("rpcordma2.broken_group", "Broken group")
 f.private_version = ProtoField.uint8("rpcordma2.private_version", "Private data, version", DEC)
 f.private_flags = ProtoField.uint8("rpcordma2.private_flags", "Private data, flags (1 R)", HEX)
 word("private_send", "Private data, send size", DEC)
@@ -145,7 +171,11 @@ local e_malformed = ProtoExpert.new("rpcordma2.expert.malformed", "The header ca
 	expert.group.MALFORMED, expert.severity.ERROR)
 local e_invalid = ProtoExpert.new("rpcordma2.expert.invalid", "The message breaks a rule", expert.group.PROTOCOL,
 	expert.severity.WARN)
-proto.experts = { e_malformed, e_invalid }
+local e_broken = ProtoExpert.new("rpcordma2.expert.broken_group", "A group of transmissions is lost",
+	expert.group.SEQUENCE, expert.severity.WARN)
+local e_unended = ProtoExpert.new("rpcordma2.expert.unended_group", "A group of transmissions has no end",
+	expert.group.SEQUENCE, expert.severity.NOTE)
+proto.experts = { e_malformed, e_invalid, e_broken, e_unended }
 
 local get_opcode = Field.new("infiniband.bth.opcode")
 local get_qp = Field.new("infiniband.bth.destqp")
@@ -157,10 +187,56 @@ local get_iwarp_opcode, get_iwarp_message = Field.new("iwarp_rdma.opcode"), Fiel
 -- Opcodes of a Send over a reliable connection.
 local FIRST, MIDDLE, LAST, ONLY = { [0] = true }, { [1] = true }, { [2] = true, [3] = true, [0x16] = true },
 	{ [4] = true, [5] = true, [0x17] = true }
--- Of these, those with another word behind the BTH.
+-- Of a datagram, by which connections are made.
+local DATAGRAM = 0x64
+-- Of Sends, those with another word behind the BTH.
 local WITH_WORD = { [3] = true, [5] = true, [0x16] = true, [0x17] = true }
 
 -- --- what is known of connections ---
+
+-- A base transport header: @opcode, @qp to which it goes, @psn, @padding of the packet; by Wireshark's fields, or nil.
+local function bth_of_fields()
+	local opcode, qp, psn, padding = get_opcode(), get_qp(), get_psn(), get_padding()
+
+	return opcode and qp and psn and { opcode = opcode.value, qp = qp.value, psn = psn.value,
+		padding = padding and padding.value or 0 }
+end
+
+-- The same by the bytes of an Ethernet frame with RoCE v2, and where what is behind it begins and ends; or nil. The first
+-- of two passes has no fields, unless there is a filter.
+local function bth_of_frame(tvb)
+	local at = 12
+
+	-- VLAN tags.
+	while at + 2 <= tvb:len() and (tvb(at, 2):uint() == 0x8100 or tvb(at, 2):uint() == 0x88a8) do
+		at = at + 4
+	end
+	if at + 22 > tvb:len() then
+		return nil
+	end
+	local kind, first = tvb(at, 2):uint(), tvb(at + 2, 1):uint()
+
+	at = at + 2
+	if kind == 0x0800 and first >= 0x45 and first <= 0x4f and tvb(at + 9, 1):uint() == 17 then
+		at = at + first % 16 * 4
+	elseif kind == 0x86dd and tvb(at + 6, 1):uint() == 17 then
+		at = at + 40
+	else
+		return nil
+	end
+	if at + 8 + 12 + 4 > tvb:len() or tvb(at + 2, 2):uint() ~= 4791 then
+		return nil
+	end
+	-- What makes a short frame longer is no part of it; the invariant CRC is the end of the datagram.
+	local last = math.min(at + tvb(at + 4, 2):uint(), tvb:len()) - 4
+
+	at = at + 8
+	if last < at + 12 then
+		return nil
+	end
+	return { opcode = tvb(at, 1):uint(), padding = math.floor(tvb(at + 1, 1):uint() / 16) % 4,
+		qp = tvb(at + 5, 3):uint(), psn = tvb(at + 9, 3):uint() }, at + 12, last
+end
 
 -- One for each direction, by its receiver's address and queue pair: see stream_of(). And what the first pass found
 -- out of a packet, as later ones come in any order.
@@ -173,11 +249,10 @@ end
 proto.init = forget
 forget()
 
-local function stream_of(pinfo)
-	local qp = get_qp()
+-- @bth: a base transport header, or nil over iWARP, where the TCP connection is meant.
+local function stream_of(pinfo, bth)
 	local to, from = tostring(pinfo.net_dst), tostring(pinfo.net_src)
-	-- Over iWARP the TCP connection.
-	local key = to .. "/" .. (qp and tostring(qp.value) or pinfo.dst_port .. "<" .. pinfo.src_port)
+	local key = to .. "/" .. (bth and tostring(bth.qp) or pinfo.dst_port .. "<" .. pinfo.src_port)
 
 	if not streams[key] then
 		streams[key] = { key = key, between = from .. ">" .. to, back = to .. ">" .. from }
@@ -585,8 +660,9 @@ local function rpc_header(bytes)
 	return at
 end
 
--- What is wrong with the RPC message's begin, @bytes of it: where an item or a chunk may begin at the earliest.
-local function begin_of_rpc(m, bytes)
+-- What is wrong with the RPC message's begin, @bytes of it: where an item or a chunk may begin at the earliest. If the
+-- message @goes_on in other transmissions, its RPC header may.
+local function begin_of_rpc(m, bytes, goes_on)
 	local length = rpc_header(bytes)
 
 	if bytes:len() < 8 then
@@ -598,10 +674,10 @@ local function begin_of_rpc(m, bytes)
 	if word_at(bytes, 4) ~= m.direction then
 		return nil, "the RPC message has another direction"
 	end
-	if not length then
+	if not length and not goes_on then
 		return nil, "the RPC header is cut short"
 	end
-	return length
+	return length or 0
 end
 
 -- The first rule of V2 that an RDMA2_MSG or RDMA2_NOMSG with @bytes behind its header breaks, or nil.
@@ -662,7 +738,7 @@ end
 
 -- The first rule of RX that the begin of a group breaks, or nil.
 local function judge_group(m, bytes, buffers)
-	local begin = 0
+	local begin, behind = 0, 0
 	local previous, total
 
 	if m.count == 0 then
@@ -674,10 +750,14 @@ local function judge_group(m, bytes, buffers)
 			if item.disp % 4 ~= 0 then
 				return string.format("an item at %u", item.disp)
 			end
-			if previous and item.disp <= previous then
+			if previous and (item.disp <= previous or item.disp < behind) then
 				return string.format("an item at %u behind one at %u", item.disp, previous)
 			end
 			previous = item.disp
+			-- What is in the stream has no length of its own here.
+			if item.type == EXRW or item.type == TBSN then
+				behind = item.disp + item.length + (4 - item.length % 4) % 4
+			end
 		end
 		if m.option == XMTREQ and (item.type == TOOSHORT or item.type == NOITEM) then
 			return TYPE[item.type] .. " in a request"
@@ -710,7 +790,7 @@ local function judge_group(m, bytes, buffers)
 		return string.format("BADPL: a stream of %u bytes", m.pslen)
 	end
 	local wrong
-	begin, wrong = begin_of_rpc(m, part_of(bytes, 0, m.pslen))
+	begin, wrong = begin_of_rpc(m, part_of(bytes, 0, m.pslen), m.count > 1)
 	if wrong then
 		return wrong
 	end
@@ -738,7 +818,7 @@ local function judge_group(m, bytes, buffers)
 				if number >= buffers.count * m.count then
 					return string.format("BADTBSN: there is no segment %u", number)
 				end
-				local size = math.min(left, buffers.length - offset)
+				local size = math.max(0, math.min(left, buffers.length - offset))
 
 				-- In the first transmission: are the bytes there, and nobody else's?
 				if number < buffers.count then
@@ -766,104 +846,192 @@ end
 
 -- --- groups ---
 
--- What @m is in the group that is open in @stream, or that it opens: sets m.group, m.invalid. The whole group's
--- transmissions are m.whole when it is the last.
-local function follow_group(m, stream, bytes, tvb)
+-- A group: its @xid, its @option and its @count; the @items of its first transmission, which is in the frame @lead;
+-- @head is where that one's stream begins; @buffers are its receiver's. Of each of @parts, the transmissions that
+-- came: @frame, @length of its stream, and until the group ends @stream and @message, the bytes of both, with the
+-- stream at @at. In the end it has @whole_in or @dropped_in, frames.
+
+-- Is @m, which is no part of a group that is open, the first transmission of one?
+local function leads(m)
+	return (m.option == XMTREQ or m.option == XMTRESP) and m.count ~= nil
+end
+
+-- The group of @stream that is open ends without being whole.
+local function drop_group(m, stream)
 	local open = stream.open
 
-	local function part(number, count)
-		m.group = string.format("%d of %d", number, count)
-	end
+	open.dropped_in = m.frame
+	m.broke = open
+	stream.open = nil
+end
 
-	if m.option == XMTCONT then
+local function add_part(group, m, bytes, message)
+	group.parts[#group.parts + 1] = { frame = m.frame, length = m.pslen, at = m.stream_at,
+		stream = part_of(bytes, 0, m.pslen), message = message }
+	m.of, m.number = group, #group.parts - 1
+	m.group = string.format("%d of %d", #group.parts, group.count)
+	if #group.parts == group.count then
+		group.whole_in = m.frame
+		m.whole = group
+	end
+end
+
+-- What @m is in the group that is open in @stream, or that it opens: sets m.of and m.number, m.broke, m.invalid.
+-- The whole group is m.whole when it is the last.
+local function follow_group(m, stream, bytes, message, buffers)
+	local open = stream.open
+
+	if m.option == XMTCONT and not m.malformed then
 		if not open then
-			if stream.skip ~= m.xid then
-				m.invalid = m.invalid or "BADCONT: no group is open"
-			else
+			local skipped = stream.skip
+
+			if skipped and skipped.xid == m.xid then
 				m.group = "of a group that is dropped"
+				m.of = skipped
+				return
 			end
+			stream.skip = nil
+			m.invalid = m.invalid or "BADCONT: no group is open"
 			return
 		end
-		local wrong
 		if m.itype ~= open.option then
-			wrong = string.format("BADOMT: the group was begun by %s", OPTION[open.option])
+			m.invalid = string.format("BADOMT: the group was begun by %s", OPTION[open.option])
 		elseif m.xid ~= open.xid then
-			wrong = string.format("BADXID: 0x%x is expected", open.xid)
+			m.invalid = string.format("BADXID: 0x%x is expected", open.xid)
 		elseif m.xnum ~= #open.parts then
-			wrong = string.format("BADSEQ: transmission %d is expected", #open.parts)
+			m.invalid = string.format("BADSEQ: transmission %d is expected", #open.parts)
 		elseif m.pslen > bytes:len() then
-			wrong = string.format("BADPL: a stream of %u bytes, with %d behind the header", m.pslen, bytes:len())
+			m.invalid = string.format("BADPL: a stream of %u bytes, with %d behind the header", m.pslen,
+				bytes:len())
 		elseif m.pslen % 4 ~= 0 then
-			wrong = string.format("BADPL: a stream of %u bytes", m.pslen)
+			m.invalid = string.format("BADPL: a stream of %u bytes", m.pslen)
 		end
-		if wrong then
-			m.invalid = wrong
-			stream.skip = open.xid
-			stream.open = nil
+		if m.invalid then
+			stream.skip = open
+			drop_group(m, stream)
 			return
 		end
-		open.parts[#open.parts + 1] = { stream = part_of(bytes, 0, m.pslen), message = tvb }
-		part(#open.parts, open.count)
-		if #open.parts == open.count then
-			m.whole = open
+		add_part(open, m, bytes, message)
+		if m.whole then
 			stream.open = nil
 		end
 		return
 	end
-	if open then
-		m.invalid = string.format("%s: a group is open", m.proc == OPTIONAL and "BADOMT" or "BADHMT")
-		stream.open = nil
-	end
-	stream.skip = nil
-	if (m.option == XMTREQ or m.option == XMTRESP) and not m.refused and not m.invalid then
-		local lead = { xid = m.xid, option = m.option, count = m.count, items = m.items,
-			parts = { { stream = part_of(bytes, 0, m.pslen), message = tvb } } }
+	-- What is wrong with @m itself: it is handled whether or not a group was open.
+	local wrong = m.refused or m.invalid
 
-		part(1, m.count)
-		if m.count == 1 then
-			m.whole = lead
-		else
-			stream.open = lead
+	if open then
+		if not m.malformed then
+			m.invalid = string.format("%s: a group is open", m.proc == OPTIONAL and "BADOMT" or "BADHMT")
+		end
+		drop_group(m, stream)
+	end
+	-- What else is sent of it is passed over.
+	stream.skip = m.option == XMTCONT and m.broke or nil
+	if m.malformed or not leads(m) then
+		return
+	end
+	local lead = { xid = m.xid, option = m.option, count = m.count, items = m.items, lead = m.frame,
+		buffers = buffers, parts = {} }
+
+	if wrong then
+		if m.count > 1 then
+			lead.dropped_in = m.frame
+			stream.skip = lead
+		end
+		return
+	end
+	add_part(lead, m, bytes, message)
+	if not m.whole then
+		stream.open = lead
+	end
+end
+
+-- Where item @item of @group is: calls take(part, from, size) for each piece of it, which has @size bytes at @from
+-- of the transmission @part, and number, its segment. Ends with what take() returns if that is something.
+local function each_piece(group, item, take)
+	local buffers = group.buffers
+	local left, offset = item.length, item.offset
+
+	for _, number in ipairs(item.tbsn) do
+		local size = math.max(0, math.min(left, buffers.length - offset))
+		local part = group.parts[math.floor(number / buffers.count) + 1]
+		local from = buffers.first + number % buffers.count * buffers.length + offset
+		local result = take(part, from, size, number)
+
+		if result then
+			return result
+		end
+		left, offset = left - size, 0
+	end
+end
+
+-- What is wrong with the places of @group's items, now that all of its transmissions are here, or nil.
+local function judge_places(group)
+	local total, excised = 0, 0
+
+	for _, part in ipairs(group.parts) do
+		total = total + part.length
+	end
+	for _, item in ipairs(group.items) do
+		if item.type == EXRW or item.type == TBSN then
+			if item.disp - excised > total then
+				return string.format("BADPL: an item at %u of a stream of %u bytes", item.disp,
+					total + excised)
+			end
+			excised = excised + item.length + (4 - item.length % 4) % 4
+		end
+		if item.type == TBSN and group.buffers then
+			local wrong = each_piece(group, item, function(part, from, size, number)
+				if size > 0 and from + size > part.message:len() then
+					return string.format("BADTBSN: segment %u was not received", number)
+				end
+				if size > 0 and from < part.at + part.length then
+					return string.format("BADPL: a stream of %u bytes reaches into segment %u",
+						part.length, number)
+				end
+			end)
+			if wrong then
+				return wrong
+			end
 		end
 	end
 end
 
--- The XDR stream of a whole group: the streams of its parts, with the items of @buffers where they belong. nil
--- where bytes of it were not in the Sends.
-local function virtual_stream(whole, buffers)
-	local stream, virtual = ByteArray.new(), ByteArray.new()
+-- The RPC message of a whole group: the streams of its parts, with the items where they belong; or nil and why not.
+-- What is known of the items is left in group.placed.
+local function rpc_message(group)
+	local stream, virtual, at = ByteArray.new(), ByteArray.new(), 0
 
-	for _, part in ipairs(whole.parts) do
+	for _, part in ipairs(group.parts) do
 		stream:append(part.stream)
 	end
-	local at = 0
-
-	for _, item in ipairs(whole.items) do
-		if item.type == EXRW and item.length > 0 or item.type == TBSN and not buffers then
-			return nil
+	group.placed = {}
+	for _, item in ipairs(group.items) do
+		if item.type == EXRW and item.length > 0 then
+			return nil, string.format("the item of %u bytes at %u is in memory of the requester's",
+				item.length, item.disp)
 		end
 		if item.type == TBSN then
-			local before = item.disp - virtual:len()
+			if not group.buffers then
+				return nil, "the buffers of the receiver are not known"
+			end
+			local before, pieces = item.disp - virtual:len(), {}
 
 			if before < 0 or at + before > stream:len() then
-				return nil
+				return nil, string.format("the item at %u is in another one", item.disp)
 			end
 			virtual:append(part_of(stream, at, before))
 			at = at + before
-			local left, offset = item.length, item.offset
 
-			for _, number in ipairs(item.tbsn) do
-				local part = whole.parts[math.floor(number / buffers.count) + 1]
-				local size = math.min(left, buffers.length - offset)
-				local from = buffers.first + number % buffers.count * buffers.length + offset
-
-				if not part or size < 0 or from + size > part.message:len() then
-					return nil
-				end
+			each_piece(group, item, function(part, from, size, number)
 				virtual:append(part_of(part.message, from, size))
-				left, offset = left - size, 0
-			end
-			virtual:append(ByteArray.new(string.rep("00", (4 - item.length % 4) % 4)))
+				pieces[#pieces + 1] = { frame = part.frame, from = from, size = size, number = number }
+			end)
+			local pad = (4 - item.length % 4) % 4
+
+			virtual:append(ByteArray.new(string.rep("00", pad)))
+			group.placed[#group.placed + 1] = { disp = item.disp, length = item.length, pieces = pieces }
 		end
 	end
 	virtual:append(part_of(stream, at, stream:len() - at))
@@ -875,8 +1043,7 @@ end
 local rpc
 
 -- What the message alone says is in @m; this has what depends on others, once, on the first pass.
-local function remember(m, pinfo, tvb, bytes, again)
-	local stream = stream_of(pinfo)
+local function remember(m, stream, bytes, message, again)
 	local there = reverse(stream)
 	local known = {}
 
@@ -901,18 +1068,123 @@ local function remember(m, pinfo, tvb, bytes, again)
 		m.invalid = m.direction ~= (m.option == XMTREQ and CALL or REPLY) and "an XMTREQ that is a REPLY" or
 			judge_group(m, bytes, buffers)
 	end
-	if not m.malformed then
-		follow_group(m, stream, bytes, tvb:bytes())
+	follow_group(m, stream, bytes, message, buffers)
+	if m.whole then
+		local wrong = judge_places(m.whole)
+
+		if wrong then
+			m.invalid = wrong
+			m.whole.whole_in, m.whole.dropped_in = nil, m.frame
+			m.broke = m.whole.count > 1 and m.whole
+		else
+			known.whole = m.whole
+			known.virtual, known.not_whole = rpc_message(m.whole)
+			if known.virtual and not rpc_header(known.virtual) then
+				m.invalid = "the RPC header is cut short"
+			end
+		end
+		-- Only lengths and frames are shown from here on.
+		for _, part in ipairs(m.whole.parts) do
+			part.stream, part.message = nil, nil
+		end
 	end
-	known.invalid, known.group = m.invalid, m.group
-	if m.whole and not m.invalid then
-		known.virtual = virtual_stream(m.whole, buffers)
-	end
+	known.invalid, known.group, known.of, known.number, known.broke = m.invalid, m.group, m.of, m.number, m.broke
 	return known
 end
 
+-- What is known of the group of a transmission, and of the one that it broke.
+local function show_group(tree, known, pinfo, read_before)
+	local group, broke = known.of, known.broke
+
+	local function frame(where, field, number)
+		return where:add(f[field], number):set_generated()
+	end
+
+	if known.group then
+		tree:add(f.group, known.group):set_generated()
+	end
+	if group then
+		if known.number then
+			tree:add(f.transmission_number, known.number):set_generated()
+			tree:add(f.transmission_count, group.count):set_generated()
+		end
+		if group.lead ~= pinfo.number then
+			frame(tree, "group_lead", group.lead)
+		end
+		if group.dropped_in and group.dropped_in ~= pinfo.number then
+			local item = frame(tree, "dropped_in", group.dropped_in)
+
+			if group.lead == pinfo.number then
+				item:add_proto_expert_info(e_broken, string.format(
+					"Frame %d breaks this group", group.dropped_in))
+			end
+		elseif group.whole_in and group.whole_in ~= pinfo.number then
+			frame(tree, "reassembled_in", group.whole_in)
+		elseif not group.whole_in and not group.dropped_in and group.lead == pinfo.number and read_before then
+			tree:add_proto_expert_info(e_unended, string.format(
+				"Of this group the capture has %d of %d transmissions", #group.parts, group.count))
+		end
+	end
+	if broke then
+		local item = tree:add(f.broken_group, string.format(
+			"XID 0x%08x, begun in frame %d: %d of its %u transmissions were taken", broke.xid, broke.lead,
+			#broke.parts, broke.count))
+
+		item:set_generated()
+		item:add_proto_expert_info(e_broken, string.format("The group of XID 0x%08x is lost", broke.xid))
+		if not group or group.lead ~= broke.lead then
+			frame(item, "group_lead", broke.lead)
+		end
+	end
+end
+
+-- The whole message of a group, and where its parts came from. @message: a buffer, or nil.
+local function show_whole(tree, known, message)
+	local group = known.whole
+
+	if group.count > 1 then
+		local total = 0
+		local list = tree:add(f.transmissions)
+
+		list:set_generated()
+		for i, part in ipairs(group.parts) do
+			local item = list:add(f.transmission, part.frame)
+
+			item:set_generated()
+			item:append_text(part.length == 0 and string.format(", transmission %d: nothing of the stream", i - 1) or
+				string.format(", transmission %d: %u to %u of the stream (%u bytes)", i - 1, total,
+					total + part.length - 1, part.length))
+			total = total + part.length
+		end
+		list:append_text(string.format(": %u, with a stream of %u bytes", group.count, total))
+	end
+	if not message then
+		if known.not_whole then
+			tree:add(f.not_whole, known.not_whole):set_generated()
+		end
+		return
+	end
+	tree:add(f.reassembled_length, message:len()):set_generated()
+	if group.count > 1 or #group.placed > 0 then
+		tree:add(f.reassembled, message:range()):set_generated()
+	end
+	for _, item in ipairs(group.placed) do
+		local shown = item.length > 0 and tree:add(f.placed, message(item.disp, item.length)) or tree:add(f.placed)
+
+		shown:set_generated()
+		shown:append_text(string.format(", %u bytes at %u of the message", item.length, item.disp))
+		for _, piece in ipairs(item.pieces) do
+			local from = shown:add(f.placed_in, piece.frame)
+
+			from:set_generated()
+			from:append_text(string.format(", segment %u: %u bytes at %u of the transmission", piece.number,
+				piece.size, piece.from))
+		end
+	end
+end
+
 -- @part tells apart messages of one frame.
-local function dissect(tvb, pinfo, root, again, part)
+local function dissect(tvb, pinfo, root, stream, again, part)
 	local m = { length = tvb:len() }
 	local r = reader(tvb, 0, tvb:len())
 	local tree = root:add(proto, tvb())
@@ -944,8 +1216,13 @@ local function dissect(tvb, pinfo, root, again, part)
 	end
 	local key = pinfo.number .. (part or "")
 	packets[key] = packets[key] or {}
-	packets[key].known = packets[key].known or remember(m, pinfo, tvb, bytes, again)
-	local known = packets[key].known
+	m.frame, m.stream_at = pinfo.number, stream_at
+	local known, read_before = packets[key].known, true
+
+	if not known then
+		known, read_before = remember(m, stream, bytes, tvb:bytes(), again), false
+		packets[key].known = known
+	end
 
 	-- An empty range has no place at the end of a buffer.
 	local function add(field, at, length)
@@ -967,9 +1244,7 @@ local function dissect(tvb, pinfo, root, again, part)
 			add(f.rest_length, stream_at + here, bytes:len() - here)
 		end
 	end
-	if known.group then
-		tree:add(f.group, known.group):set_generated()
-	end
+	show_group(tree, known, pinfo, read_before)
 	if m.malformed then
 		local item = tree:add(f.malformed, m.malformed)
 		item:set_generated()
@@ -982,6 +1257,10 @@ local function dissect(tvb, pinfo, root, again, part)
 
 	-- The RPC message, if all of it is here.
 	local whole = known.virtual and known.virtual:len() > 0 and known.virtual:tvb("RPC message")
+
+	if known.whole then
+		show_whole(tree, known, whole)
+	end
 	if m.proc == MSG and bytes:len() > 0 and not m.malformed and not m.invalid and #m.reads == 0 then
 		local written = false
 
@@ -1008,9 +1287,7 @@ local function plausible(tvb, stream)
 end
 
 -- What is known of a packet: whether it came before.
-local function arrival(pinfo, stream)
-	local psn = get_psn()
-	psn = psn and psn.value or 0
+local function arrival(pinfo, stream, psn)
 	local again = stream.psn and (stream.psn - psn) % 0x1000000
 	again = again and again > 0 and again < 0x800000
 
@@ -1024,29 +1301,26 @@ end
 -- The packet that is being dissected, if it was shown to infiniband().
 local shown
 
--- A packet of a Send. Those of several packets are kept until the last comes.
-local function infiniband(tvb, pinfo, root)
-	local opcode = get_opcode()
+-- A packet of a Send, behind @bth. Those of several packets are kept until the last comes.
+local function packet_of_send(tvb, pinfo, root, bth)
+	local opcode = bth.opcode
 
-	opcode = opcode and opcode.value
-	if not opcode or not (FIRST[opcode] or MIDDLE[opcode] or LAST[opcode] or ONLY[opcode]) then
+	if not (FIRST[opcode] or MIDDLE[opcode] or LAST[opcode] or ONLY[opcode]) then
 		return false
 	end
 	shown = pinfo.number
-	local padding = get_padding()
-	padding = padding and padding.value or 0
-	if padding >= tvb:len() then
+	if bth.padding >= tvb:len() then
 		return false
 	end
 	-- What a packet is filled up with is no part of the message.
-	if padding > 0 then
-		tvb = tvb(0, tvb:len() - padding):tvb()
+	if bth.padding > 0 then
+		tvb = tvb(0, tvb:len() - bth.padding):tvb()
 	end
-	local stream = stream_of(pinfo)
+	local stream = stream_of(pinfo, bth)
 	local packet = packets[pinfo.number]
 
 	if not packet then
-		packet = arrival(pinfo, stream)
+		packet = arrival(pinfo, stream, bth.psn)
 		local again = packet.again
 
 		if FIRST[opcode] then
@@ -1070,9 +1344,9 @@ local function infiniband(tvb, pinfo, root)
 		return false
 	end
 	if packet.whole then
-		dissect(packet.whole:tvb("Send of several packets"), pinfo, root, packet.again)
+		dissect(packet.whole:tvb("Send of several packets"), pinfo, root, stream, packet.again)
 	elseif ONLY[opcode] then
-		dissect(tvb, pinfo, root, packet.again)
+		dissect(tvb, pinfo, root, stream, packet.again)
 	else
 		root:add(proto, tvb()):add(f.fragment_length, tvb(), tvb:len())
 		pinfo.cols.protocol = "RPCoRDMA2"
@@ -1081,44 +1355,24 @@ local function infiniband(tvb, pinfo, root)
 	return true
 end
 
+local function infiniband(tvb, pinfo, root)
+	local bth = bth_of_fields()
+
+	return bth and packet_of_send(tvb, pinfo, root, bth) or false
+end
+
 -- Over iWARP: Wireshark puts a Send together itself.
 local function iwarp(tvb, pinfo, root)
-	local opcode = get_iwarp_opcode()
+	local opcode, stream = get_iwarp_opcode(), stream_of(pinfo)
 
 	-- Send, with or without invalidation and solicited event.
-	if not opcode or opcode.value < 3 or opcode.value > 6 or not plausible(tvb, stream_of(pinfo)) then
+	if not opcode or opcode.value < 3 or opcode.value > 6 or not plausible(tvb, stream) then
 		return false
 	end
 	local message = get_iwarp_message()
-	dissect(tvb, pinfo, root, false, "/" .. tostring(message and message.value))
+	dissect(tvb, pinfo, root, stream, false, "/" .. tostring(message and message.value))
 	return true
 end
-
--- What Wireshark's own dissector took, without reading it: whichever matched last is asked first, and that one takes
--- RDMA2_NOMSG, RDMA2_ERROR and the last packet of a long Send whatever their version. So each Send that was not shown
--- to ours is looked at again when all others are done.
-local after = Proto("rpcordma2_after", "RPC over RDMA version 2 that others took")
-
-function after.dissector(tvb, pinfo, root)
-	local psn, crc, opcode = get_psn(), get_crc(), get_opcode()
-	local seen = shown == pinfo.number
-
-	shown = nil
-	if seen or not psn or not crc or not opcode then
-		return
-	end
-	-- Behind the BTH, or behind what comes with immediate data or with an R_key to invalidate.
-	local at = psn.offset + 3
-
-	if WITH_WORD[opcode.value] then
-		at = at + 4
-	end
-	if crc.offset > at and crc.offset <= tvb:len() then
-		infiniband(tvb(at, crc.offset - at):tvb(), pinfo, root)
-		shown = nil
-	end
-end
-register_postdissector(after)
 
 -- --- private data ---
 
@@ -1149,15 +1403,14 @@ local function first_value(fields)
 	end
 end
 
--- Which queue pairs belong together, from a CM REQ and its REP.
-local function connection(pinfo)
-	local attribute, qp = first_value(get_attribute), first_value(get_queue)
+-- Which queue pairs belong together, from a CM REQ and its REP: @attribute, @id of the one who asked, @qp of the sender.
+local function connection(pinfo, attribute, id, qp)
 	local from, to = tostring(pinfo.net_src), tostring(pinfo.net_dst)
 
-	if attribute == 0x10 and qp then
-		requests[from .. "/" .. tostring(first_value(get_request))] = from .. "/" .. tostring(qp)
-	elseif attribute == 0x13 and qp then
-		local theirs = requests[to .. "/" .. tostring(first_value(get_answered))]
+	if attribute == 0x10 then
+		requests[from .. "/" .. tostring(id)] = from .. "/" .. tostring(qp)
+	elseif attribute == 0x13 then
+		local theirs = requests[to .. "/" .. tostring(id)]
 		local ours = from .. "/" .. tostring(qp)
 
 		if theirs then
@@ -1166,9 +1419,22 @@ local function connection(pinfo)
 	end
 end
 
+-- The same of a CM datagram: behind the DETH and the header of 24 bytes.
+local function connection_of_bytes(tvb, pinfo)
+	if tvb:len() < 8 + 24 + 36 or tvb(9, 1):uint() ~= 7 then
+		return
+	end
+	local attribute, at = tvb(8 + 16, 2):uint(), 8 + 24
+
+	connection(pinfo, attribute, tvb(at + (attribute == 0x13 and 4 or 0), 4):uint(),
+		tvb(at + (attribute == 0x13 and 12 or 32), 3):uint())
+end
+
 local function private_data(tvb, pinfo, root)
-	if not pinfo.visited then
-		connection(pinfo)
+	local attribute, qp = first_value(get_attribute), first_value(get_queue)
+
+	if qp and not pinfo.visited then
+		connection(pinfo, attribute, first_value(attribute == 0x13 and get_answered or get_request), qp)
 	end
 	for at = 0, tvb:len() - 8 do
 		if tvb(at, 4):uint() == PRIVATE_IDENTIFIER and tvb(at + 4, 1):uint() == 1 then
@@ -1191,6 +1457,45 @@ local function private_data(tvb, pinfo, root)
 	end
 	return false
 end
+
+-- --- what others took, and what comes without fields ---
+
+-- What Wireshark's own dissector took, without reading it: whichever matched last is asked first, and that one takes
+-- RDMA2_NOMSG, RDMA2_ERROR and the last packet of a long Send whatever their version. So each Send that was not shown
+-- to ours is looked at again when all others are done. And the first of two passes has no fields: there all that there
+-- is to be found out is in the bytes of the frame.
+local after = Proto("rpcordma2_after", "RPC over RDMA version 2 that others took")
+
+function after.dissector(tvb, pinfo, root)
+	local seen = shown == pinfo.number
+
+	shown = nil
+	if seen then
+		return
+	end
+	local bth, at, last = bth_of_fields()
+
+	if bth then
+		local crc = get_crc()
+
+		at, last = get_psn().offset + 3, crc and crc.offset or 0
+	else
+		bth, at, last = bth_of_frame(tvb)
+	end
+	-- What comes with immediate data or with an R_key to invalidate.
+	if bth and WITH_WORD[bth.opcode] then
+		at = at + 4
+	end
+	if not bth or last <= at or last > tvb:len() then
+		return
+	end
+	if bth.opcode == DATAGRAM and not pinfo.visited then
+		connection_of_bytes(tvb(at, last - at):tvb(), pinfo)
+	end
+	packet_of_send(tvb(at, last - at):tvb(), pinfo, root, bth)
+	shown = nil
+end
+register_postdissector(after)
 
 proto:register_heuristic("infiniband.payload", infiniband)
 proto:register_heuristic("iwarp_ddp_rdmap", iwarp)

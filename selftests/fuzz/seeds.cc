@@ -409,6 +409,44 @@ void write_chunks()
 /* Sizes of 4096, and version 2, for those with the mark; the same, where a Receive has a head and pages. */
 constexpr u32 kGround2 = 0x41, kGround3 = 0xc1;
 
+/*
+ * The same with version2_rtr, as wherever Receives have pages, but these Receives have none, as the device has one SGE: messages of
+ * 4 KiB, so that calls and replies of some KiB go in several transmissions.
+ */
+constexpr u32 kGroundGroups = 0xd1;
+
+/*
+ * A call or a reply of @length bytes in @count transmissions, one after another, as @lead begins it: equal parts of its stream. A
+ * call says that its reply may have four.
+ */
+std::vector<std::vector<u8>> transmissions(xdr::Option lead, u32 xid, u32 length, u32 count)
+{
+	const bool call = lead == xdr::Option::xmtreq;
+	const u32 direction = !call, each = (length / count + 3) & ~3u;
+	std::vector<std::vector<u8>> all;
+	Seed stream;
+
+	stream.words({xid, direction, call ? 2u : 0u, call ? 100003u : 0u, call ? 3u : 0u, call, 0,
+		      0, 0, 0});
+	while (stream.bytes.size() < length)
+		stream.byte(u32(stream.bytes.size() * 5 + (stream.bytes.size() >> 8) + xid));
+	for (u32 i = 0; i < count; i++) {
+		const u32 at = i * each, n = i + 1 < count ? each : u32(stream.bytes.size()) - at;
+		Seed s;
+
+		s.words({xid, 2, 32, 5, direction, i ? 3u : u32(lead)});
+		if (i)
+			s.words({12, i, u32(lead), n});
+		else if (call)
+			s.words({20, 0, 0, count, 4, n});
+		else
+			s.words({12, 0, count, n});
+		all.push_back(
+			s.all({stream.bytes.begin() + at, stream.bytes.begin() + at + n}).bytes);
+	}
+	return all;
+}
+
 /* A story for the target of one peer: the seed, the devices and tunables, and what follows. */
 struct Story : Seed {
 	explicit Story(u32 seed = 1, u32 ground = 0)
@@ -449,6 +487,31 @@ struct Served : Story {
 		s.byte(0);
 		s.private_data(2, true, true);
 		return s.says(Seed().words({1, 2, 32, 6, 1, 1, 4, 8192, 0}).bytes);
+	}
+	/* In version 2, by a client that does all of rtrext-01. */
+	static Served continuing(u32 seed = 1)
+	{
+		properties::Properties said;
+		Served s(seed, kGroundGroups);
+
+		said.extensions = 7;
+		said.present = properties::all & ~properties::bit(properties::Id::structure);
+		s.byte(0);
+		s.private_data(2, true, true);
+		return s.says(built([&](MutableBytes room) {
+			return v2::encode_connprop(room, Xid(1), Credits(32), said, 0);
+		}));
+	}
+	/* A call in transmissions, of which @but is left out. */
+	Served &continues(u32 xid, u32 length, u32 count, u32 but = ~0u)
+	{
+		u32 i = 0;
+
+		for (const std::vector<u8> &one :
+		     transmissions(xdr::Option::xmtreq, xid, length, count))
+			if (i++ != but)
+				says(one);
+		return *this;
 	}
 	/* Where the server's Receives have grown. With another seed, DMA is another. */
 	static Served grown(u32 seed = 1)
@@ -545,6 +608,25 @@ struct Asked : Story {
 
 		s.private_data(2, true, true).byte(1);
 		return s.calls(0, kind, call_data, reply_data).is_answered(0, 0, 4 * 4096, 0, 0);
+	}
+	/* In version 2, with a call to a server that does all of rtrext-01; its first message is the second one. */
+	static Asked continuing(u32 kind, u32 call_data, u32 reply_data, u32 seed = 1)
+	{
+		Asked s(seed, kGroundGroups);
+
+		s.private_data(2, true, true).byte(1);
+		return s.calls(0, kind, call_data, reply_data).is_answered(0, 4, 0, 0, 0);
+	}
+	/* A reply to the nth message in transmissions, of which @but is left out. */
+	Asked &hears_parts(u32 nth, u32 length, u32 count, u32 but = ~0u)
+	{
+		u32 i = 0;
+
+		for (const std::vector<u8> &one :
+		     transmissions(xdr::Option::xmtresp, 7, length, count))
+			if (i++ != but)
+				hears(one, false, nth);
+		return *this;
 	}
 	Asked &calls(u32 number, u32 kind, u32 call_data, u32 reply_data)
 	{
@@ -734,6 +816,56 @@ void write_responder()
 	write(Served::in_2(kGround3).calls(0, 0x89, {}, 12, 12).replies(0, 40, 0, 0),
 	      "pages-too-soon");
 	write_items(write);
+
+	/* Of other seeds DMA and who runs when are others. */
+	for (u32 seed = 1; seed <= 3; seed++)
+		write(Served::continuing(seed)
+			      .continues(9, 3000, 3)
+			      .replies(0, 40, 0, 0)
+			      .continues(10, 40 + 4 * seed, 4)
+			      .replies(2, 60, 5500, 20)
+			      .time(0),
+		      "groups-" + std::to_string(seed));
+	write(Served::continuing()
+		      .continues(9, 100, 2)
+		      .continues(10, 48, 1)
+		      .continues(11, 204, 3)
+		      .replies(2, 60, 5000, 20)
+		      .replies(2, 60, 3000, 21)
+		      .replies(0, 1000, 0, 255)
+		      .time(0),
+	      "groups-at-once");
+	/* The first, a middle one, the last is missing; and another call comes. */
+	for (u32 but : {0u, 1u, 2u})
+		write(Served::continuing()
+			      .continues(9, 132, 3, but)
+			      .calls(0, 0x8a, {}, 12)
+			      .replies(0, 40, 0, 0)
+			      .continues(11, 120, 3)
+			      .replies(0, 40, 0, 0),
+		      "groups-without-" + std::to_string(but));
+	write(Served::continuing().continues(9, 132, 3, 2).continues(10, 132, 3).replies(0, 40, 0, 0),
+	      "groups-interrupted");
+	/* Each breaks off the one before it. */
+	Served often = Served::continuing();
+	for (u32 xid = 9; xid < 17; xid++)
+		often.continues(xid, 132, 3, 2);
+	write(often.continues(17, 132, 3).replies(0, 40, 0, 0).time(0), "groups-interrupted-often");
+	write(Served::continuing().continues(9, 132, 5).continues(10, 132, 4).replies(0, 40, 0, 0),
+	      "groups-too-many");
+	write(Served::continuing().continues(9, 132, 3, 2).befalls(0).time(0), "groups-gone");
+	write(Served::continuing()
+		      .continues(9, 132, 3)
+		      .lacks(1)
+		      .continues(10, 132, 3, 0)
+		      .continues(11, 132, 3)
+		      .replies(2, 60, 5500, 20)
+		      .lacks(0)
+		      .replies(2, 60, 5500, 20)
+		      .time(9),
+	      "groups-short-of-memory");
+	write(Served::continuing().receives(1).continues(9, 132, 3).replies(2, 60, 5500, 20).time(9),
+	      "groups-no-receive");
 }
 
 void write_requester()
@@ -864,6 +996,68 @@ void write_requester()
 	for (u32 i = 0; i < 20; i++)
 		questions.hears(Seed().words({7, 2, 32, 7, 0}).bytes, false, 1);
 	write(questions, "v2-many-questions");
+
+	/* A long reply comes in transmissions; a long call goes in some. */
+	for (u32 seed = 1; seed <= 3; seed++) {
+		write(Asked::continuing(listing, 40, 11000, seed)
+			      .hears_parts(1, 9000, 3)
+			      .calls(0, listing, 40, 7000)
+			      .hears_parts(2, 100, 2)
+			      .time(0),
+		      "groups-reply-" + std::to_string(seed));
+		write(Asked::continuing(linking, 9000, 40, seed)
+			      .is_answered(1, 0, 0, 0, 48)
+			      .calls(0, linking, 5000 + 4 * seed, 40)
+			      .calls(1, listing, 40, 9000)
+			      .hears_parts(4, 60, 1),
+		      "groups-call-" + std::to_string(seed));
+	}
+	for (u32 but : {0u, 1u, 2u})
+		write(Asked::continuing(listing, 40, 11000)
+			      .hears_parts(1, 132, 3, but)
+			      .calls(1, small, 40, 40)
+			      .is_answered(2, 0, 0, 0, 48)
+			      .hears_parts(1, 132, 3),
+		      "groups-without-" + std::to_string(but));
+	write(Asked::continuing(listing, 40, 11000)
+		      .calls(1, listing, 40, 11000)
+		      .hears_parts(1, 132, 3, 2)
+		      .hears_parts(2, 132, 3)
+		      .time(3),
+	      "groups-interrupted");
+	/* The first of one reply, and the second of another. */
+	Asked mixed = Asked::continuing(listing, 40, 11000);
+	const auto parts = transmissions(xdr::Option::xmtresp, 7, 132, 2);
+	mixed.calls(1, listing, 40, 11000).hears(parts[0], false, 1).hears(parts[1], false, 2);
+	write(mixed.hears_parts(2, 132, 2).time(3), "groups-mixed");
+	/* More than it may have; to nobody; one that was given up. */
+	write(Asked::continuing(listing, 40, 7000).hears_parts(1, 132, 5).time(3),
+	      "groups-too-many");
+	write(Asked::continuing(small, 40, 40).hears_parts(0, 132, 3).is_answered(1, 0, 0, 0, 48),
+	      "groups-to-nobody");
+	write(Asked::continuing(listing, 40, 11000)
+		      .calls(1, linking, 9000, 40)
+		      .gives_up(0)
+		      .gives_up(1)
+		      .hears_parts(1, 132, 3)
+		      .hears_parts(2, 48, 1)
+		      .time(3),
+	      "groups-cancelled");
+	write(Asked::continuing(listing, 40, 11000).hears_parts(1, 132, 3, 2).befalls(0).time(30),
+	      "groups-gone");
+	write(Asked::continuing(linking, 9000, 40)
+		      .hears(Seed().words({7, 2, 32, 5, 1, 4, 20, 7, 0, 0, 0, 3}).bytes, false, 1)
+		      .time(30)
+		      .is_answered(0, 0, 0, 0, 0),
+	      "groups-reported");
+	write(Asked::continuing(listing, 40, 11000)
+		      .lacks(0x11)
+		      .calls(1, linking, 9000, 40)
+		      .calls(2, listing, 40, 11000)
+		      .hears_parts(1, 132, 3)
+		      .hears_parts(2, 132, 3)
+		      .time(9),
+	      "groups-short-of-memory");
 
 	for (u32 more : {1u, 3u, 6u, 9u, 11u, 12u, 14u, 15u}) {
 		const std::string number = std::to_string(more);

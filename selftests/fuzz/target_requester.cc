@@ -20,6 +20,8 @@ constexpr u32 kUsers = 6, kLongest = 17000;
 
 /* What strangers said, whatever the connection. */
 std::multimap<u32, Octets> said;
+/* Of it, RPC messages that were said in one or more transmissions of rtrext-01. */
+std::multimap<u32, Octets> continued;
 
 /* A reply's buffer, as it would be if the core did nothing to it. */
 struct Image {
@@ -105,6 +107,12 @@ public:
 				decoded = true;
 				return;
 			}
+		const auto [begin, behind] = continued.equal_range(xid);
+		for (auto it = begin; it != behind; ++it)
+			if (carries_(it->second, buf, length)) {
+				decoded = true;
+				return;
+			}
 		/* Then it is an honest server's. */
 		REQUIRE(!fabric->strangers, "xid %#x: nobody said this reply of %u bytes", xid,
 			length);
@@ -117,6 +125,18 @@ public:
 
 private:
 	const rpcordma_call *core_call_ = nullptr;
+
+	/* Whether @buf and @length are what should come of @stream, a whole reply; a pad at its end may have no room. */
+	bool carries_(const Octets &stream, const rpcordma_xdr_buf &buf, u32 length) const
+	{
+		const u32 n = std::min(u32(stream.size()), image.length());
+		Octets is;
+
+		(void)each_piece(&buf, 0, std::min(length, buf.buflen),
+				 [&](u8 *at, u32 size) { is.insert(is.end(), at, at + size); });
+		return length == n && is.size() == n &&
+		       std::equal(is.begin(), is.end(), stream.begin());
+	}
 
 	/* Whether @message is a reply of which @buf and @length are what should come of it. */
 	bool says_(const Octets &message, const rpcordma_xdr_buf &buf, u32 length) const
@@ -173,6 +193,8 @@ public:
 
 		/* It may be heard before say() returns. */
 		const auto it = said.emplace(xid, message);
+		if (told_.add(message) == Transmissions::What::last)
+			continued.emplace(xid, told_.stream());
 		if (say(message, invalidate))
 			return true;
 		said.erase(it);
@@ -198,6 +220,9 @@ public:
 				call->sent();
 				require_call_(header.value());
 			}
+		/* The same of one that is whole with this transmission. */
+		if (asked_.add(message) == Transmissions::What::last)
+			(void)check_call(asked_.stream());
 		const auto keep = [this](const xdr::Segment &segment) {
 			segments.push_back(segment);
 		};
@@ -233,6 +258,8 @@ public:
 	std::vector<xdr::Segment> segments; /* that were offered in them */
 
 private:
+	Transmissions told_, asked_;
+
 	/* If all of a call is in @message, it is what the consumer made, however long. */
 	static void require_call_(const xdr::Message &message)
 	{
@@ -277,6 +304,7 @@ public:
 	void run()
 	{
 		said.clear();
+		continued.clear();
 		private_data_ = private_data_of(in_, invalidation_);
 		const bool called_back = in_.byte() & 1;
 		fabric->listener = [this](const std::shared_ptr<CmId> &id, u32, const Octets &) {
@@ -360,12 +388,15 @@ private:
 		Octets message(v2::most_connprop_length);
 		const rpcordma::MutableBytes room(message.data(), message.size());
 		const rpcordma::Credits credits(how >> 4);
+		/* All of rtrext-01 that a server of ours does, or nothing. */
+		const auto reduction = rpcordma::protocol::server_reduction(
+			how & 4 ? rpcordma_server_tunables.version2_rtr : 0);
 		const auto end = error ? v2::encode_error(room, {xid, 2, {}, 0}, credits,
 							  {static_cast<xdr::ErrorCode>(error % 6),
 							   more & 3, more >> 2 & 3}) :
 					 rpcordma::protocol::encode_properties(room, xid, credits,
 									       {kPageSize + more},
-									       how & 3);
+									       how & 3, reduction);
 
 		message.resize(end.value());
 		server.tell(message);
@@ -544,8 +575,10 @@ private:
 			if (!(what & 8) && message.size() >= 4)
 				xdr::store_be32(message.data(), some_xid_(whose));
 			/* The payload's as well. */
-			if (!(what & 24) && header.ok() && header.value().kind == xdr::Kind::msg &&
-			    header.value().payload.size() >= 4)
+			const bool begins = header.ok() &&
+					    (header.value().kind == xdr::Kind::msg ||
+					     header.value().option == xdr::Option::xmtresp);
+			if (!(what & 24) && begins && header.value().payload.size() >= 4)
 				xdr::store_be32(message.data() + header.value().header_length,
 						some_xid_(whose));
 			if (server_())

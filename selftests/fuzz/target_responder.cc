@@ -38,6 +38,12 @@ struct Reply {
 /* All that was said to the server, and what the service made of it; by xid. */
 std::multimap<u32, Message> said;
 std::multimap<u32, Reply> replies;
+/* Calls that were said in one or more transmissions of rtrext-01, and of each in how many its reply may come; by xid. */
+struct Continued {
+	Octets call;
+	u32 reply_transmissions = 1;
+};
+std::multimap<u32, Continued> continued;
 
 /* Byte @at of the memory that a stranger has behind @key. */
 u8 memory_byte(u32 key, u64 at)
@@ -72,12 +78,6 @@ bool is_call_of(const Message &message, const Octets &bytes)
 	return true;
 }
 
-/* @message may be a part of a call, or have a part of it in pages: what a call is of several is not put together here. */
-bool is_group(const Message &message)
-{
-	return message.header.kind == xdr::Kind::optional;
-}
-
 bool overlap(const xdr::Segment &a, const xdr::Segment &b)
 {
 	return a.handle == b.handle && a.offset < b.offset + b.length &&
@@ -100,6 +100,8 @@ public:
 		Message &message = it->second;
 		const auto decoded = understood(message.bytes);
 
+		/* It may be heard before say() returns. */
+		follow_(message.bytes);
 		if (decoded.ok()) {
 			message.decodes = true;
 			message.header = decoded.value();
@@ -156,13 +158,9 @@ public:
 		const xdr::Message &header = decoded.value();
 		if (header.kind == xdr::Kind::error)
 			return;
-		/* A report, or a reply in several transmissions: they are about a call, and no more is looked at. */
-		if (header.kind == xdr::Kind::optional) {
-			REQUIRE(header.option != xdr::Option::xmtreq && said.count(xid),
-				"an RDMA2_OPTIONAL of type %u about xid %#x", u32(header.option),
-				xid);
-			return;
-		}
+		if (header.kind == xdr::Kind::optional)
+			return heard_transmission_(bytes, header);
+		REQUIRE(!hearing_, "xid %#x: amid the transmissions of a reply", xid);
 		if (header.kind > xdr::Kind::error) {
 			const auto question = header.kind == xdr::Kind::resprop ?
 						      xdr::Kind::reqprop :
@@ -207,6 +205,62 @@ private:
 		u64 address;
 		Octets bytes;
 	};
+
+	/* What the client says in transmissions. */
+	void follow_(const Octets &bytes)
+	{
+		const auto header = understood(bytes);
+		rpcordma::rtrext::Request lead;
+
+		if (header.ok() && header.value().option == xdr::Option::xmtreq &&
+		    rpcordma::rtrext::decode(header.value().body(), lead) == rpcordma::Error::none)
+			asked_for_ = std::max(1u, lead.reply_transmissions);
+		if (told_.add(bytes) == Transmissions::What::last)
+			continued.emplace(xid_of(bytes), Continued{told_.stream(), asked_for_});
+	}
+
+	/* What the server says by rtrext-01: a reply in transmissions, or that those of a call are no good. */
+	void heard_transmission_(const Octets &bytes, const xdr::Message &header)
+	{
+		const u32 xid = header.xid.get();
+
+		REQUIRE(header.direction == xdr::Direction::reply,
+			"xid %#x: a server sends no call so", xid);
+		if (header.option == xdr::Option::repterr) {
+			rpcordma::rtrext::Report report;
+
+			REQUIRE(rpcordma::rtrext::decode(header.body(), report) ==
+					rpcordma::Error::none,
+				"xid %#x: a report that does not decode", xid);
+			/* What breaks a group may be too short to have an xid. */
+			REQUIRE(said.count(report.has_lead ? report.lead.xid.get() : xid) &&
+					!hearing_,
+				"xid %#x: a report of nobody's, or amid a reply", xid);
+			return;
+		}
+		const Transmissions::What what = heard_.add(bytes);
+		REQUIRE(what != Transmissions::What::other,
+			"xid %#x: a transmission that is out of order", xid);
+		hearing_ = what == Transmissions::What::part;
+		u32 most = 0;
+		const auto [begin, behind] = continued.equal_range(xid);
+		for (auto it = begin; it != behind; ++it)
+			most = std::max(most, it->second.reply_transmissions);
+		REQUIRE(heard_.count() <= most, "xid %#x: %u transmissions, where %u may come", xid,
+			heard_.count(), most);
+		if (hearing_)
+			return;
+		const Octets &stream = heard_.stream();
+		const auto [first, end] = replies.equal_range(xid);
+		for (auto it = first; it != end; ++it) {
+			const Octets &is = it->second.bytes;
+
+			if (stream.size() == is.size() + rpcordma::xdr_pad(u32(is.size())) &&
+			    std::equal(is.begin(), is.end(), stream.begin()))
+				return;
+		}
+		fail("xid %#x: this is not what the service replied, in transmissions", xid);
+	}
 
 	/* Where two messages offer the same memory, what is written there is either's. */
 	void offer_(const xdr::WriteChunk &chunk)
@@ -295,6 +349,9 @@ private:
 
 	const bool invalidation_;
 	bool ambiguous_ = false;
+	Transmissions told_, heard_;
+	u32 asked_for_ = 1;    /* transmissions of a reply, by the last XMTREQ */
+	bool hearing_ = false; /* a part of a reply is to follow */
 	std::vector<xdr::Segment> readable_, writable_;
 	std::vector<Written> writes_;
 };
@@ -319,8 +376,13 @@ public:
 		bool known = false;
 
 		for (auto it = first; it != end; ++it)
-			known = known || (it->second.decodes &&
-					  (is_group(it->second) || is_call_of(it->second, call)));
+			known = known || (it->second.decodes && is_call_of(it->second, call));
+		const auto [begin, behind] = continued.equal_range(xid);
+		for (auto it = begin; it != behind; ++it)
+			known = known || it->second.call == call;
+		/* Of a call with items it is only known that it was said. */
+		for (auto it = first; it != end; ++it)
+			known = known || has_items(it->second.bytes);
 		REQUIRE(known, "nobody said this call of %zu bytes, xid %#x", call.size(), xid);
 		processed++;
 		while (treatments.empty() && !over)
@@ -399,6 +461,7 @@ public:
 	{
 		said.clear();
 		replies.clear();
+		continued.clear();
 		REQUIRE(module_.start(), "the server does not start");
 		service_ = std::make_unique<Service>(files_, 1 + (in_.byte() & 1), kMostMessage);
 		(void)service_->listen();

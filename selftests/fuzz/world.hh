@@ -18,6 +18,7 @@
 #include "selftests/sim/consumer.hh"
 #include "selftests/sim/stranger.hh"
 #include "xdr/private_data.hh"
+#include "xdr/rtrext.hh"
 #include "xdr/v2.hh"
 
 namespace sim {
@@ -56,6 +57,102 @@ inline rpcordma::Result<rpcordma::xdr::Message> understood(const Octets &message
 		return error;
 	return header;
 }
+
+/** Whether @message is the first transmission of one of which a part is sent as an item. */
+inline bool has_items(const Octets &message)
+{
+	const auto header = understood(message);
+	rpcordma::rtrext::Request request;
+
+	return header.ok() && header.value().kind == rpcordma::xdr::Kind::optional &&
+	       header.value().option == rpcordma::xdr::Option::xmtreq &&
+	       rpcordma::rtrext::decode(header.value().body(), request) == rpcordma::Error::none &&
+	       request.items.count();
+}
+
+/**
+ * RPC messages that one end sends in transmissions of rtrext-01: a lead, and then XMTCONTs, one behind the other. Of messages
+ * with items nothing comes: where these are placed is the unit tests' and the simulation's.
+ */
+class Transmissions {
+public:
+	/** What @message is. */
+	enum class What {
+		other, /* nothing of it, or out of its order */
+		part,
+		last, /* stream() has the RPC message */
+	};
+	What add(const Octets &message)
+	{
+		using rpcordma::xdr::Option;
+		const auto header = understood(message);
+		const bool ok = header.ok() && header.value().kind == rpcordma::xdr::Kind::optional;
+		const rpcordma::xdr::Message &m = header.value();
+		rpcordma::rtrext::Continuation part;
+		u32 length = 0;
+
+		if (ok && m.option == Option::xmtcont && left_ && m.xid.get() == xid_ &&
+		    rpcordma::rtrext::decode(m.body(), part) == rpcordma::Error::none &&
+		    part.number == next_ && part.lead == u32(lead_)) {
+			length = part.stream_length;
+			next_++;
+			left_--;
+		} else {
+			left_ = 0;
+			if (!ok || !leads_(m, length))
+				return What::other;
+			xid_ = m.xid.get();
+			lead_ = m.option;
+			next_ = 1;
+			stream_.clear();
+		}
+		const Octets bytes = octets(m.payload);
+		if (length > bytes.size()) {
+			left_ = 0;
+			return What::other;
+		}
+		stream_.insert(stream_.end(), bytes.begin(), bytes.begin() + length);
+		return left_ ? What::part : What::last;
+	}
+	const Octets &stream() const
+	{
+		return stream_;
+	}
+	/** Of the message that came last. */
+	u32 count() const
+	{
+		return next_ + left_;
+	}
+
+private:
+	/* Whether @m begins a message; then left_ is what follows, and @length that of its stream. */
+	bool leads_(const rpcordma::xdr::Message &m, u32 &length)
+	{
+		using rpcordma::xdr::Option;
+		rpcordma::rtrext::Request request;
+		rpcordma::rtrext::Response response;
+
+		if (m.option == Option::xmtreq &&
+		    rpcordma::rtrext::decode(m.body(), request) == rpcordma::Error::none &&
+		    !request.items.count()) {
+			left_ = request.transmissions - 1;
+			length = request.stream_length;
+			return true;
+		}
+		if (m.option == Option::xmtresp &&
+		    rpcordma::rtrext::decode(m.body(), response) == rpcordma::Error::none &&
+		    !response.items.count()) {
+			left_ = response.transmissions - 1;
+			length = response.stream_length;
+			return true;
+		}
+		return false;
+	}
+
+	u32 xid_ = 0, next_ = 0, left_ = 0;
+	rpcordma::xdr::Option lead_ = rpcordma::xdr::Option::none;
+	Octets stream_;
+};
 
 /** What a world needs before anybody lives in it. */
 struct Ground {

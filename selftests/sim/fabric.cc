@@ -1023,6 +1023,10 @@ void Qp::overhear_post_(const SendEntry &entry)
 	conversation->versions->posted(server, message, strange);
 	const bool is_request = message.kind == MessageKind::optional &&
 				message.option == rpcordma::xdr::Option::xmtreq;
+	/* It names the transmission that broke a group, which may be a message that is answered besides. */
+	if (strange && message.kind == MessageKind::optional &&
+	    message.option == rpcordma::xdr::Option::repterr)
+		return;
 	if (!server) {
 		/* A backward reply has no chunks, and is a reply. */
 		const bool answer = message.kind == MessageKind::error ||
@@ -1045,9 +1049,12 @@ void Qp::overhear_post_(const SendEntry &entry)
 			conversation->parts[xid] = more;
 		return;
 	}
-	if (server &&
-	    (conversation->reply_left || (message.kind == MessageKind::optional &&
-					  message.option == rpcordma::xdr::Option::xmtcont)))
+	const bool part = message.kind == MessageKind::optional &&
+			  message.option == rpcordma::xdr::Option::xmtcont;
+	/* The first transmission is the answer; whoever is the stranger judges what the others are. */
+	if (server && strange && part)
+		return;
+	if (server && (conversation->reply_left || part))
 		return overhear_reply_part_(message);
 	if (is_call(message)) {
 		REQUIRE(conversation->backward_owed.insert(xid).second,

@@ -4,19 +4,18 @@
  * R_keys of nobody. Each message goes out word by word, and so is judged what comes back. The connections have the
  * mark, so that the server takes part where its parameter version2 is 1.
  */
-#include "test.hh"
+#include "two.hh"
 
 namespace verbs {
 
-namespace {
+namespace two {
 
 Octets octets(std::initializer_list<u32> values)
 {
 	return Words().words(values).get();
 }
 
-/* A connection whose private data have the mark, or not. */
-Connection &connect(Test &t, bool mark = true)
+Connection &connect(Test &t, bool mark)
 {
 	u8 room[rpcordma::private_data::marked_length];
 	const u32 length = rpcordma::private_data::encode(room, {4096, 4096, false, mark}).value();
@@ -33,7 +32,6 @@ Connection &connect(Test &t, bool mark = true)
 	return c;
 }
 
-/* The next message, which invalidates nothing. */
 Octets answer(Connection &c)
 {
 	Received received;
@@ -44,7 +42,6 @@ Octets answer(Connection &c)
 	return received.bytes;
 }
 
-/* The next message begins with these words, but for the grant, which is not zero. */
 void expect(Connection &c, std::initializer_list<u32> words, const char *what)
 {
 	const Octets got = answer(c);
@@ -60,8 +57,7 @@ void expect(Connection &c, std::initializer_list<u32> words, const char *what)
 	}
 }
 
-/* NULL, in version 2; nothing else comes before its answer. */
-void served(Test &t, Connection &c, u32 invalidate = 0)
+void served(Test &t, Connection &c, u32 invalidate)
 {
 	const u32 xid = t.xid();
 
@@ -70,6 +66,12 @@ void served(Test &t, Connection &c, u32 invalidate = 0)
 			  .get());
 	expect(c, {xid, 2, 0, two_msg, 1, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0}, "NULL");
 }
+
+} // namespace two
+
+namespace {
+
+using namespace two;
 
 /* The answer to properties: another CONNPROP. */
 void expect_properties(Connection &c, u32 xid)

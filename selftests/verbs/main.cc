@@ -133,8 +133,9 @@ std::vector<OddTest> chosen_odd(char **names)
 	std::vector<OddTest> tests;
 
 	/* Those that wait come first. */
-	for (auto *group : {&odd_connection_tests, &odd_version2_tests, &odd_reply_tests,
-			    &odd_item_tests, &odd_memory_tests, &odd_backward_tests})
+	for (auto *group :
+	     {&odd_connection_tests, &odd_version2_tests, &odd_group_tests, &odd_reply_tests,
+	      &odd_item_tests, &odd_memory_tests, &odd_backward_tests})
 		for (const OddTest &test : *group)
 			if (is_chosen(test.name, names))
 				tests.push_back(test);

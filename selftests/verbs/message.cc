@@ -112,13 +112,36 @@ Octets message_2(u32 xid, u32 proc, std::initializer_list<u32> body, u32 credits
 	return Words().words({xid, version_2, credits, proc}).words(body).get();
 }
 
-Octets properties_2(u32 xid, u32 credits, u32 takes, u32 fixed)
+Octets properties_2(u32 xid, u32 credits, u32 takes, u32 fixed, u32 transmissions)
 {
-	/* INLINE; a structure of one group, aligned to 8; one transmission each way. */
-	return message_2(xid, two_connprop,
-			 {6,  two_rbsiz, 4, takes, two_brs, 4, 1, two_rtrsupp,	4, 0, two_rbstruct,
-			  24, takes,	 1, 1,	   takes,   8, 0, two_reqrxlim, 4, 1, two_respsxlim,
-			  4,  1,	 1, fixed},
+	/* INLINE; a structure of one group, aligned to 8. */
+	const u32 extensions = transmissions > 1 ? 7 : 0;
+	return message_2(xid, two_connprop, {6,
+					     two_rbsiz,
+					     4,
+					     takes,
+					     two_brs,
+					     4,
+					     1,
+					     two_rtrsupp,
+					     4,
+					     extensions,
+					     two_rbstruct,
+					     24,
+					     takes,
+					     1,
+					     1,
+					     takes,
+					     8,
+					     0,
+					     two_reqrxlim,
+					     4,
+					     transmissions,
+					     two_respsxlim,
+					     4,
+					     transmissions,
+					     1,
+					     fixed},
 			 credits);
 }
 
@@ -276,6 +299,8 @@ bool Answer::take_version_2_()
 				    rpcordma::xdr::Direction::call;
 	if (proc == two_error)
 		return take_error_2_();
+	if (proc == two_optional)
+		return take_option_2_();
 	return proc >= two_connprop && proc <= two_updprop;
 }
 
@@ -293,6 +318,29 @@ bool Answer::take_transfer_2_()
 	/* In a reply the R_key is 0. */
 	return take_version_1_() && u32(header_.direction) == direction &&
 	       (direction == 0 || !invalidate_);
+}
+
+/*
+ * An XMTREQ of one transmission, without items and directions, is an RDMA_MSG without chunks of version 1. Of a REPTERR only the
+ * direction is looked at here.
+ */
+bool Answer::take_option_2_()
+{
+	Octets &bytes = received_.bytes;
+	auto word = [&](u32 index) { return rpcordma::xdr::load_be32(&bytes[4 * index]); };
+
+	if (bytes.size() < 48 || word(4) != 0)
+		return false;
+	if (word(5) == two_repterr)
+		return word(6) + 28 == bytes.size();
+	if (word(5) != two_xmtreq || word(6) != 20 || word(7) || word(8) || word(9) != 1 ||
+	    word(11) != bytes.size() - 48)
+		return false;
+	reply_transmissions_ = std::max(1u, word(10));
+	Octets plain = Words().words({word(0), rpcordma::v1::version, word(2), 0, 0, 0, 0}).get();
+	plain.insert(plain.end(), bytes.begin() + 48, bytes.end());
+	bytes = plain;
+	return take_version_1_();
 }
 
 /* No shorter than its code has it, and no longer. */

@@ -78,6 +78,8 @@ enum Error2 : u32 {
 	two_inval_option = 5,
 	two_system = 6
 };
+/** rdma_opttype of rtrext-01. */
+enum Option2 : u32 { two_xmtreq = 1, two_xmtresp = 2, two_xmtcont = 3, two_repterr = 4 };
 /** Its properties: receive size, backward calls, extensions, receive structure, transmissions of calls and replies. */
 enum Property2 : u32 {
 	two_rbsiz = 1,
@@ -114,8 +116,10 @@ Octets message_2(u32 xid, u32 proc, std::initializer_list<u32> body, u32 credits
  * A CONNPROP with all that an end says that receives @takes bytes and has no extension.
  *
  * @fixed  of the six, those that will not change: bit n is that of the n-th, from 0
+ * @transmissions  of a call that it receives, and of a reply that it sends; with more than one all of rtrext-01 is said
  */
-Octets properties_2(u32 xid, u32 credits = 32, u32 takes = two_least, u32 fixed = 0x3f);
+Octets properties_2(u32 xid, u32 credits = 32, u32 takes = two_least, u32 fixed = 0x3f,
+		    u32 transmissions = 1);
 
 /** The head of an RPC call; arguments are appended to it. By default with AUTH_NONE. */
 Words rpc_call(u32 xid, u32 program, u32 version, u32 procedure, bool auth_sys = false);
@@ -184,6 +188,11 @@ public:
 	{
 		return invalidate_;
 	}
+	/** Of a call that came by an XMTREQ: the transmissions that its reply may have; of any other 0. */
+	[[nodiscard]] u32 reply_transmissions() const
+	{
+		return reply_transmissions_;
+	}
 	/** Lists and payload point into the message, which this object has. Of what version 2 adds, the first four words. */
 	[[nodiscard]] const rpcordma::xdr::Message &header() const
 	{
@@ -209,10 +218,11 @@ private:
 	[[nodiscard]] bool take_version_2_();
 	[[nodiscard]] bool take_transfer_2_();
 	[[nodiscard]] bool take_error_2_();
+	[[nodiscard]] bool take_option_2_();
 
 	Received received_;
 	rpcordma::xdr::Message header_;
-	u32 vers_ = 0, invalidate_ = 0;
+	u32 vers_ = 0, invalidate_ = 0, reply_transmissions_ = 0;
 	bool valid_ = false;
 };
 

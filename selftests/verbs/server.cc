@@ -252,7 +252,7 @@ void Server::answer(const Question &question, u32 credits)
 {
 	speak(question.on, version_2, takes);
 	granted(question.on, credits);
-	send(question.on, properties_2(question.xid, credits, takes));
+	send(question.on, properties_2(question.xid, credits, takes, 0x3f, transmissions));
 }
 
 /* What comes is of the version that was come to; where that is still to be, it decides. */
@@ -314,7 +314,10 @@ void Server::judge_properties_(Conversation &on, const Octets &message)
 		throw Failure{
 			text("receives %u bytes, in a structure of %u, of which there are %llu",
 			     on.its_receives, total, (unsigned long long)sum)};
-	if (backward != 1 || extensions || calls != 1 || replies != 1)
+	/* What it can do is the machine's parameter; here only what has to be there. */
+	const bool continues = extensions == 7 && (transmissions > 1 || calls == 1);
+	if (backward != 1 || (extensions && !continues) || (transmissions > 1 && !continues) ||
+	    calls != 1 || replies != 1)
 		throw Failure{text("backward calls %u, extensions %#x, %u and %u transmissions",
 				   backward, extensions, calls, replies)};
 }
@@ -381,6 +384,12 @@ bool Server::handle_message_(Conversation &on)
 		handle_question_(on, answer);
 		return true;
 	}
+	if (header.kind == Kind(two_optional) && transmissions > 1) {
+		on.reports++;
+		return true;
+	}
+	if (answer.reply_transmissions() && transmissions <= 1)
+		accuse_(on, "sends an XMTREQ to who does not know that");
 	if (header.kind != Kind::msg && header.kind != Kind::nomsg) {
 		accuse_(on, "says what nobody wants to know: " + answer.describe());
 		return true;
@@ -747,6 +756,11 @@ Reply Server::prepare_(Call &call, bool dry)
 		reply.invalidate = reads[0].handle.get();
 	if (reply.bytes().size() <= room)
 		return reply;
+	if (const u32 most = call.message.reply_transmissions(); chunk.empty() && most) {
+		reply.transmissions = u32((reply.payload.size() + room - 41) / (room - 40));
+		if (reply.transmissions <= most)
+			return reply;
+	}
 	if (chunk.empty())
 		throw Failure{text("the client offers no Reply chunk for a reply of %zu bytes",
 				   reply.bytes().size())};
@@ -756,8 +770,38 @@ Reply Server::prepare_(Call &call, bool dry)
 	return reply;
 }
 
+std::vector<Octets> Reply::parts(u32 count, u32 each) const
+{
+	std::vector<Octets> all;
+
+	for (u32 i = 0; i < count; i++) {
+		const size_t at = std::min(payload.size(), size_t(i) * each);
+		const size_t end = i + 1 == count ? payload.size() :
+						    std::min(payload.size(), at + each);
+		Words words;
+
+		words.words({header.xid, version_2, header.credits, two_optional, 1,
+			     i ? two_xmtcont : two_xmtresp, 12});
+		words.words({i, i ? u32(two_xmtresp) : count, u32(end - at)});
+		all.push_back(
+			words.octets(Octets(payload.begin() + long(at), payload.begin() + long(end)))
+				.get());
+	}
+	return all;
+}
+
 void Server::reply(Conversation &on, const Reply &reply)
 {
+	if (reply.transmissions) {
+		const std::vector<Octets> parts =
+			reply.parts(reply.transmissions, on.replies_to - 40);
+
+		on.outstanding--;
+		granted(on, reply.header.credits);
+		for (const Octets &part : parts)
+			on.connection->send(part);
+		return;
+	}
 	this->reply(on, reply.bytes(), reply.header.credits, reply.invalidate);
 }
 

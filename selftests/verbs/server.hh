@@ -58,7 +58,8 @@ struct Conversation {
 	u32 most_granted = 1; /* ever */
 	u32 outstanding = 0;
 	u32 most_outstanding = 0;
-	u32 said = 0; /* messages that were no replies to its calls */
+	u32 said = 0;	 /* messages that were no replies to its calls */
+	u32 reports = 0; /* REPTERRs that it sent */
 	/* The version that the client has to speak; 0: none, while its question is not answered. */
 	static constexpr u32 either = ~0u;
 	u32 vers = 1;
@@ -103,7 +104,10 @@ struct Reply {
 	Chunks chunks; /* returned */
 	Octets payload;
 	std::optional<u32> invalidate;
+	u32 transmissions = 0; /* of an XMTRESP; 0: it is none */
 
+	/** The same in @count transmissions, each but the last with @each bytes of it. */
+	[[nodiscard]] std::vector<Octets> parts(u32 count, u32 each) const;
 	[[nodiscard]] Octets bytes() const
 	{
 		return message(header, chunks, payload);
@@ -128,6 +132,8 @@ public:
 	/** Version 2 is spoken here: the mark is answered with the mark, and it says that it receives @takes bytes. */
 	bool version2 = false;
 	u32 takes = two_least;
+	/** And it does all of rtrext-01, with that many transmissions of a call and of a reply; the client does, too. */
+	u32 transmissions = 1;
 	/** Each question for version 2; true: dealt with. Until speak() nothing may come on that connection any more. */
 	std::function<bool(Question &)> questioned;
 	/** Replies that are longer than this go into the Reply chunk. */

@@ -12,6 +12,8 @@ SERVERS = 8
 ALONE = ("odd-backward-", "odd-v2-backward-")
 # Those in which version 2 is spoken. In the others the client has its mark as well, and the servers do not know it.
 SECOND = "odd-v2-"
+# And those of round-trip reduction, for which the client has it switched on.
+GROUPS = "odd-rtr-"
 # One with the client's scratch_remap, which is for all of its mounts.
 SCRATCH = "odd-scratch-"
 # Longest that all of them may take, in seconds.
@@ -41,7 +43,8 @@ def odd_server(t):
     pair.server.run("mkdir /tmp/claims")
     scratch = [name for name in names if name.startswith(SCRATCH)]
     second = [name for name in names if name.startswith(SECOND)]
-    first = [name for name in names if name not in scratch + second]
+    groups = [name for name in names if name.startswith(GROUPS)]
+    first = [name for name in names if name not in scratch + second + groups]
 
     def serve(address, share):
         return pair.server.spawn(f"VERBS_CLAIMS=/tmp/claims verbspeer {address} serve 10.0.0.2 " +
@@ -64,6 +67,10 @@ def odd_server(t):
             out += serve(addresses[0], scratch).wait(PATIENCE, check=False)
         pair.client.run("echo N > /sys/module/rpcordma/parameters/scratch_remap")
         out += serve_all(second)
+        if groups:
+            # Two pages behind the head, so that a listing may have three messages.
+            pair.client.run("cd /sys/module/rpcordma/parameters && echo 7 > version2_rtr && echo 2 > version2_pages")
+            out += serve_all(groups)
     verdicts = {name: (word == "ok", line) for line, word, name in
                 re.findall(r"^(((?:not )?ok) - ([a-z0-9-]+): .*)$", out, re.M)}
     missing = [name for name in names if name not in verdicts]

@@ -79,6 +79,28 @@ def messages(capture, protocol=V1):
     return found
 
 
+# A group of transmissions that a capture has whole: who sent it, how many it has, and bytes of its RPC message.
+Group = collections.namedtuple("Group", "source count length")
+
+
+def groups(capture):
+    """([Group] of a capture of version 2, [what is wrong with a message of rtrext-01, or a group that is not whole])."""
+    fields = ("transmission", "reassembled_length", "broken_group", "malformed", "invalid", "not_whole",
+              "expert.unended_group")
+    text = _tshark("-2", "-X", f"lua_script:{DISSECTOR}", "-r", capture, "-Y",
+                   " || ".join(f"rpcordma2.{name}" for name in fields if name != "reassembled_length"),
+                   "-T", "fields", "-E", "separator=\t", "-E", "occurrence=a", "-E", "aggregator=,",
+                   "-e", "frame.number", "-e", "ip.src", *(word for name in fields for word in ("-e", f"rpcordma2.{name}")))
+    found, wrong = [], []
+    for line in text.splitlines():
+        frame, source, frames, length, *complaints = line.split("\t")
+        if any(complaints):
+            wrong.append(f"frame {frame}: {' '.join(complaints)}")
+        elif frames:
+            found.append(Group(source, len(numbers(frames)), int(length)))
+    return found, wrong
+
+
 def private_data(capture):
     """What both ends say of themselves when they connect: {"requests": [bytes of each], "answers": [bytes of each]}, with the
     zeros behind."""

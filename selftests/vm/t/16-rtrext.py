@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Round-trip reduction between two ends of ours: long calls in several messages instead of an RDMA Read."""
 
+import collections
+import os
 import re
 
 from vmlib import disturb, lab, trace
@@ -22,6 +24,30 @@ def counters(pair):
             "dropped": counted["v2_groups_dropped"], "repterr": counted["v2_repterr"], "Reads": counted["read"]}
 
 
+def on_the_wire(t, capture, at, counted):
+    """What Wireshark reads in the first @at bytes of @capture: the groups that the server @counted, whole, and nothing that
+    breaks a rule."""
+    # Its folder is in the path when all tests are loaded.
+    import dissect
+
+    rest = capture.replace(".pcap", "-rest.pcap")
+    dissect.split(capture, at, rest)
+    groups, wrong = dissect.groups(capture)
+    t.check(not wrong, f"Wireshark complains of {len(wrong)} messages: {wrong[:3]}")
+    calls, replies = ([g for g in groups if g.source == source] for source in ("10.0.0.2", "10.0.0.1"))
+    t.equal(len(replies), counted["sent back"], "replies in several messages that Wireshark sees whole")
+    # Of calls with items most have several messages, the 24 longest do.
+    t.check(counted["taken"] + 24 <= len(calls) <= counted["taken"] + counted["items taken"],
+            f"{len(calls)} calls in several messages that Wireshark sees whole (all that was counted: {counted})")
+    sizes = collections.Counter(g.count for g in groups)
+    t.check({2, 3} <= set(sizes), f"transmissions of groups: {dict(sizes)}")
+    t.check(any(g.length > 65536 for g in calls), f"calls of {sorted({g.length for g in calls})} bytes")
+    print(f"    on the wire {len(calls)} calls and {len(replies)} replies, of {dict(sorted(sizes.items()))} transmissions",
+          flush=True)
+    for path in (capture, rest):
+        os.unlink(path)
+
+
 def during(pair, what, command):
     """What @command adds to these."""
     before = counters(pair)
@@ -37,7 +63,8 @@ def transmissions(traced, what):
 
 def placed_writes(t, pair):
     """WRITEs of up to 64 KiB go in Sends, into pages that the server lends to nfsd: no Read chunk, so no region of memory, and
-    no RDMA Read, so one round trip. Each file is compared at the server."""
+    no RDMA Read, so one round trip. Each file is compared at the server. Returns, of when no connection had been dropped yet,
+    the bytes of the capture, and what was counted."""
     pair.client.run("echo 65536 > /sys/module/rpcordma/parameters/send_write_max", 10, "WRITEs in Sends")
     pair.mount("4.2")
     disturb.grow(pair)
@@ -60,6 +87,8 @@ def placed_writes(t, pair):
     t.check(seen["Reads"] > 0, f"no RDMA Read for 65537 bytes (all: {seen})")
     pair.client.run("mkdir /mnt/p && fsops copy /src/d08 /mnt/p/d08 2 && drop_caches && "
                     "fsops compare /src/d08 /mnt/p/d08", 90, "files, there and back, with WRITEs in Sends")
+    # Nothing is under way, so that no message is cut.
+    at, counted = os.path.getsize(pair.client.capture), counters(pair)
     # A connection that is dropped amid WRITEs.
     pair.client.run("dd if=/dev/urandom of=/tmp/file bs=65536 count=40 2>/dev/null", 20, "a file")
     pair.client.run(f"(sleep 0.3; echo 1 > {OURS}/disconnect) & "
@@ -69,6 +98,7 @@ def placed_writes(t, pair):
     for name in ("reported", "repterr"):
         t.equal(last[name], 0, f"{name} (all: {last})")
     pair.umount()
+    return at, counted
 
 
 @test("rtrext")
@@ -77,7 +107,7 @@ def rtrext(t):
     t.only_rpcordma("about two ends of ours")
     # One page behind the head: 8 KiB a message, so that 20,000 bytes are three.
     switch = "version2=1 version2_rtr=7 version2_pages=1"
-    pair = t.lab(server_xprt="rpcordma", server_params=f"{lab.STRICT} {switch}")
+    pair = t.lab(server_xprt="rpcordma", server_params=f"{lab.STRICT} {switch}", capture=True)
     pair.up(params=switch)
     pair.client.run("fsops gen /src 1", 60, "make the files")
     pair.mount("4.2")
@@ -127,5 +157,9 @@ def rtrext(t):
     for name in ("reported", "dropped", "repterr"):
         t.equal(after[name], 0, f"{name} (all: {after})")
     pair.umount()
-    placed_writes(t, pair)
+    at, counted = placed_writes(t, pair)
     pair.unload()
+    # The capture is whole once the machine has ended.
+    pcap = pair.client.capture
+    pair.stop()
+    on_the_wire(t, pcap, at, counted)

@@ -73,6 +73,7 @@ static const char *const names[RPCORDMA_SERVER_COUNTERS] = {
 	[RPCORDMA_SERVER_V2_REPLY_GROUPS] = "v2_reply_groups",
 	[RPCORDMA_SERVER_V2_GROUPS_DROPPED] = "v2_groups_dropped",
 	[RPCORDMA_SERVER_V2_REPTERR] = "v2_repterr",
+	[RPCORDMA_SERVER_V2_REPTERR_RECEIVED] = "v2_repterr_received",
 	[RPCORDMA_SERVER_V2_ERR_VERS] = "v2_err_vers",
 	[RPCORDMA_SERVER_V2_ERR_BAD_XDR] = "v2_err_bad_xdr",
 	[RPCORDMA_SERVER_V2_ERR_REPLY_RESOURCE] = "v2_err_reply_resource",

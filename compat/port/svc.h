@@ -61,6 +61,7 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_V2_REPLY_GROUPS, /* replies of several transmissions */
 	RPCORDMA_SERVER_V2_GROUPS_DROPPED, /* that were broken off, or refused */
 	RPCORDMA_SERVER_V2_REPTERR, /* reports of what was wrong with a transmission, sent */
+	RPCORDMA_SERVER_V2_REPTERR_RECEIVED, /* and those of clients, of replies that are gone */
 	/* Errors sent on connections of version 2, in the order of their codes: */
 	RPCORDMA_SERVER_V2_ERR_VERS,
 	RPCORDMA_SERVER_V2_ERR_BAD_XDR,

@@ -101,7 +101,14 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 		apply_update(server, message, said);
 		return Judgement::noted;
 	case xdr::Kind::optional:
-		/* There is no extension here. */
+		if (server.session.reduces() && message.option == xdr::Option::repterr) {
+			/* A reply did not arrive as it was meant: nothing is to be said, and it is gone. */
+			trace::failure(server.peer, trace::Failure::repterr_received,
+				       message.xid.get(), 0);
+			rpcordma_server_count(RPCORDMA_SERVER_V2_REPTERR_RECEIVED, 1);
+			return Judgement::dropped;
+		}
+		/* There is no other extension here. */
 		refusal = xdr::ErrorCode::option;
 		return message.direction == xdr::Direction::call ? Judgement::refused :
 								   Judgement::dropped;

@@ -624,6 +624,7 @@ private:
 			break;
 		case 2:
 			client_().receives = in_.byte() & 3;
+			starved_ = true;
 			break;
 		case 3:
 			client_().receives = ~0u;
@@ -693,7 +694,10 @@ private:
 			settle();
 	}
 
-	/* Each Receive that the server counts is there, and memory was never short: as many as it promised. */
+	/*
+	 * Each Receive that the server counts is there, and memory was never short: as many as it promised. But for a client that
+	 * takes no replies, and calls all the same: what it does not take keeps its Receives, and there are no more than enough.
+	 */
 	void check_receives_()
 	{
 		const auto qp = client_().other();
@@ -709,7 +713,8 @@ private:
 			REQUIRE(qp->receives_posted() == counted,
 				"%u Receives are posted, and the server takes them for %u",
 				qp->receives_posted(), counted);
-			REQUIRE(faults.memory_failures || qp->receives_posted() >= promised,
+			REQUIRE(faults.memory_failures || starved_ ||
+					qp->receives_posted() >= promised,
 				"%u Receives are posted, and %u promised", qp->receives_posted(),
 				promised);
 		}
@@ -761,6 +766,7 @@ private:
 	Ground ground_;
 	ServerModule module_;
 	HostedService files_;
+	bool starved_ = false; /* some client had few Receives */
 	std::unique_ptr<Service> service_;
 	std::vector<std::unique_ptr<HostileClient>> clients_;
 	u32 keys_ = 0, calls_ = 0, backs_ = 0, busy_ = 0, said_ = 0, many_ = 0;

@@ -49,9 +49,7 @@ IN_TREE_FAILS = {
 # beside inline bytes, is counted wrongly).
 IN_TREE_WARNS = ("header-msg-position-zero", "nfs-write-two", "nfs-write-two-odd")
 # What our server does otherwise than specified, likewise.
-OURS_FAILS = {
-    "rtr-reports": "answers a report of a reply by INVAL_OPTION",
-}
+OURS_FAILS = {}
 # Those of round-trip reduction, for which the server has it switched on.
 GROUPS = "rtr-"
 # These send no more than they were granted, so that they must find a Receive each time. Others send many

@@ -23,7 +23,8 @@ NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours", VERSION2: "ours, v2", REDUCED
 LEGS = (*XPRTS, VERSION2, REDUCED)
 MOUNT = "rsize=1048576,wsize=1048576,actimeo=600"
 # Cases of REDUCED.
-REDUCIBLE = ("GETATTR", "READ 4 KiB", "WRITE 4 KiB", "READDIR 32 KiB", "long call", "longer call")
+REDUCIBLE = ("GETATTR", "READ 4 KiB", "WRITE 4 KiB", "WRITE 64 KiB", "READDIR 32 KiB", "long call",
+             "longer call")
 # What makes a transfer odd: offset in the file, offset in a page of memory, bytes less.
 ODD = (1001, 617, 3)
 # Of a call: more than any inline threshold here takes.
@@ -131,7 +132,8 @@ def module_of(leg):
 def setting(leg):
     """A shell command that has @leg's version spoken, and what it does of that, over connections from now on."""
     return (f"echo {int(leg in (VERSION2, REDUCED))} > {disturb.VERSION2} && "
-            f"echo {7 * (leg == REDUCED)} > {disturb.RTR}")
+            f"echo {7 * (leg == REDUCED)} > {disturb.RTR} && "
+            f"echo {65536 * (leg == REDUCED)} > {disturb.SENT}")
 
 
 def by_round(rows, case, measure, legs_=XPRTS):
@@ -350,7 +352,7 @@ def _version2(table, rows):
         add(case, "nfsd turns to it once", "server", ("dequeues",), 1.1, 0.9)
     add("long call", "1 WR, a Send", "client", ("send_wrs",), 1, 1)
     add("long call", "no RDMA", "server", ("wr_rdma_read", "wr_rdma_write"), 0)
-    for case in ("READDIR 32 KiB", "longer call"):
+    for case in ("READDIR 32 KiB", "longer call", "WRITE 64 KiB"):
         add(case, "1 post", "client", ("send_posts",), 1.1, 1, REDUCED)
         add(case, "nothing is registered", "client", ("wr_reg_mr", "wr_local_inv"), 0, leg=REDUCED)
         add(case, "no RDMA", "server", ("wr_rdma_read", "wr_rdma_write"), 0, leg=REDUCED)

@@ -204,7 +204,7 @@ private:
  */
 class Plainness {
 public:
-	enum : u64 { kMs = 600000 };
+	enum : u64 { kMs = Avoidance::kMs };
 
 	void begin(u64 now_ms)
 	{

@@ -81,6 +81,9 @@ Verdict judge_placement(const properties::Structure &room,
 			Span<const TransmissionLengths> transmissions, const Items &items)
 {
 	const u64 segments = u64(room.segments) * transmissions.size();
+	/* Of the first segments, those that have bytes of an item: only in one of these, or of the others, may bytes overlap. */
+	constexpr u32 kFirst = 64;
+	u64 used = 0;
 	u32 which = 0;
 
 	for (const Item &item : items) {
@@ -92,10 +95,16 @@ Verdict judge_placement(const properties::Structure &room,
 			if (verdict.good() && item.length != 0)
 				(void)for_each_piece(
 					item, room.segment_length, [&](const ItemPiece &piece) {
-						if (overlaps(room, items, which, index++, piece))
+						const u64 bit = piece.number < kFirst ?
+									u64(1) << piece.number :
+									0;
+						if ((!bit || used & bit) &&
+						    overlaps(room, items, which, index, piece))
 							verdict = Verdict::report(Detail::beyond(
 								Fault::offset, piece.offset,
 								room.segment_length - 1));
+						used |= bit;
+						index++;
 						return verdict.good();
 					});
 		}

@@ -75,8 +75,8 @@ u32 for_each_piece(const rtrext::Item &item, u32 segment_length, Visit &&visit)
  * @room           what this end receives into, as it told the peer
  * @transmissions  of the message, in order: at least one, and no more than a message may have
  *
- * What is not Type::sent is not looked at. Time: quadratic in the segments that are used, of which there are no more than
- * the transmissions have, and one for each item.
+ * What is not Type::sent is not looked at. Time: linear in the segments that are used, of which there are no more than the
+ * transmissions have, and one for each item; quadratic in those that are used twice, and in those beyond the first 64.
  */
 [[nodiscard]] rtrext::Verdict judge_placement(const properties::Structure &room,
 					      Span<const TransmissionLengths> transmissions,

@@ -55,7 +55,7 @@ public:
 
 private:
 	/* Head and segments in KiB, and how many of them there are: ten bits each. */
-	static constexpr u32 kBits = 10, kMost = (u32(1) << kBits) - 1, kUnit = 1024;
+	enum : u32 { kBits = 10, kMost = (u32(1) << kBits) - 1, kUnit = 1024 };
 
 	[[nodiscard]] static constexpr u32 pack_(const properties::Structure &structure)
 	{

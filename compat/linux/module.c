@@ -68,81 +68,64 @@ __MODULE_PARM_TYPE(scratch_remap, "bool");
 MODULE_PARM_DESC(scratch_remap,
 		 "let a server write the late reply of a cancelled call to scratch memory, instead of losing the connection (default: N)");
 
+/* A number from @least to @most goes to @first and, if there is one, to @second. @why: what others are refused with. */
+static int set_number(const char *text, const struct kernel_param *parameter, u32 least, u32 most,
+		      const char *why, u32 *first, u32 *second)
+{
+	u32 number;
+
+	if (kstrtou32(text, 0, &number) || number < least || number > most)
+		return refuse(text, parameter, why);
+	WRITE_ONCE(*first, number);
+	if (second)
+		WRITE_ONCE(*second, number);
+	return 0;
+}
+
 static int set_eager_read_bytes(const char *text, const struct kernel_param *parameter)
 {
-	u32 bytes;
-
-	if (kstrtou32(text, 0, &bytes))
-		return refuse(text, parameter,
-			      "not a number of bytes; 0 means as many as all nfsd threads can take");
-	WRITE_ONCE(rpcordma_server_tunables.eager_read_bytes, bytes);
-	return 0;
+	return set_number(text, parameter, 0, U32_MAX,
+			  "not a number of bytes; 0 means as many as all nfsd threads can take",
+			  &rpcordma_server_tunables.eager_read_bytes, NULL);
 }
 
 static int set_rnr_retry_count(const char *text, const struct kernel_param *parameter)
 {
-	u32 count;
-
-	if (kstrtou32(text, 0, &count) || count > 7)
-		return refuse(text, parameter, "not a number from 0 to 7; 7 means without end");
-	WRITE_ONCE(rpcordma_server_tunables.rnr_retry_count, count);
-	return 0;
+	return set_number(text, parameter, 0, 7, "not a number from 0 to 7; 7 means without end",
+			  &rpcordma_server_tunables.rnr_retry_count, NULL);
 }
 
 static int set_accept_queue(const char *text, const struct kernel_param *parameter)
 {
-	u32 count;
-
-	if (kstrtou32(text, 0, &count) || !count || count > 65536)
-		return refuse(text, parameter, "not a number of connections from 1 to 65536");
-	WRITE_ONCE(rpcordma_svc_accept_queue, count);
-	return 0;
+	return set_number(text, parameter, 1, 65536, "not a number of connections from 1 to 65536",
+			  &rpcordma_svc_accept_queue, NULL);
 }
 
-/* One parameter for both ends. */
 static int set_version2(const char *text, const struct kernel_param *parameter)
 {
-	u32 choice;
-
-	if (kstrtou32(text, 0, &choice) || choice > 2)
-		return refuse(text, parameter,
-			      "not a number from 0 to 2; 0: off, 1: with peers that say they speak it, 2: with all");
-	WRITE_ONCE(rpcordma_tunables.version2, choice);
-	WRITE_ONCE(rpcordma_server_tunables.version2, choice);
-	return 0;
+	return set_number(text, parameter, 0, 2,
+			  "not a number from 0 to 2; 0: off, 1: with peers that say they speak it, 2: with all",
+			  &rpcordma_tunables.version2, &rpcordma_server_tunables.version2);
 }
 
 static int set_version2_pages(const char *text, const struct kernel_param *parameter)
 {
-	u32 count;
-
-	if (kstrtou32(text, 0, &count) || count > 16)
-		return refuse(text, parameter, "not a number of pages from 0 to 16");
-	WRITE_ONCE(rpcordma_tunables.version2_pages, count);
-	WRITE_ONCE(rpcordma_server_tunables.version2_pages, count);
-	return 0;
+	return set_number(text, parameter, 0, 16, "not a number of pages from 0 to 16",
+			  &rpcordma_tunables.version2_pages,
+			  &rpcordma_server_tunables.version2_pages);
 }
 
 static int set_version2_rtr(const char *text, const struct kernel_param *parameter)
 {
-	u32 choice;
-
-	if (kstrtou32(text, 0, &choice) || choice > 7)
-		return refuse(text, parameter,
-			      "not a sum of 1, 2 and 4, which are what may be said of round-trip reduction; 0: nothing");
-	WRITE_ONCE(rpcordma_tunables.version2_rtr, choice);
-	WRITE_ONCE(rpcordma_server_tunables.version2_rtr, choice);
-	return 0;
+	return set_number(text, parameter, 0, 7,
+			  "not a sum of 1, 2 and 4, which are what may be said of round-trip reduction; 0: nothing",
+			  &rpcordma_tunables.version2_rtr, &rpcordma_server_tunables.version2_rtr);
 }
 
 static int set_send_write_max(const char *text, const struct kernel_param *parameter)
 {
-	u32 bytes;
-
-	if (kstrtou32(text, 0, &bytes) || bytes > 262144)
-		return refuse(text, parameter, "not a number of bytes from 0 to 262144");
-	WRITE_ONCE(rpcordma_tunables.send_write_max, bytes);
-	return 0;
+	return set_number(text, parameter, 0, 262144, "not a number of bytes from 0 to 262144",
+			  &rpcordma_tunables.send_write_max, NULL);
 }
 
 static int set_version2_receive_bytes(const char *text, const struct kernel_param *parameter)

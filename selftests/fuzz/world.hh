@@ -129,24 +129,17 @@ private:
 	bool leads_(const rpcordma::xdr::Message &m, u32 &length)
 	{
 		using rpcordma::xdr::Option;
-		rpcordma::rtrext::Request request;
-		rpcordma::rtrext::Response response;
-
-		if (m.option == Option::xmtreq &&
-		    rpcordma::rtrext::decode(m.body(), request) == rpcordma::Error::none &&
-		    !request.items.count()) {
-			left_ = request.transmissions - 1;
-			length = request.stream_length;
+		const auto is = [&](auto lead, Option option) {
+			if (m.option != option ||
+			    rpcordma::rtrext::decode(m.body(), lead) != rpcordma::Error::none ||
+			    lead.items.count())
+				return false;
+			left_ = lead.transmissions - 1;
+			length = lead.stream_length;
 			return true;
-		}
-		if (m.option == Option::xmtresp &&
-		    rpcordma::rtrext::decode(m.body(), response) == rpcordma::Error::none &&
-		    !response.items.count()) {
-			left_ = response.transmissions - 1;
-			length = response.stream_length;
-			return true;
-		}
-		return false;
+		};
+		return is(rpcordma::rtrext::Request(), Option::xmtreq) ||
+		       is(rpcordma::rtrext::Response(), Option::xmtresp);
 	}
 
 	u32 xid_ = 0, next_ = 0, left_ = 0;

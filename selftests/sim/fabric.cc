@@ -900,46 +900,26 @@ void Qp::overhear_growth_(const Message &message)
 }
 
 /*
- * The client posts @message while a call of several transmissions is not whole, or which is a part of one: whatever it is has
- * to be the next one.
+ * An end posts @message while a message of its own of several transmissions, @group, which begins with @lead, is not whole; or it
+ * is a part of one: whatever it is has to be the next one.
  */
-void Qp::overhear_part_(const Message &message)
+void Qp::overhear_part_(const Message &message, GroupHeard &group, rpcordma::xdr::Option lead)
 {
 	using rpcordma::xdr::Option;
-	Conversation &heard = *conversation;
+	const char *const what = lead == Option::xmtresp ? "reply " : "";
 	rpcordma::rtrext::Continuation part;
 
-	REQUIRE(heard.group_left, "%s: an XMTCONT of no group", name.c_str());
+	REQUIRE(group.left, "%s: an XMTCONT of no group", name.c_str());
 	REQUIRE(message.kind == MessageKind::optional && message.option == Option::xmtcont &&
-			message.xid.get() == heard.group_xid,
-		"%s: a message of kind %u, xid %#x, amid the transmissions of %#x", name.c_str(),
-		u32(message.kind), message.xid.get(), heard.group_xid);
+			message.xid.get() == group.xid,
+		"%s: a message of kind %u, xid %#x, amid the transmissions of %s%#x", name.c_str(),
+		u32(message.kind), message.xid.get(), what, group.xid);
 	REQUIRE(rpcordma::rtrext::decode(message.body(), part) == rpcordma::Error::none &&
-			part.number == heard.group_next && part.lead == u32(Option::xmtreq),
-		"%s: transmission %u of %#x where %u is to be", name.c_str(), part.number,
-		heard.group_xid, heard.group_next);
-	heard.group_next++;
-	heard.group_left--;
-}
-
-/* The same of a reply of the server's. */
-void Qp::overhear_reply_part_(const Message &message)
-{
-	using rpcordma::xdr::Option;
-	Conversation &heard = *conversation;
-	rpcordma::rtrext::Continuation part;
-
-	REQUIRE(heard.reply_left, "%s: an XMTCONT of no group", name.c_str());
-	REQUIRE(message.kind == MessageKind::optional && message.option == Option::xmtcont &&
-			message.xid.get() == heard.reply_xid,
-		"%s: a message of kind %u, xid %#x, amid the transmissions of reply %#x",
-		name.c_str(), u32(message.kind), message.xid.get(), heard.reply_xid);
-	REQUIRE(rpcordma::rtrext::decode(message.body(), part) == rpcordma::Error::none &&
-			part.number == heard.reply_next && part.lead == u32(Option::xmtresp),
-		"%s: transmission %u of reply %#x where %u is to be", name.c_str(), part.number,
-		heard.reply_xid, heard.reply_next);
-	heard.reply_next++;
-	heard.reply_left--;
+			part.number == group.next && part.lead == u32(lead),
+		"%s: transmission %u of %s%#x where %u is to be", name.c_str(), part.number, what,
+		group.xid, group.next);
+	group.next++;
+	group.left--;
 }
 
 /* The server posts the first transmission of a reply. */
@@ -954,9 +934,7 @@ void Qp::overhear_response_(const Message &message)
 			lead.transmissions <= heard.replies[xid],
 		"%s: a reply of %u transmissions to %#x, which may have %u", name.c_str(),
 		lead.transmissions, xid, heard.replies.count(xid) ? heard.replies[xid] : 1);
-	heard.reply_xid = xid;
-	heard.reply_next = 1;
-	heard.reply_left = lead.transmissions - 1;
+	heard.reply.begin(xid, lead.transmissions);
 	VersionTalk::reply_groups++;
 }
 
@@ -988,9 +966,7 @@ u32 Qp::overhear_lead_(const Message &message)
 	REQUIRE(lead.transmissions > 1 &&
 			lead.transmissions <= rpcordma::protocol::kCallTransmissions,
 		"%s: a call of %u transmissions", name.c_str(), lead.transmissions);
-	conversation->group_xid = message.xid.get();
-	conversation->group_next = 1;
-	conversation->group_left = lead.transmissions - 1;
+	conversation->call.begin(message.xid.get(), lead.transmissions);
 	VersionTalk::groups++;
 	return lead.transmissions - 1;
 }
@@ -1016,10 +992,10 @@ void Qp::overhear_post_(const SendEntry &entry)
 	}
 	if (state == State::error || is_continuation(message))
 		return;
-	if (!server &&
-	    (conversation->group_left || (message.kind == MessageKind::optional &&
-					  message.option == rpcordma::xdr::Option::xmtcont)))
-		return overhear_part_(message);
+	const bool part = message.kind == MessageKind::optional &&
+			  message.option == rpcordma::xdr::Option::xmtcont;
+	if (!server && (conversation->call.left || part))
+		return overhear_part_(message, conversation->call, rpcordma::xdr::Option::xmtreq);
 	conversation->versions->posted(server, message, strange);
 	const bool is_request = message.kind == MessageKind::optional &&
 				message.option == rpcordma::xdr::Option::xmtreq;
@@ -1049,13 +1025,11 @@ void Qp::overhear_post_(const SendEntry &entry)
 			conversation->parts[xid] = more;
 		return;
 	}
-	const bool part = message.kind == MessageKind::optional &&
-			  message.option == rpcordma::xdr::Option::xmtcont;
 	/* The first transmission is the answer; whoever is the stranger judges what the others are. */
 	if (server && strange && part)
 		return;
-	if (server && (conversation->reply_left || part))
-		return overhear_reply_part_(message);
+	if (server && (conversation->reply.left || part))
+		return overhear_part_(message, conversation->reply, rpcordma::xdr::Option::xmtresp);
 	if (is_call(message)) {
 		REQUIRE(conversation->backward_owed.insert(xid).second,
 			"%s: backward xid %#x twice", name.c_str(), xid);

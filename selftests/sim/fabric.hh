@@ -78,16 +78,25 @@ private:
 	std::vector<ib_mr *> mrs_; /* by the upper bytes of their key */
 };
 
+/** A message of several transmissions that one end is posting. */
+struct GroupHeard {
+	void begin(u32 its_xid, u32 transmissions)
+	{
+		xid = its_xid;
+		next = 1;
+		left = transmissions - 1;
+	}
+
+	u32 left = 0, next = 0, xid = 0;
+};
+
 /** What is heard on a connection. */
 struct Conversation {
 	u32 granted = 1, latest = 1;
 	std::set<u32> owed;	  /* calls that the client has posted and has no reply to */
 	std::map<u32, u32> parts; /* of these, those of several transmissions: how many more than one */
 	std::map<u32, u32> replies; /* of calls, transmissions that the reply may have */
-	u32 reply_left = 0, reply_next = 0,
-	    reply_xid = 0; /* of the one that the server is posting */
-	u32 group_left = 0, group_next = 0,
-	    group_xid = 0;	     /* of the one that the client is posting */
+	GroupHeard call, reply;	    /* the client is posting, and the server */
 	std::set<u32> to_be_replied; /* calls that reached the server, which has not posted a reply */
 	std::set<u32> backward_owed;
 	bool strange = false;	       /* one end is a stranger's, or was */
@@ -235,8 +244,8 @@ private:
 	void lose_by_fault_();
 	void take_message_(const std::vector<u8> &message, u32 invalidated);
 	void overhear_growth_(const rpcordma::xdr::Message &message);
-	void overhear_part_(const rpcordma::xdr::Message &message);
-	void overhear_reply_part_(const rpcordma::xdr::Message &message);
+	void overhear_part_(const rpcordma::xdr::Message &message, GroupHeard &group,
+			    rpcordma::xdr::Option lead);
 	void overhear_response_(const rpcordma::xdr::Message &message);
 	[[nodiscard]] u32 overhear_lead_(const rpcordma::xdr::Message &message);
 	void overhear_post_(const SendEntry &entry);

@@ -233,24 +233,24 @@ void renumbered(Test &t)
 void another_xid(Test &t)
 {
 	Connection &c = connect_rtr(t);
-	const u32 xid = t.xid(), other = t.xid();
-	const Parts parts = group(xid, call_with(xid, 80), 3, 40);
+	/* An XMTCONT of @of, and of @type, comes second of the call @xid. */
+	const auto breaks = [&](u32 xid, u32 of, u32 type, u32 fault, std::vector<u32> values,
+				const char *what) {
+		const Parts parts = group(xid, call_with(xid, 80), 3, 40);
 
-	t.send(c, parts[0]);
-	t.send(c, xmtcont_message(other, 1, xmtreq, 0, {}));
-	expect_report(c, {other, 1}, Id{xid, 0}, bad_xid, {xid, other}, "another xid");
-	say(t, c, {parts[1], parts[2]});
-	served(t, c);
-	/* And of another type. */
+		t.send(c, parts[0]);
+		t.send(c, xmtcont_message(of, 1, type, 0, {}));
+		expect_report(c, {of, 1}, Id{xid, 0}, fault, values, what);
+		say(t, c, {parts[1], parts[2]});
+		served(t, c);
+	};
+	const u32 xid = t.xid(), other = t.xid();
+
+	breaks(xid, other, xmtreq, bad_xid, {xid, other}, "another xid");
 	for (const u32 type : {0u, 2u, 3u, 5u, ~0u}) {
 		const u32 one = t.xid();
-		const Parts its = group(one, call_with(one, 80), 3, 40);
 
-		t.send(c, its[0]);
-		t.send(c, xmtcont_message(one, 1, type, 0, {}));
-		expect_report(c, {one, 1}, Id{one, 0}, bad_omt, {xmtreq, type}, "another type");
-		say(t, c, {its[1], its[2]});
-		served(t, c);
+		breaks(one, one, type, bad_omt, {xmtreq, type}, "another type");
 	}
 }
 

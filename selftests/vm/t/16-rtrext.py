@@ -13,14 +13,12 @@ OURS = disturb.OURS
 
 def counters(pair):
     """What both ends count of it, and the server's RDMA Reads."""
-    counted = disturb.server_counters(pair)
-    stats = dict(line.split(": ", 1) for line in pair.client.run(f"cat {OURS}/stats", 10).splitlines()
-                 if ": " in line)
-    return {"sent": int(stats["group_count"]), "short": int(stats["credits_short"]),
-            "reported": int(stats["repterr_count"]), "taken": counted["v2_groups"],
-            "replies": int(stats["reply_group_count"]), "sent back": counted["v2_reply_groups"],
-            "items": int(stats["sent_item_count"]), "items taken": counted["v2_sent_items"],
-            "lent": counted["lent_pages"], "Read chunks": int(stats["read_chunk_count"]),
+    counted, stats = disturb.server_counters(pair), disturb.client_stats(pair)
+    return {"sent": stats["group_count"], "short": stats["credits_short"],
+            "reported": stats["repterr_count"], "taken": counted["v2_groups"],
+            "replies": stats["reply_group_count"], "sent back": counted["v2_reply_groups"],
+            "items": stats["sent_item_count"], "items taken": counted["v2_sent_items"],
+            "lent": counted["lent_pages"], "Read chunks": stats["read_chunk_count"],
             "dropped": counted["v2_groups_dropped"], "repterr": counted["v2_repterr"], "Reads": counted["read"]}
 
 

@@ -347,6 +347,24 @@ constexpr u32 continuation_length = 40;
 /** An XMTREQ without items and directions, and an XMTRESP without items. */
 constexpr u32 least_request_length = 48;
 constexpr u32 least_response_length = 40;
+
+/** Bytes of a stream, which has whole words, that go behind a header of @header in a transmission of @bytes. */
+[[nodiscard]] constexpr u32 stream_room(u32 bytes, u32 header)
+{
+	return (bytes - header) & ~u32(xdr::word_size - 1);
+}
+
+static_assert(least_response_length == continuation_length);
+/**
+ * In how many transmissions of @bytes each, a reply of @length comes that has nothing placed: XMTRESP and XMTCONT have one
+ * length then.
+ */
+[[nodiscard]] constexpr u64 response_transmissions(u64 length, u32 bytes)
+{
+	return div_round_up<u64>(length + xdr_pad(u32(length)),
+				 stream_room(bytes, continuation_length));
+}
+
 /** What an item that is sent adds, besides a word for each of its DDP segments. */
 constexpr u32 sent_item_length = 20;
 /** What a set adds, and each direction to send. */

@@ -29,10 +29,10 @@ struct Arrival {
 	};
 	How how = How::inline_;
 	u32 inline_length = 0; /* of the call in the Receive buffer */
-	u32 position =
-		0; /* of the first chunk but a Position Zero one; single, sent: bytes before it */
-	u32 sink_length =
-		0; /* bytes of the sink, or of the item, that are filled; single, sent: without XDR pad */
+	/* Of the first chunk but a Position Zero one; single, sent: bytes before it. */
+	u32 position = 0;
+	/* Bytes of the sink, or of the item, that are filled; single, sent: without XDR pad. */
+	u32 sink_length = 0;
 	u32 message_length = 0; /* of the whole call, XDR pads included */
 	u32 segments = 0;	/* that are to be read */
 	bool position_zero = false;

@@ -199,6 +199,17 @@ struct rpcordma_client {
 	[[nodiscard]] Status post_group(Connection &c, Call *call,
 					rpcordma::SendQueue::Marker *marker);
 
+	/** The message of @call, of @kind, is made, and asks for @credits. */
+	void trace_marshal(const Call &call, rpcordma::Credits credits,
+			   rpcordma::xdr::Kind kind) const
+	{
+		if (rpcordma::trace::on(RPCORDMA_TRACE_MARSHAL))
+			rpcordma_trace_marshal(peer, call.xid, credits.get(), static_cast<u32>(kind),
+					       call.plan.header_length, call.plan.inline_length,
+					       static_cast<u32>(call.plan.send_mode),
+					       static_cast<u32>(call.plan.receive_mode));
+	}
+
 	/* send.cc */
 	[[nodiscard]] Status send_request(Call *call);
 

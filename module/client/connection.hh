@@ -41,8 +41,8 @@ struct Connection : ConnectionBase {
 	bool injected = false;		    /* fence mutex: somebody here asked for its end */
 	/* Version 2 may be asked for: the private data have the mark, and there are Receives for both versions. */
 	bool marked = false;
-	u32 reduction =
-		0; /* what the administrator allowed of round-trip reduction when it was made */
+	/* What the administrator allowed of round-trip reduction when it was made. */
+	u32 reduction = 0;
 	/* Longest item of a call that may go in Sends, as the administrator allowed it then, bytes; 0: none. */
 	u32 send_write_max = 0;
 	std::atomic<bool> device_gone{false};

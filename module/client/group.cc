@@ -33,11 +33,11 @@ static constexpr u32 kItemSegments = protocol::kCallTransmissions * MessagePages
 /* Bytes of the stream that go in each transmission but the last, of those with @bytes. */
 [[nodiscard]] static u32 first_room(u32 bytes)
 {
-	return (bytes - rtrext::least_request_length) & ~u32(xdr::word_size - 1);
+	return rtrext::stream_room(bytes, rtrext::least_request_length);
 }
 [[nodiscard]] static u32 next_room(u32 bytes)
 {
-	return (bytes - rtrext::continuation_length) & ~u32(xdr::word_size - 1);
+	return rtrext::stream_room(bytes, rtrext::continuation_length);
 }
 
 /* In how many transmissions of @bytes each, a stream of @length goes. */
@@ -46,12 +46,6 @@ static constexpr u32 kItemSegments = protocol::kCallTransmissions * MessagePages
 	const u64 first = first_room(bytes);
 
 	return 1 + div_round_up<u64>(length - min(length, first), next_room(bytes));
-}
-
-/* In how many transmissions a reply of @length comes, into Receives of @bytes: XMTRESP and XMTCONT have one length. */
-[[nodiscard]] static u32 reply_transmissions(u64 length, u32 bytes)
-{
-	return u32(min<u64>(div_round_up<u64>(length + xdr_pad(u32(length)), next_room(bytes)), ~0u));
 }
 
 /* Have the buffers of @count Sends, of @bytes each where there is memory. Returns the least that one has; 0: none. */
@@ -83,10 +77,13 @@ static constexpr u32 kItemSegments = protocol::kCallTransmissions * MessagePages
 	if (call.plan.reply_chunk.empty())
 		return true;
 	/* Of each the server fills no more than that. */
-	replies = reply_transmissions(call.shape.receive.length(),
-				      min(c.session.thresholds().receive, protocol::kMostInline));
-	return replies >= 2 && replies <= min(c.session.peer_reduction().reply_limit,
-					      protocol::kReplyTransmissions);
+	const u64 count = rtrext::response_transmissions(call.shape.receive.length(),
+							 min(c.session.thresholds().receive,
+							     protocol::kMostInline));
+
+	replies = u32(count);
+	return count >= 2 &&
+	       count <= min(c.session.peer_reduction().reply_limit, protocol::kReplyTransmissions);
 }
 
 /* Have credits for @count transmissions of @call, and Receives for @replies of its reply; or none. */
@@ -183,41 +180,33 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 	return true;
 }
 
+/* Have @write(bytes, n) write each piece of memory of @send's bytes [@from, @end). */
+template <typename Write>
+static void write_pieces(const SendBuffer &send, u32 from, u32 end, Write write)
+{
+	while (from < end) {
+		const MutableBytes room = send.room_from(from);
+		const u32 n = static_cast<u32>(min<usize>(end - from, room.size()));
+
+		write(room.data(), n);
+		from += n;
+	}
+}
+
 /* Copy @length bytes of @buf, from @at on, into @send, from @used on. */
 static void copy_into(const SendBuffer &send, u32 used, const rpcordma_xdr_buf &buf, u32 at,
 		      u32 length)
 {
-	while (length) {
-		const MutableBytes room = send.room_from(used);
-		const u32 n = static_cast<u32>(min<usize>(length, room.size()));
-
-		rpcordma_buf_read(&buf, at, room.data(), n);
+	write_pieces(send, used, used + length, [&](u8 *bytes, u32 n) {
+		rpcordma_buf_read(&buf, at, bytes, n);
 		at += n;
-		used += n;
-		length -= n;
-	}
-}
-
-[[gnu::noinline]] static void trace_marshal(const Client &client, const Call &call, Credits credits)
-{
-	if (trace::on(RPCORDMA_TRACE_MARSHAL))
-		rpcordma_trace_marshal(client.peer, call.xid, credits.get(),
-				       static_cast<u32>(xdr::Kind::optional),
-				       call.plan.header_length, call.plan.inline_length,
-				       static_cast<u32>(call.plan.send_mode),
-				       static_cast<u32>(call.plan.receive_mode));
+	});
 }
 
 /* Fill @send from @used up to @end with zeros. */
 static void clear(const SendBuffer &send, u32 used, u32 end)
 {
-	while (used < end) {
-		const MutableBytes room = send.room_from(used);
-		const u32 n = static_cast<u32>(min<usize>(end - used, room.size()));
-
-		__builtin_memset(room.data(), 0, n);
-		used += n;
-	}
+	write_pieces(send, used, end, [](u8 *bytes, u32 n) { __builtin_memset(bytes, 0, n); });
 }
 
 /* The same of one with an item: header and stream are in the first, and the item behind what is as long as the peer's head. */
@@ -230,7 +219,7 @@ Status rpcordma_client::make_item(const Connection &c, Call *call, const rpcordm
 	u32 at = u32(buf.head.length), numbers[kItemSegments];
 
 	for (u32 i = 0; i < count; i++) {
-		const SendBuffer &send = send_of(call, i);
+		SendBuffer &send = send_of(call, i);
 		const u32 n = chunk::item_bytes(item_room, buf.page_length, i);
 		u32 used;
 
@@ -252,15 +241,15 @@ Status rpcordma_client::make_item(const Connection &c, Call *call, const rpcordm
 				used += range.length;
 			}
 		}
-		trace::group(peer, "sent", xid, i ? xdr::Option::xmtcont : xdr::Option::xmtreq, i,
-			     i ? 0 : count, i ? 0 : call->plan.inline_length);
+		trace::group_sent(peer, xid, xdr::Option::xmtreq, i, count,
+				  i ? 0 : call->plan.inline_length);
 		clear(send, used, head);
 		copy_into(send, head, buf, at, n);
 		at += n;
-		send_of(call, i).hand_over(c.endpoint, head + n);
+		send.hand_over(c.endpoint, head + n);
 	}
 	tally(stats.pullup_copy_count, buf.page_length);
-	trace_marshal(*this, *call, credits);
+	trace_marshal(*call, credits, xdr::Kind::optional);
 	return {};
 }
 
@@ -288,13 +277,12 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 			header = TRY(encoder.finish(count, max(1u, call->receives), n));
 		}
 		copy_into(send, header, *request.send, at, n);
-		trace::group(peer, "sent", xid, i ? xdr::Option::xmtcont : xdr::Option::xmtreq, i,
-			     i ? 0 : count, n);
+		trace::group_sent(peer, xid, xdr::Option::xmtreq, i, count, n);
 		at += n;
 		send.hand_over(c.endpoint, header + n);
 	}
 	tally(stats.pullup_copy_count, length - min<u32>(length, u32(request.send->head.length)));
-	trace_marshal(*this, *call, credits);
+	trace_marshal(*call, credits, xdr::Kind::optional);
 	return {};
 }
 

@@ -187,12 +187,8 @@ static void unplace(const Call &call, u32 length)
 	}
 	/* It has no more transmissions than its call said. */
 	if (__builtin_expect(receive.next != nullptr, 0) && message.kind == xdr::Kind::optional) {
-		u32 parts = 0;
-
-		for (const Receive *part = &receive; part; part = part->next)
-			parts++;
 		tally(client.stats.reply_group_count, 1);
-		if (parts > call->receives) {
+		if (receive.chained() > call->receives) {
 			trace::failure(client.peer, Failure::reply_contradicts, call->xid,
 				       Error::message_size);
 			return Error::io;

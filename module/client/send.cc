@@ -438,12 +438,8 @@ marshal(Client &client, const Connection &c, Call *call, const rpcordma_request 
 		tally(client.stats.pullup_copy_count,
 		      TRY(fill_transmissions(c, call, *request.send, header)));
 	}
-	if (trace::on(RPCORDMA_TRACE_MARSHAL))
-		rpcordma_trace_marshal(
-			client.peer, call->xid, c.credits.requested().get(),
-			static_cast<u32>(plan.nomsg() ? xdr::Kind::nomsg : xdr::Kind::msg),
-			plan.header_length, plan.inline_length, static_cast<u32>(plan.send_mode),
-			static_cast<u32>(plan.receive_mode));
+	client.trace_marshal(*call, c.credits.requested(),
+			     plan.nomsg() ? xdr::Kind::nomsg : xdr::Kind::msg);
 	return {};
 }
 

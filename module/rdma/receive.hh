@@ -35,6 +35,15 @@ struct Receive {
 	u32 invalidated_rkey = 0;
 	xdr::Message message; /* points into the head, which has all of its header */
 
+	/** How many there are from this one on, by `next`: transmissions, if it is the first of a message. */
+	[[nodiscard]] u32 chained() const
+	{
+		u32 count = 0;
+
+		for (const Receive *one = this; one; one = one->next)
+			count++;
+		return count;
+	}
 	/** What came into the head: all of it, mostly. */
 	[[nodiscard]] Bytes bytes() const
 	{

@@ -88,6 +88,14 @@ inline void group(const rpcordma_peer *peer, const char *what, Xid xid, xdr::Opt
 	rpcordma_trace_group(peer, what, &traced);
 }
 
+/** Transmission @number, of @count, of a message that begins with @lead, is made. @stream: as group() has it. */
+inline void group_sent(const rpcordma_peer *peer, Xid xid, xdr::Option lead, u32 number, u32 count,
+		       u32 stream)
+{
+	group(peer, "sent", xid, number ? xdr::Option::xmtcont : lead, number, number ? 0 : count,
+	      stream);
+}
+
 /** @entry: what the chain's end completes to, as completion() has it. */
 inline void post(const rpcordma_endpoint *endpoint, const char *what, u32 xid, u32 requests,
 		 bool signaled, int rc, const void *entry)

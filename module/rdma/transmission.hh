@@ -33,7 +33,7 @@ struct Transmitted {
 	 * be anything. Null: there is none.
 	 */
 	Receive *whole = nullptr;
-	bool has_items = false;	    /* what is whole is a call, some of which is placed directly */
+	rtrext::Request request; /* of what is whole, if that is an XMTREQ with items; else it has none */
 	Receive *useless = nullptr; /* chained by `next` */
 	Answer broken;		    /* a group was broken off; or an XMTCONT had none */
 	Answer refused;		    /* what came, and with it the group that it is of */
@@ -216,16 +216,16 @@ private:
 			       verdict;
 	}
 
-	/* What the call @first is, which is whole, by its items. */
-	[[nodiscard]] rtrext::Verdict whole_verdict_(const Receive &first, bool &has_items) const
+	/* What the call @first is, which is whole, by its items: @request is its own then. */
+	[[nodiscard]] rtrext::Verdict whole_verdict_(const Receive &first,
+						     rtrext::Request &request) const
 	{
-		rtrext::Request request;
-
 		/* It was decoded before. */
 		if (rtrext::decode(first.message.body(), request) != Error::none ||
-		    !request.items.count())
+		    !request.items.count()) {
+			request = {};
 			return {};
-		has_items = true;
+		}
 		for (const rtrext::Item &item : request.items)
 			if (item.type != rtrext::Type::sent)
 				return rtrext::Verdict::refuse(xdr::ErrorCode::system);
@@ -249,7 +249,7 @@ private:
 			receive->message.payload = receive->message.payload.first(stream_length_);
 			if (!taken.whole || lead_ != xdr::Option::xmtreq)
 				return;
-			verdict = whole_verdict_(*taken.whole, taken.has_items);
+			verdict = whole_verdict_(*taken.whole, taken.request);
 			if (verdict.good())
 				return;
 			/* The first one says where its items are. */

@@ -170,17 +170,13 @@ Judgement judge_group(const Server &server, const Receive &first, chunk::Arrival
 	return judge_pieces(server, first, length, arrival, refusal);
 }
 
-Judgement judge_items(const Server &server, const Receive &first, chunk::Arrival &arrival,
-		      xdr::ErrorCode &refusal)
+Judgement judge_items(const Server &server, const Receive &first, const rtrext::Request &request,
+		      chunk::Arrival &arrival, xdr::ErrorCode &refusal)
 {
 	const MessageLengths lengths(first);
 	rpcordma_svc_limits limits;
-	rtrext::Request request;
 	u64 length = lengths.stream();
 
-	/* It was decoded before. */
-	if (rtrext::decode(first.message.body(), request) != Error::none)
-		return Judgement::refused;
 	for (const rtrext::Item &item : request.items)
 		length += item.padded();
 	rpcordma_svc_get_limits(server.xprt, &limits);

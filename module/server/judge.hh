@@ -36,8 +36,9 @@ enum class Judgement : u8 {
  */
 [[nodiscard]] Judgement judge_group(const Server &server, const Receive &first,
 				    chunk::Arrival &arrival, xdr::ErrorCode &refusal);
-/** The same of one that has items, which TransmissionReader judged good; it may be of one transmission. */
+/** The same of one that has items, those of @request, which TransmissionReader judged good; it may be of one transmission. */
 [[nodiscard]] Judgement judge_items(const Server &server, const Receive &first,
-				    chunk::Arrival &arrival, xdr::ErrorCode &refusal);
+				    const rtrext::Request &request, chunk::Arrival &arrival,
+				    xdr::ErrorCode &refusal);
 
 } // namespace rpcordma

@@ -145,19 +145,8 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
  */
 [[nodiscard]] static bool ensure_answer(Server &server, ServerCall *call)
 {
-	SendBuffer &send = call->sends[0];
-	const u32 size = min(server.session.thresholds().send, kSendHead);
-
-	if (!send.ensure_near(server.endpoint, size, RPCORDMA_ALLOC_ATOMIC)) {
-		trace::failure(server.peer, trace::Failure::send_buffer_failed, call->xid(),
-			       Error::no_memory);
-		return false;
-	}
-	if (!send.map(server.endpoint)) {
-		trace::failure(server.peer, trace::Failure::send_map_failed, call->xid(), Error::io);
-		return false;
-	}
-	return true;
+	return make_send(server, call, call->sends[0],
+			 min(server.session.thresholds().send, kSendHead), 0, RPCORDMA_ALLOC_ATOMIC);
 }
 
 /* Post the answer to the question that @call is. False: there is none, and the connection closes. */

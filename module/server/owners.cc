@@ -22,13 +22,11 @@ static void reclaim_pages(Server &server, Receive *receive)
 void put_parts(Server &server, ServerCall *call)
 {
 	Receive *const parts = call->receive->next;
-	u32 count = 0;
 
 	if (!parts)
 		return;
+	const u32 count = parts->chained();
 	call->receive->next = nullptr;
-	for (const Receive *part = parts; part; part = part->next)
-		count++;
 	put_transmissions(server, parts);
 	SpinGuard guard(server.lock);
 

@@ -118,16 +118,17 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	put_transmissions(server, others);
 }
 
-/* A call is whole that came in several transmissions, or has items. */
+/* A call is whole that came in several transmissions, or has items, as @request tells. */
 [[nodiscard]] static Arrived take_group(Server &server, Receive *first, Receive *last,
-					bool has_items, chunk::Arrival &arrival)
+					const rtrext::Request &request, chunk::Arrival &arrival)
 {
+	const bool has_items = request.items.count() != 0;
 	Arrived arrived;
-	u32 parts = 0;
 
 	arrived.message = first;
-	arrived.judgement = has_items ? judge_items(server, *first, arrival, arrived.refusal) :
-					judge_group(server, *first, arrival, arrived.refusal);
+	arrived.judgement = has_items ?
+				    judge_items(server, *first, request, arrival, arrived.refusal) :
+				    judge_group(server, *first, arrival, arrived.refusal);
 	if (arrived.judgement == Judgement::refused) {
 		Receive *const others = first->next;
 
@@ -138,8 +139,7 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	}
 	rpcordma_server_count(has_items ? RPCORDMA_SERVER_V2_SENT_ITEMS : RPCORDMA_SERVER_V2_GROUPS,
 			      1);
-	for (const Receive *part = first->next; part; part = part->next)
-		parts++;
+	const u32 parts = first->chained() - 1;
 	SpinGuard guard(server.lock);
 
 	server.calls.hold_parts(parts);
@@ -195,8 +195,8 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	server.session.end_beginning();
 	if (!taken.whole)
 		return arrived;
-	if (taken.whole->next || taken.has_items)
-		return take_group(server, taken.whole, receive, taken.has_items, arrival);
+	if (taken.whole->next || taken.request.items.count())
+		return take_group(server, taken.whole, receive, taken.request, arrival);
 	arrived.message = receive;
 	arrived.judgement = judge(server, *receive, arrival, arrived.refusal);
 	return arrived;

@@ -180,13 +180,6 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	return build_chunked(server, call, rqst, reply, out, shortfall);
 }
 
-/* Bytes of a stream behind the header of an XMTRESP, and of an XMTCONT, in @bytes: the headers are of one length. */
-static_assert(rtrext::least_response_length == rtrext::continuation_length);
-[[nodiscard]] static u32 stream_room(u32 bytes)
-{
-	return (bytes - rtrext::continuation_length) & ~u32(xdr::word_size - 1);
-}
-
 /*
  * The reply is too long for one message, and its call says that several may come (rtrext-01): build an XMTRESP and XMTCONTs. The
  * last is in the call's send buffer, as any reply, and the others are linked before it. Errors: ENOSPC, it is too
@@ -205,8 +198,9 @@ static_assert(rtrext::least_response_length == rtrext::continuation_length);
 	    rtrext::decode(message.body(), request) != Error::none)
 		return Error::no_space;
 	/* A stream has whole words. */
-	const u32 length = reply->len + xdr_pad(reply->len), room = stream_room(bytes);
-	const u32 count = div_round_up(length, room);
+	const u32 length = reply->len + xdr_pad(reply->len),
+		  room = rtrext::stream_room(bytes, rtrext::continuation_length),
+		  count = u32(rtrext::response_transmissions(reply->len, bytes));
 	if (count < 2 ||
 	    count > min(request.reply_transmissions, server.session.reduction().reply_limit))
 		return Error::no_space;
@@ -224,7 +218,8 @@ static_assert(rtrext::least_response_length == rtrext::continuation_length);
 		const u32 n = min(room, length - at), there = min(n, reply->len - at);
 		u32 header;
 
-		if (i + 1 < count && !make_send(server, call, send, size, RPCORDMA_ALLOC_SERVICE))
+		if (i + 1 < count &&
+		    !make_send(server, call, send, size, size, RPCORDMA_ALLOC_SERVICE))
 			return Error::no_memory;
 		if (i) {
 			header = TRY(rtrext::encode(send.room(), message.xid, grant,
@@ -236,8 +231,7 @@ static_assert(rtrext::least_response_length == rtrext::continuation_length);
 
 			header = TRY(encoder.finish(count, 0, n));
 		}
-		trace::group(server.peer, "sent", message.xid,
-			     i ? xdr::Option::xmtcont : xdr::Option::xmtresp, i, i ? 0 : count, n);
+		trace::group_sent(server.peer, message.xid, xdr::Option::xmtresp, i, count, n);
 		rpcordma_buf_read(reply, at, send.room().data() + header, there);
 		__builtin_memset(send.room().data() + header + there, 0, n - there);
 		at += n;

@@ -18,13 +18,13 @@ static constexpr u32 kLongestBareHeader = 64;
 
 /* --- building --- */
 
-bool make_send(Server &server, const ServerCall *call, SendBuffer &send, u32 size,
+bool make_send(Server &server, const ServerCall *call, SendBuffer &send, u32 size, u32 least,
 	       rpcordma_alloc_how how)
 {
 	/* Of another version's threshold. */
-	if (send.capacity() < size)
+	if (send.capacity() < least)
 		send.unmap(server.endpoint);
-	if (!send.ensure_near(server.endpoint, size, how) || send.capacity() < size) {
+	if (!send.ensure_near(server.endpoint, size, how) || send.capacity() < least) {
 		trace::failure(server.peer, trace::Failure::send_buffer_failed, call->xid(),
 			       Error::no_memory);
 		return false;
@@ -40,7 +40,7 @@ bool make_sends(Server &server, ServerCall *call, u32 transmissions, u32 size,
 		rpcordma_alloc_how how)
 {
 	for (u32 i = 0; i < transmissions; i++)
-		if (!make_send(server, call, call->sends[i], size, how))
+		if (!make_send(server, call, call->sends[i], size, size, how))
 			return false;
 	return true;
 }

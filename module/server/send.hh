@@ -45,9 +45,12 @@ struct Outgoing {
 
 	return server.session.rules().properties ? min(threshold, kSendHead) : threshold;
 }
-/** Make @send, of @call, which nobody uses, at least @size bytes. As make_sends(). */
+/**
+ * Have @send, of @call, which nobody uses, ready to be written. One that has @least bytes will do; a new one gets @size. As
+ * make_sends().
+ */
 [[nodiscard]] bool make_send(Server &server, const ServerCall *call, SendBuffer &send, u32 size,
-			     rpcordma_alloc_how how);
+			     u32 least, rpcordma_alloc_how how);
 /**
  * Make the first @transmissions of @call's send buffers, which nobody uses, at least @size bytes each. False: no
  * memory. @how names the contexts.

@@ -199,15 +199,15 @@ struct rpcordma_client {
 	[[nodiscard]] Status post_group(Connection &c, Call *call,
 					rpcordma::SendQueue::Marker *marker);
 
-	/** The message of @call, of @kind, is made, and asks for @credits. */
-	void trace_marshal(const Call &call, rpcordma::Credits credits,
-			   rpcordma::xdr::Kind kind) const
+	/** The message of @call, of @kind, is made. Ask trace::on() first. */
+	[[gnu::noinline]] void trace_marshal(const Connection &c, const Call &call,
+					     rpcordma::xdr::Kind kind) const
 	{
-		if (rpcordma::trace::on(RPCORDMA_TRACE_MARSHAL))
-			rpcordma_trace_marshal(peer, call.xid, credits.get(), static_cast<u32>(kind),
-					       call.plan.header_length, call.plan.inline_length,
-					       static_cast<u32>(call.plan.send_mode),
-					       static_cast<u32>(call.plan.receive_mode));
+		rpcordma_trace_marshal(peer, call.xid, c.credits.requested().get(),
+				       static_cast<u32>(kind), call.plan.header_length,
+				       call.plan.inline_length,
+				       static_cast<u32>(call.plan.send_mode),
+				       static_cast<u32>(call.plan.receive_mode));
 	}
 
 	/* send.cc */

@@ -249,7 +249,8 @@ Status rpcordma_client::make_item(const Connection &c, Call *call, const rpcordm
 		send.hand_over(c.endpoint, head + n);
 	}
 	tally(stats.pullup_copy_count, buf.page_length);
-	trace_marshal(*call, credits, xdr::Kind::optional);
+	if (trace::on(RPCORDMA_TRACE_MARSHAL))
+		trace_marshal(c, *call, xdr::Kind::optional);
 	return {};
 }
 
@@ -282,7 +283,8 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 		send.hand_over(c.endpoint, header + n);
 	}
 	tally(stats.pullup_copy_count, length - min<u32>(length, u32(request.send->head.length)));
-	trace_marshal(*call, credits, xdr::Kind::optional);
+	if (trace::on(RPCORDMA_TRACE_MARSHAL))
+		trace_marshal(c, *call, xdr::Kind::optional);
 	return {};
 }
 

@@ -164,16 +164,23 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 /* What take_resources() says of a call that needs none of these: see send_group(). No other step says it. */
 static constexpr Error kGoesAsGroup = Error::no_option;
 
+/* Whether begin_group() is to look at a call of @plan: it is long, its reply may be, or an item may go in Sends. */
+[[nodiscard, gnu::always_inline]] static inline bool may_be_group(const Connection &c,
+								  const chunk::Plan &plan)
+{
+	const bool may = u32(plan.nomsg()) | u32(!plan.reply_chunk.empty()) | c.send_write_max;
+
+	return __builtin_expect(may, 0);
+}
+
 [[nodiscard, gnu::always_inline]] static inline Status
 take_resources(Client &client, Connection &c, Call *call, const rpcordma_request &request)
 {
 	const u32 regions = call->plan.rkeys();
 	const u32 sends = sends_of(call->plan), requests = regions + sends;
 
-	/* Or, rarely, an item may go in Sends. */
-	const bool other = u32(call->plan.nomsg()) | u32(!call->plan.reply_chunk.empty()) |
-			   c.send_write_max;
-	if (regions && __builtin_expect(other, 0) && client.begin_group(c, call, request))
+	/* Without regions there is nothing that several transmissions could save. */
+	if (regions && may_be_group(c, call->plan) && client.begin_group(c, call, request))
 		return kGoesAsGroup;
 	if (regions && !client.take_regions(call)) {
 		trace::failure(client.peer, Failure::regions_missing, call->xid,
@@ -438,8 +445,8 @@ marshal(Client &client, const Connection &c, Call *call, const rpcordma_request 
 		tally(client.stats.pullup_copy_count,
 		      TRY(fill_transmissions(c, call, *request.send, header)));
 	}
-	client.trace_marshal(*call, c.credits.requested(),
-			     plan.nomsg() ? xdr::Kind::nomsg : xdr::Kind::msg);
+	if (trace::on(RPCORDMA_TRACE_MARSHAL))
+		client.trace_marshal(c, *call, plan.nomsg() ? xdr::Kind::nomsg : xdr::Kind::msg);
 	return {};
 }
 

@@ -2,8 +2,9 @@
 """Plots of the newest runs' JSON files, as SVG whose text is text: the same files for the same runs.
 
     scripts/bench plot [--to DIR]
+    scripts/bench plot --data Documentation/data/PART-COMMIT.txt [--to DIR]
 
-A part that was not run, or a case that only one transport was measured in, is said and counted as skipped.
+The second draws the tables that a run has printed, as they are in Documentation/data/ (published.py). A part that was not run, or a case that only one transport was measured in, is said and counted as skipped.
 """
 
 import argparse
@@ -459,7 +460,8 @@ def self_test():
                sorted(levels, key=levels.get, reverse=True))
         width = {xprt: (lambda box: box[1] - box[0])(wrs.box(f"bar-client-READ 1 MiB-{xprt}")) for xprt in NAMES}
         expect("wrs: 17 and 2 as lengths", round(width["rpcrdma"] / width["rpcordma"], 2), 8.5)
-    return wrong
+    from . import published
+    return wrong + published.self_test()
 
 
 def _with_matplotlib():
@@ -474,6 +476,7 @@ def _with_matplotlib():
 def main(arguments):
     parser = argparse.ArgumentParser(prog="bench plot", description=__doc__.splitlines()[0])
     parser.add_argument("--to", metavar="DIR", default=report.BUILD, help="where the .svg go: build/bench")
+    parser.add_argument("--data", metavar="FILE", help="of Documentation/data, instead of the newest runs")
     parser.add_argument("--self-test", action="store_true")
     args = parser.parse_args(arguments)
     if not _with_matplotlib():
@@ -485,6 +488,16 @@ def main(arguments):
             print(f"FAILED   {line}")
         print(f"{int(not wrong)} passed, {len(wrong)} failed, 0 skipped")
         return 1 if wrong else 0
+    if args.data:
+        from . import published
+        try:
+            paths = published.draw_all(args.data, args.to)
+        except (OSError, Unfit) as error:
+            print(f"plot: {error}\n0 passed, 1 failed, 0 skipped")
+            return 1
+        print("\n".join(map(os.path.relpath, paths)))
+        print(f"{len(paths)} passed, 0 failed, 0 skipped")
+        return 0
     drawn, skipped = draw(report.BUILD, args.to)
     for name, what in drawn.items():
         print(f"{os.path.relpath(what['path'])}: {len(what['labels'])} cases")

@@ -315,11 +315,10 @@ style: ## licences, formatting of C++ and C, clang-tidy; a step of check as well
 # --- the rest ---
 
 .PHONY: docs
-docs: ## Documentation/ as HTML under build/docs, by Sphinx
+docs: ## Documentation/ as HTML under build/docs, by Sphinx, with its pictures and plots
 	@scripts/setup docs
-	@sphinx-build -q -W -C -D project=rpcordma -D master_doc=index -D highlight_language=none \
-		-D html_theme_options.page_width=1200px \
-		-D html_theme_options.body_max_width=none -b html Documentation build/docs
+	@rm -rf build/docs
+	@sphinx-build -q -W -b html Documentation build/docs
 	@echo "build/docs/index.html"
 
 .PHONY: clean

@@ -321,6 +321,21 @@ docs: ## Documentation/ as HTML under build/docs, by Sphinx, with its pictures a
 	@sphinx-build -q -W -b html Documentation build/docs
 	@echo "build/docs/index.html"
 
+.PHONY: docs-check
+docs-check: ## these pages: nothing from the network, true pictures, and in a browser at 400 and 1300 pixels
+	@scripts/setup docs browser
+	@selftests/docs/check --browser
+
+.PHONY: docs-check-self-test
+docs-check-self-test: ## a fault of each kind in a small site, each to be found
+	@scripts/setup docs browser
+	@selftests/docs/check --self-test
+
+.PHONY: docs-screens
+docs-screens: ## screenshots of every page at 400 and 1300 pixels; TO=folder
+	@scripts/setup docs browser
+	@selftests/docs/check --screens "$(or $(TO),build/docs-screens)"
+
 .PHONY: clean
 clean: ## removes what was built; fetched kernel packages stay (build/kernels)
 	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name kernels -exec rm -rf {} +; fi

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """For Sphinx: pictures that are drawn when the pages are made, from text that is kept in the tree.
 
-    .. picture:: pictures/house.svg         an SVG as it is
+    .. figure:: pictures/house.svg          an SVG as it is: this name, so that other readers of the source show it as well
     .. picture:: pictures/read.seq          what happens at two ends (sequence.py)
     .. picture:: data/slope-872365a.txt     a plot of a run's tables (selftests/bench/benchlib/published.py)
         :plot: slope                        which of its plots
@@ -73,4 +73,5 @@ class Picture(SphinxDirective):
 
 def setup(app):
     app.add_directive("picture", Picture)
+    app.add_directive("figure", Picture, override=True)
     return {"parallel_read_safe": True}

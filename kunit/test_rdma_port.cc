@@ -113,9 +113,7 @@ PortFixture::PortFixture()
 	verbs.device.page_size = verbs.device.mr_page_size = kPage;
 	verbs.send_queue =
 		static_cast<Posted *>(rpcordma_test_alloc(PortVerbs::kMostSends * sizeof(Posted)));
-	peer.memory = static_cast<u8 *>(rpcordma_test_alloc(PortPeer::kBytes));
-	for (u32 i = 0; i < PortPeer::kBytes; i++)
-		peer.memory[i] = u8(i * 31 + (i >> 8) * 7);
+	peer.have(PortPeer::kBytes);
 	/* Each case counts what it says, and has seen the code that says it. */
 	rpcordma_trace_enabled = ~0u;
 	rpcordma_server_tunables = {};
@@ -141,7 +139,7 @@ PortFixture::~PortFixture()
 	/* Last, as it frees what is left. */
 	memory.expect_none();
 	rpcordma_test_free(verbs.send_queue, PortVerbs::kMostSends * sizeof(Posted));
-	rpcordma_test_free(peer.memory, PortPeer::kBytes);
+	rpcordma_test_free(peer.memory, peer.bytes);
 	rpcordma_test_free(&port_, sizeof(port_));
 	the_port = nullptr;
 }

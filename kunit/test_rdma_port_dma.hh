@@ -40,13 +40,14 @@ struct rpcordma_region {
 namespace rpcordma {
 
 struct PortDma {
-	static constexpr u32 kMostRegions = 16;
+	static constexpr u32 kMostRegions = 40;
 
 	/* Failures to come: how many more of each go well. */
 	u32 mappings_left = kNoLimit;
 	u32 bulks_left = kNoLimit;
 	u32 bulk_maps_left = kNoLimit;
 	u32 regions_left = kNoLimit;
+	u32 most_regions = 16; /* at once */
 	u32 region_maps_left = kNoLimit;
 	u32 scratch_maps_left = kNoLimit;
 	/* Bounce buffers do not keep the place in a page: what is of more than one piece is of whole pages. */

@@ -90,10 +90,15 @@ rpcordma_bool rpcordma_svc_ddp_allowed(const svc_rqst *rqst)
 	return rqst->ddp_allowed;
 }
 
-rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordma_u32 room)
+rpcordma_u32 rpcordma_svc_reply_pages(const svc_rqst *rqst)
 {
 	/* The head has one at least. */
-	const u32 count = max(rqst->reply_pages, 1u);
+	return max(rqst->reply_pages, 1u);
+}
+
+rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordma_u32 room)
+{
+	const u32 count = rpcordma_svc_reply_pages(rqst);
 
 	if (count > room)
 		return 0;

@@ -6,7 +6,7 @@
 
 /* What is opaque behind the port. */
 struct svc_rqst {
-	static constexpr rpcordma::u32 kPages = 340;
+	static constexpr rpcordma::u32 kPages = 1104;
 	page *pages[kPages];
 	/* The call, as it was handed over last. */
 	rpcordma_server_call *call;

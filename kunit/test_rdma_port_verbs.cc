@@ -69,13 +69,23 @@ Receive *PortVerbs::deliver(u32 length)
 	return receive;
 }
 
+void PortPeer::have(u32 wanted)
+{
+	if (memory)
+		rpcordma_test_free(memory, bytes);
+	bytes = wanted;
+	memory = static_cast<u8 *>(rpcordma_test_alloc(bytes));
+	for (u32 i = 0; i < bytes; i++)
+		memory[i] = u8(i * 31 + (i >> 8) * 7);
+}
+
 int PortVerbs::transfer(const Posted &wr, bool write)
 {
 	const u64 offset = wr.remote_addr - PortPeer::kAddress;
 	u32 at = 0;
 
 	if (wr.rkey != PortPeer::kKey || wr.remote_addr < PortPeer::kAddress ||
-	    offset + wr.length() > PortPeer::kBytes)
+	    offset + wr.length() > the_port->peer.bytes)
 		return RPCORDMA_WC_REMOTE_ACCESS;
 	EXPECT_GT(wr.num_sge, 0);
 	for (int i = 0; i < wr.num_sge; i++)

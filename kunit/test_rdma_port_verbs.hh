@@ -126,7 +126,8 @@ struct PortPeer {
 	static constexpr u64 kAddress = u64(7) << 40;
 	static constexpr u32 kKey = 0xc11e47;
 
-	u8 *memory = nullptr; /* kBytes of it */
+	u8 *memory = nullptr;
+	u32 bytes = 0; /* of it: kBytes, as a case begins */
 
 	/* What was sent to it last. */
 	u8 message[20480] = {};
@@ -142,6 +143,8 @@ struct PortPeer {
 	{
 		return {message, message_length};
 	}
+	/** Have @bytes of memory, that differ, in place of what there was. */
+	void have(u32 bytes);
 	/**
 	 * Byte @at of a segment that a requester offers, as the peer reaches it: null where nothing is
 	 * registered, or not for that.

@@ -420,19 +420,28 @@ struct Served : Accepted {
 		rqst->reply_pages = 0;
 		return rpcordma_core_server_sendto(server, rqst, rqst->call);
 	}
-	/** A reply whose bytes [@head, @head + @size) are in pages, and @tail follow. */
-	int send_reply_pages(u32 head, u32 size, u32 tail)
+	/** Bytes [@at, @at + @length) of a reply, however far behind reply_bytes. */
+	static rpcordma_kvec reply_tail(u32 at, u32 length)
+	{
+		u8 *bytes = test_alloc(length).data();
+
+		for (u32 i = 0; i < length; i++)
+			bytes[i] = pattern(at + i);
+		return {bytes, length};
+	}
+	/** A reply whose bytes [@head, @head + @size) are in pages, and @tail follow. Counted are @pages at least. */
+	int send_reply_pages(u32 head, u32 size, u32 tail, u32 pages = 0)
 	{
 		rpcordma_xdr_buf &buf = rqst->reply;
 		const u32 used = rqst->arg.pages_used;
 
 		buf = {};
 		buf.head = {reply_bytes, head};
-		buf.tail = {reply_bytes + head + size, tail};
+		buf.tail = reply_tail(head + size, tail);
 		buf.pages = rqst->pages + used;
 		buf.page_length = size;
 		buf.len = head + size + tail;
-		rqst->reply_pages = div_round_up(size, u32(kPage));
+		rqst->reply_pages = max(div_round_up(size, u32(kPage)), pages);
 		for (u32 i = 0; i < size; i++)
 			buf.pages[i / kPage]->data[i % kPage] = pattern(head + i);
 		return rpcordma_core_server_sendto(server, rqst, rqst->call);
@@ -576,7 +585,7 @@ struct NoTransfers : NoSinks {
 	NoTransfers()
 	{
 		for (u32 left = the_port->dma.bulks - count; left; left--)
-			taken[count++] = server_pool.take(RPCORDMA_ALLOC_NOIO);
+			taken[count++] = server_pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO);
 	}
 };
 

@@ -138,7 +138,7 @@ RPCORDMA_TEST(server_owners, reply_pages)
 	EXPECT_EQ(c.memory.pages, pages - 3);
 	c.release();
 	/* Nor does a transfer that had them have any for the next reply, which has none. */
-	Transfer *next = server_pool.take(RPCORDMA_ALLOC_NOIO);
+	Transfer *next = server_pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO);
 	EXPECT_EQ(next->page_count, 0);
 	server_pool.give(next);
 }
@@ -200,11 +200,13 @@ RPCORDMA_TEST(server_owners, finished_at_once)
 /* A reply in more pages than a transfer holds: its Writes are built, and not sent; the client learns so. */
 RPCORDMA_TEST(server_owners, too_many_reply_pages)
 {
-	for (const u32 pages : {Transfer::kPages, Transfer::kPages + 1}) {
+	for (const u32 pages : {Transfer::kPages, Transfer::kPages + 1, Transfer::kLargePages,
+				Transfer::kLargePages + 1}) {
 		TEST_NOTE("pages", pages);
-		const bool fits = pages == Transfer::kPages;
+		const bool fits = pages <= Transfer::kLargePages;
 		Connected c;
 
+		c.peer.have(10000 + pages * kPage);
 		c.thread_pages = pages + 8;
 		have_read(c, pages * kPage);
 		ASSERT_EQ(c.send_reply_pages(20, pages * kPage, 8), 0);
@@ -216,6 +218,27 @@ RPCORDMA_TEST(server_owners, too_many_reply_pages)
 			c.expect_error(1, xdr::ErrorCode::chunk);
 		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), fits ? 0 : 1);
 		EXPECT_EQ(c.log.take(trace::Failure::reply_no_room), fits ? 0 : 1);
+	}
+}
+
+/* nfsd counts the pages that a READ of NFSv3 asked for, and the file ends early: the reply has few bytes in many pages. */
+RPCORDMA_TEST(server_owners, short_read)
+{
+	for (const u32 pages : {Transfer::kPages, Transfer::kPages + 1, Transfer::kLargePages}) {
+		TEST_NOTE("pages", pages);
+		Connected c;
+
+		c.thread_pages = pages + 8;
+		c.fill_thread();
+		have_read(c, 3 * kPage);
+		ASSERT_EQ(c.send_reply_pages(20, 3 * kPage, 8, pages), 0);
+		const u32 before = c.memory.pages;
+		c.release();
+		c.work();
+		EXPECT_GT(c.peer.writes, 0);
+		/* Those without a byte of the reply as well, some by the next thread that comes by. */
+		rpcordma_core_server_finish(c.server);
+		EXPECT_EQ(c.memory.pages, before - pages);
 	}
 }
 
@@ -322,6 +345,7 @@ RPCORDMA_TEST(server_owners, first_refusal)
 }
 
 RPCORDMA_SUITE(server_owners, ends_amid, no_receives_in_drain, reply_pages, too_many_reply_pages,
-	       finished, finished_at_once, regions_used_again, detached_in_wait, first_refusal);
+	       short_read, finished, finished_at_once, regions_used_again, detached_in_wait,
+	       first_refusal);
 
 } // namespace rpcordma

@@ -73,7 +73,7 @@ RPCORDMA_TEST(server_pool, join_and_leave)
 	EXPECT_EQ(c.svc.refills, 1);
 	pool.leave();
 	EXPECT_EQ(c.memory.pages, kFirst);
-	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
+	pool.give(pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO));
 	EXPECT_EQ(c.dma.bulks, 5);
 	pool.leave();
 	EXPECT_EQ(c.memory.pages, 0);
@@ -106,7 +106,7 @@ RPCORDMA_TEST(server_pool, shrink)
 	EXPECT_EQ(pool.spare_pages(), 0);
 	EXPECT_EQ(pool.shrink(100), 0);
 	/* Without pages. */
-	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
+	pool.give(pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO));
 	const u32 bare = pool.spare_pages();
 	EXPECT_GT(bare, 0);
 	EXPECT_EQ(smaller, kFirst - kPages + 3 * bare);
@@ -174,23 +174,62 @@ RPCORDMA_TEST(server_pool, transfers)
 
 	/* As budgets have it: 22 KiB and 10 KiB, for which kmalloc() takes 32 and 16. */
 	EXPECT_EQ(kTransferBytes, 48 * 1024);
-	Transfer *first = pool.take(RPCORDMA_ALLOC_NOIO);
+	Transfer *first = pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO);
 	ASSERT_NE(first, nullptr);
 	EXPECT_NE(first->bulk, nullptr);
 	EXPECT_EQ(first->page_count, 0);
 	EXPECT_FALSE(first->writes);
 	first->writes = true;
 	pool.give(first);
-	EXPECT_EQ(pool.take(RPCORDMA_ALLOC_ATOMIC), first);
+	EXPECT_EQ(pool.take(Transfer::kPages, RPCORDMA_ALLOC_ATOMIC), first);
 	EXPECT_FALSE(first->writes);
 	pool.give(first);
 
 	for (Transfer *&transfer : taken)
-		transfer = pool.take(RPCORDMA_ALLOC_NOIO);
+		transfer = pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO);
 	EXPECT_EQ(c.dma.bulks, 80);
 	for (Transfer *transfer : taken)
 		pool.give(transfer);
 	EXPECT_EQ(c.dma.bulks, 64);
+}
+
+/* What has room for the largest payload is made for that alone, and few are kept: each is 128 KiB. */
+RPCORDMA_TEST(server_pool, large_transfers)
+{
+	PortFixture c;
+	Pool pool(false);
+	Transfer *taken[6];
+
+	for (Transfer *&transfer : taken) {
+		transfer = pool.take(Transfer::kPages + 1, RPCORDMA_ALLOC_NOIO);
+		ASSERT_NE(transfer, nullptr);
+		EXPECT_EQ(transfer->room, Transfer::kLargePages);
+		EXPECT_EQ(transfer->stock, 0);
+	}
+	EXPECT_EQ(pool.spare_pages(), 0);
+	/* What it is given is released: it is no sink. */
+	taken[0]->pages[Transfer::kLargePages - 1] = c.memory.new_page();
+	taken[0]->page_count = Transfer::kLargePages;
+	for (Transfer *transfer : taken)
+		pool.give(transfer);
+	EXPECT_EQ(c.memory.pages, 0);
+	EXPECT_EQ(c.dma.bulks, 4);
+	EXPECT_EQ(pool.spare_pages(), 4 * 32);
+	EXPECT_EQ(pool.lent_pages(), 0);
+	/* Others are as they were, and neither serves for the other. */
+	Transfer *usual = pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO);
+	ASSERT_NE(usual, nullptr);
+	EXPECT_EQ(usual->room, Transfer::kPages);
+	EXPECT_EQ(c.dma.bulks, 5);
+	Transfer *large = pool.take(Transfer::kLargePages, RPCORDMA_ALLOC_ATOMIC);
+	EXPECT_EQ(large, taken[3]);
+	EXPECT_EQ(c.dma.bulks, 5);
+	pool.give(usual);
+	pool.give(large);
+	EXPECT_EQ(pool.shrink(1), 12);
+	EXPECT_EQ(pool.shrink(33), 64);
+	EXPECT_EQ(pool.shrink(~0u), 64);
+	EXPECT_EQ(c.dma.bulks, 0);
 }
 
 /* Without memory for either part, there is no transfer, and nothing is left behind. */
@@ -203,7 +242,7 @@ RPCORDMA_TEST(server_pool, no_transfer)
 		u32 &left = no_bulk ? c.dma.bulks_left : c.memory.allocations_left;
 
 		left = 0;
-		EXPECT_EQ(pool.take(RPCORDMA_ALLOC_NOIO), nullptr);
+		EXPECT_EQ(pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO), nullptr);
 		pool.refill();
 		EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
 		EXPECT_EQ(c.dma.bulks, 0);
@@ -299,9 +338,9 @@ RPCORDMA_TEST(server_pool, holds)
 	pool.give(transfer);
 	EXPECT_EQ(c.sync.holds, holds + 2);
 
-	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
+	pool.give(pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO));
 	holds = c.sync.holds;
-	pool.give(pool.take(RPCORDMA_ALLOC_NOIO));
+	pool.give(pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO));
 	EXPECT_EQ(c.sync.holds, holds + 2);
 }
 
@@ -476,7 +515,7 @@ RPCORDMA_TEST(server_pool, reply_pages)
 {
 	PortFixture c;
 	Pool pool(false);
-	Transfer *transfer = pool.take(RPCORDMA_ALLOC_NOIO);
+	Transfer *transfer = pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO);
 
 	ASSERT_NE(transfer, nullptr);
 	transfer->writes = true;
@@ -586,8 +625,8 @@ RPCORDMA_TEST(server_pool, any)
 			pool.give(transfer);
 }
 
-RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, no_transfer,
-	       more_transfers, sizes, sinks, holds, missing_pages, order, nodes, grows, reply_pages,
-	       late, mapped, refill_without_memory, any);
+RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, large_transfers,
+	       no_transfer, more_transfers, sizes, sinks, holds, missing_pages, order, nodes, grows,
+	       reply_pages, late, mapped, refill_without_memory, any);
 
 } // namespace rpcordma

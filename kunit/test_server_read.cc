@@ -244,19 +244,29 @@ RPCORDMA_TEST(server_read, short_position_zero)
 	c.release();
 }
 
-/* A WRITE of the largest payload that is announced, and a message of that and a page in one chunk. */
+/*
+ * A WRITE of the largest payload that is announced, and a message of that and a page in one chunk. By a thread: no sink of
+ * the pool is so large.
+ */
 RPCORDMA_TEST(server_read, largest_payload)
 {
 	const u32 payload = rpcordma_core_server_max_payload(kPage);
 
+	EXPECT_EQ(payload, 1024 * kPage);
 	for (const bool linear : {false, true}) {
 		TEST_NOTE("linear", linear);
 		Connected c;
 		CallMaker call(1, 64, linear ? xdr::Kind::nomsg : xdr::Kind::msg);
 
+		c.peer.have(payload + 2 * kPage);
+		c.thread_pages = payload / kPage + 3;
+		c.fill_thread();
 		/* As rpcordma_svc_get_limits() says when the service is made for that payload. */
 		c.svc.limits.max_message = payload + kPage;
 		c.svc.limits.max_pages = payload / kPage + 1;
+		/* Nor does the budget grow with such calls: it is for sinks. */
+		EXPECT_EQ(eager_cap(nullptr, kPage),
+			  8 * (Transfer::kPages * kPage + kTransferBytes));
 		if (linear) {
 			call.read(0, payload + kPage, 33);
 			call.finish(0);
@@ -264,6 +274,8 @@ RPCORDMA_TEST(server_read, largest_payload)
 			make_write(call, payload, 33);
 		}
 		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(c.receive(), 0);
+		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 0);
 		c.work();
 		ASSERT_EQ(c.receive(), int(payload + (linear ? kPage : 60)));
 		if (!linear)

@@ -308,6 +308,7 @@ RPCORDMA_TEST(server_reply, largest_payload)
 		Connected c;
 		rpcordma_xdr_buf &buf = c.rqst->reply;
 
+		c.peer.have(payload + 128 * 1024);
 		have_call(c, ddp ? payload : 0, ddp ? 0 : payload + 68, ddp);
 		if (ddp)
 			(void)rpcordma_core_server_result_payload(c.rqst->call, 60, payload);
@@ -322,7 +323,7 @@ RPCORDMA_TEST(server_reply, largest_payload)
 		buf.pages = c.rqst->pages + 1;
 		buf.page_base = kPage - 3;
 		buf.page_length = payload;
-		buf.tail = {c.reply_bytes + 60 + payload, 8};
+		buf.tail = c.reply_tail(60 + payload, 8);
 		buf.len = payload + 68;
 		for (u32 i = 0; i < payload; i++) {
 			const u32 at = buf.page_base + i;
@@ -346,9 +347,9 @@ RPCORDMA_TEST(server_reply, largest_payload)
 /* A reply in more pieces than can be described, as well. */
 RPCORDMA_TEST(server_reply, too_many_pieces)
 {
+	constexpr u32 pages = Transfer::pieces_for(Transfer::kLargePages) + 2;
 	Connected c;
-	have_call(c, 100000, 0);
-	constexpr u32 pages = Transfer::kPieces + 2;
+	have_call(c, pages * kPage, 0);
 	static_assert(pages + 8 <= svc_rqst::kPages);
 	(void)rpcordma_core_server_result_payload(c.rqst->call, 20, pages * kPage);
 	for (u32 i = 0; i < pages + 8; i++)

@@ -160,6 +160,107 @@ RPCORDMA_TEST(server_sink, registered)
 	}
 }
 
+/*
+ * The largest payload where it has to be registered: as far as the regions of one chain go. What is longer is refused, and
+ * nothing is read.
+ */
+RPCORDMA_TEST(server_sink, largest_registered)
+{
+	static constexpr struct {
+		u32 region_pages, work_requests, pages, regions;
+	} devices[] = {
+		{1028, 4096, 1024, 4},
+		{128, 4096, 1024, 8},
+		{32, 4096, 1024, 32},
+		{31, 4096, 1023, 33},
+		{16, 4096, 528, 33},
+		/* A queue of 59: 28 regions are registered and invalidated by 56. */
+		{32, 60, 896, 28},
+	};
+	u32 number = 0;
+
+	for (const auto &device : devices) {
+		TEST_NOTE("device", number++);
+		Served c;
+
+		c.verbs.device.read_needs_region = true;
+		c.verbs.device.max_fast_reg_pages = device.region_pages;
+		c.verbs.device.max_qp_wr = device.work_requests;
+		c.svc.limits.max_message = 1025 * kPage;
+		c.svc.limits.max_pages = 1025;
+		c.thread_pages = 1027;
+		c.peer.have(1030 * kPage);
+		c.dma.most_regions = device.regions;
+		c.fill_thread();
+		c.connect();
+		for (const bool fits : {true, false}) {
+			TEST_NOTE("fits", fits);
+			CallMaker call(1);
+
+			if (!fits && device.pages == 1024)
+				break;
+			call.read(40, (device.pages + !fits) * kPage, 33);
+			call.finish(60);
+			ASSERT_TRUE(c.send(call));
+			c.work();
+			EXPECT_EQ(c.receive(), 0);
+			c.work();
+			if (!fits) {
+				c.expect_error(1, xdr::ErrorCode::chunk);
+				EXPECT_EQ(c.log.take(trace::Failure::call_too_long), 1);
+				EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+				continue;
+			}
+			EXPECT_EQ(c.dma.regions, device.regions);
+			EXPECT_EQ(c.log.take(trace::Failure::send_queue_full) > 0,
+				  device.work_requests < 100);
+			ASSERT_EQ(c.receive(), int(60 + device.pages * kPage));
+			for (u32 i = 0; i < device.pages * kPage; i++)
+				ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage],
+					  c.peer.memory[33 + i]);
+			c.release();
+		}
+	}
+}
+
+/* A device that has better Reads by regions (max_sgl_rd), and page lists too short for this sink: it reads by SGEs. */
+RPCORDMA_TEST(server_sink, largest_by_sges)
+{
+	for (const bool fits : {true, false}) {
+		TEST_NOTE("fits", fits);
+		const u32 pages = 33 * 16 + !fits;
+		Served c;
+
+		c.verbs.device.max_sgl_rd = 1;
+		c.verbs.device.max_fast_reg_pages = 16;
+		c.svc.limits.max_message = 1025 * kPage;
+		c.svc.limits.max_pages = 1025;
+		c.thread_pages = 1027;
+		c.peer.have(1030 * kPage);
+		c.dma.most_regions = 33;
+		c.fill_thread();
+		c.connect();
+		/* The first asks for the regions that the second has. */
+		for (const u32 regions : {0, 33}) {
+			CallMaker call(1);
+
+			call.read(40, pages * kPage, 33);
+			call.finish(60);
+			ASSERT_TRUE(c.send(call));
+			c.work();
+			EXPECT_EQ(c.receive(), 0);
+			EXPECT_EQ(c.dma.region_maps, fits ? regions : 0);
+			c.work();
+			ASSERT_EQ(c.receive(), int(60 + pages * kPage));
+			for (u32 i = 0; i < pages * kPage; i++)
+				ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage],
+					  c.peer.memory[33 + i]);
+			c.release();
+			(void)c.log.take(trace::Failure::send_queue_full);
+		}
+	}
+}
+
 /* A sink whose Reads failed is unmapped as well, and its pages are good for the next call. */
 RPCORDMA_TEST(server_sink, failed)
 {
@@ -183,6 +284,6 @@ RPCORDMA_TEST(server_sink, failed)
 	}
 }
 
-RPCORDMA_SUITE(server_sink, mapped, registered, failed);
+RPCORDMA_SUITE(server_sink, mapped, registered, largest_registered, largest_by_sges, failed);
 
 } // namespace rpcordma

@@ -125,10 +125,15 @@ rpcordma_bool rpcordma_svc_ddp_allowed(const struct svc_rqst *rqst)
 	return flavor <= RPC_AUTH_MAXFLAVOR || flavor == RPC_AUTH_GSS_KRB5;
 }
 
+rpcordma_u32 rpcordma_svc_reply_pages(const struct svc_rqst *rqst)
+{
+	return rqst->rq_next_page - rqst->rq_respages;
+}
+
 rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **pages,
 					   rpcordma_u32 room)
 {
-	const u32 count = rqst->rq_next_page - rqst->rq_respages;
+	const u32 count = rpcordma_svc_reply_pages(rqst);
 
 	if (count > room)
 		return 0;

@@ -237,6 +237,11 @@ struct rpcordma_xdr_buf *rpcordma_svc_reply(struct svc_rqst *rqst);
 /** Whether the call's security flavour lets results be placed directly: no integrity, no privacy. */
 rpcordma_bool rpcordma_svc_ddp_allowed(const struct svc_rqst *rqst);
 /**
+ * How many pages the reply lies in, its head's among them. Fewer bytes than these have may be in them: nfsd has counted
+ * what an NFSv3 READ asked for, and the file ended before.
+ */
+rpcordma_u32 rpcordma_svc_reply_pages(const struct svc_rqst *rqst);
+/**
  * Take the pages that the reply lies in, its head's among them; returns how many. They are to be
  * given back with rpcordma_pages_release(). Returns 0, and takes none, when there are more than @room.
  */

@@ -75,8 +75,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 		return {};
 	server.limits.region_pages =
 		min(device.max_fast_reg_pages / region_entries(device), Transfer::kPages);
-	if (device.fast_registration &&
-	    server.limits.region_pages * Transfer::kMostRegions >= Transfer::kPages)
+	if (device.fast_registration && server.limits.region_pages >= Transfer::kLeastRegionPages)
 		return {};
 	if (!device.read_needs_region) {
 		server.limits.region_pages = 0;
@@ -113,6 +112,20 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 	server.receives.init(limit + extra, limit);
 	server.grant.set(server.receives.credits().granted());
 	return limit;
+}
+
+/*
+ * How much a call may bring by Reads: what a transfer has room for, and where Reads need regions, what these hold. A chain
+ * registers and invalidates them, and has two Reads besides: one of its own, and the next chain's first.
+ */
+static void size_sinks(Server &server)
+{
+	ServerLimits &limits = server.limits;
+
+	limits.regions = min(Transfer::kMostRegions, (part_room(server) - 2) / 2);
+	limits.sink_pages = server.device.read_needs_region ?
+				    min(Transfer::kLargePages, limits.regions * limits.region_pages) :
+				    Transfer::kLargePages;
 }
 
 /* Answer the connection request: from here on messages may come. */
@@ -181,6 +194,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 
 	TRY_STATUS(size_regions(server));
 	const u32 most_calls = TRY(size_server_queues(server));
+	size_sinks(server);
 	u32 receives, first;
 	{
 		SpinGuard guard(server.lock);

@@ -135,7 +135,7 @@ static void copy_pieces(const Server &server, const ServerCall *call, page **to)
 	if (call->arrival.how == chunk::Arrival::How::sent)
 		return lend_item(server, call);
 	const u32 pages = sink_pages(server, call->arrival);
-	Transfer *transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
+	Transfer *transfer = server_pool.take(pages, RPCORDMA_ALLOC_SERVICE);
 
 	if (!transfer)
 		return false;

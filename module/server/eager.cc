@@ -22,7 +22,9 @@ u64 eager_cap(const svc_xprt *xprt, u32 page_size)
 	rpcordma_svc_get_limits(xprt, &limits);
 	if (!limits.threads)
 		return 0;
-	return max<u64>(u64(limits.threads) * (limits.max_message + page_size + kTransferBytes),
+	/* What is longer than a sink is not pulled ahead. */
+	const u32 bytes_of_one = min(limits.max_message + page_size, Transfer::kPages * page_size);
+	return max<u64>(u64(limits.threads) * (bytes_of_one + kTransferBytes),
 			rpcordma_memory_size() / kPartOfMemory);
 }
 

@@ -41,7 +41,7 @@ void rpcordma_core_server_exit(void)
 
 u32 rpcordma_core_server_max_payload(u32 page_size)
 {
-	return Transfer::kPayloadPages * page_size;
+	return Transfer::kLargePayloadPages * page_size;
 }
 
 void rpcordma_core_server_refill(void)

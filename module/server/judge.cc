@@ -98,7 +98,7 @@ static constexpr u32 kLeastHead = 1024;
 	}
 	if (cut_short(server, message, arrival))
 		return refuse(Failure::call_cut_short, int(arrival.position));
-	if (sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages))
+	if (sink_pages(server, arrival) > min(limits.max_pages, server.limits.sink_pages))
 		return decline(Failure::call_too_long, int(arrival.segments));
 	if (failed_before(server, receive))
 		return decline(Failure::call_failed_before, 0);
@@ -151,7 +151,7 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 		return Judgement::refused;
 	}
 	if (length > limits.max_message ||
-	    sink_pages(server, arrival) > min(limits.max_pages, Transfer::kPages)) {
+	    sink_pages(server, arrival) > min(limits.max_pages, server.limits.sink_pages)) {
 		refusal = xdr::ErrorCode::system;
 		trace::failure(server.peer, Failure::call_too_long, first.message.xid.get(),
 			       int(arrival.message_length));

@@ -10,14 +10,22 @@ namespace rpcordma {
 ServerPool server_pool;
 
 /* Free transfers without pages that a shelf keeps: more are a burst's. */
-static constexpr u32 kKeptBare = 64;
+[[nodiscard]] static constexpr u32 kept_bare(u32 size)
+{
+	return size == Transfer::kLarge ? 4 : 64;
+}
 
 /* The size of the largest sink. */
 static constexpr u32 kLargest = Transfer::kSizes - 1;
 static_assert(Transfer::pages_of(kLargest) == Transfer::kPages);
 
-/* A transfer's memory, in pages of the usual size, its mapping's included. */
-static constexpr u32 kTransferPages = div_round_up(kTransferBytes, 4096u);
+/* A transfer's own memory, in pages of the usual size, its mapping's included. */
+[[nodiscard]] static constexpr u32 own_pages(u32 size)
+{
+	return (size == Transfer::kLarge ? kTransferBytesFor<Transfer::kLargePages> :
+					   kTransferBytes) /
+	       4096;
+}
 
 bool ServerPool::init()
 {
@@ -72,12 +80,18 @@ void ServerPool::leave()
 
 using OwnedTransfer = Owned<Transfer, LargeHeap>;
 
+template <u32 Pages> [[nodiscard]] static OwnedTransfer create_for(rpcordma_alloc_how how)
+{
+	return OwnedTransfer::take_over(Owned<TransferFor<Pages>, LargeHeap>::create(how).let_go());
+}
+
 Transfer *ServerPool::create_(u32 size, rpcordma_alloc_how how)
 {
-	auto transfer = OwnedTransfer::create(how);
+	auto transfer = size == Transfer::kLarge ? create_for<Transfer::kLargePages>(how) :
+						   create_for<Transfer::kPages>(how);
 
 	if (transfer)
-		transfer->bulk = rpcordma_bulk_create(Transfer::kPieces, how);
+		transfer->bulk = rpcordma_bulk_create(Transfer::pieces_for(transfer->room), how);
 	if (!transfer || !transfer->bulk)
 		return nullptr;
 	transfer->size = size;
@@ -208,7 +222,7 @@ bool ServerPool::Shelf::want_more_locked(u32 size, u32 cap_pages)
 /* One that nobody misses soon, which is out now; null: there is none. */
 Transfer *ServerPool::Shelf::pop_idle_locked(bool in_use)
 {
-	for (u32 size = 0; size < Transfer::kSizes; size++) {
+	for (u32 size = 0; size <= Transfer::kLarge; size++) {
 		Stock &stock = stocks[size];
 		const bool least = in_use && size == kLargest && stock.free_count == 1;
 		Transfer *transfer = stock.pop_lacking();
@@ -226,27 +240,27 @@ Transfer *ServerPool::Shelf::pop_idle_locked(bool in_use)
 
 /* --- taking and giving --- */
 
-Transfer *ServerPool::take(rpcordma_alloc_how how)
+Transfer *ServerPool::take(u32 pages, rpcordma_alloc_how how)
 {
-	const u32 node = rpcordma_node();
+	const u32 node = rpcordma_node(), size = pages > Transfer::kPages ? Transfer::kLarge : 0;
 	Shelf &shelf = shelf_of_(node);
 	Transfer *transfer;
 	{
 		SpinGuard guard(shelf.lock);
 
-		transfer = shelf.stocks[0].pop();
+		transfer = shelf.stocks[size].pop();
 		/* Else one is made. */
-		shelf.stocks[0].out += !transfer;
+		shelf.stocks[size].out += !transfer;
 	}
 	if (!transfer)
-		transfer = create_(0, how);
+		transfer = create_(size, how);
 	if (transfer) {
 		transfer->node = node;
 		return transfer;
 	}
 	SpinGuard guard(shelf.lock);
 
-	shelf.stocks[0].out--;
+	shelf.stocks[size].out--;
 	return nullptr;
 }
 
@@ -283,8 +297,9 @@ void ServerPool::put_(Transfer *transfer)
 		SpinGuard guard(shelf.lock);
 		Stock &stock = shelf.stocks[transfer->size];
 
-		keep = in_use_() && (transfer->size ? stock.count() <= stock.wanted :
-						      stock.free_count < kKeptBare);
+		keep = in_use_() && (Transfer::is_sink(transfer->size) ?
+					     stock.count() <= stock.wanted :
+					     stock.free_count < kept_bare(transfer->size));
 		if (keep)
 			stock.put(transfer);
 		else
@@ -297,7 +312,7 @@ void ServerPool::put_(Transfer *transfer)
 void ServerPool::give(Transfer *transfer)
 {
 	rpcordma_bulk_unmap(transfer->bulk);
-	if (transfer->size)
+	if (Transfer::is_sink(transfer->size))
 		take_stock(*transfer);
 	else
 		rpcordma_pages_release(transfer->pages, transfer->page_count);
@@ -366,13 +381,13 @@ u32 ServerPool::spare_pages()
 	for (Shelf &shelf : shelves_) {
 		SpinGuard guard(shelf.lock);
 
-		for (u32 size = 0; size < Transfer::kSizes; size++) {
+		for (u32 size = 0; size <= Transfer::kLarge; size++) {
 			const Stock &stock = shelf.stocks[size];
 			const u32 least = in_use && size == kLargest && stock.free_count;
 
-			spare += stock.lacking_count * kTransferPages +
+			spare += stock.lacking_count * own_pages(size) +
 				 (stock.free_count - least) *
-					 (kTransferPages + Transfer::pages_of(size));
+					 (own_pages(size) + Transfer::pages_of(size));
 		}
 	}
 	return spare;
@@ -394,7 +409,7 @@ u32 ServerPool::shrink(u32 pages)
 			}
 			if (!transfer)
 				break;
-			freed += transfer->stock + kTransferPages;
+			freed += transfer->stock + own_pages(transfer->size);
 			destroy_(transfer);
 		}
 	return freed;

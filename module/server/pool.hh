@@ -5,7 +5,7 @@
  * take or to give one moves no page; free ones stand in lists by how many pages they have, and each NUMA node has a
  * shelf of such lists under a lock of its own. take() sleeps only if @how allows, take_sink() never does; a
  * worker refills the shelves to what recent demand needed, within the cap. Under memory pressure the kernel takes back
- * what is idle, except one transfer with the pages of a largest call on each shelf.
+ * what is idle, except one transfer with the pages of a largest sink on each shelf.
  */
 #pragma once
 
@@ -28,8 +28,11 @@ public:
 	void join();
 	void leave();
 
-	/** A transfer, without pages; null without memory. @how: as for rpcordma_alloc(). */
-	[[nodiscard]] Transfer *take(rpcordma_alloc_how how);
+	/**
+	 * A transfer without pages, with room for @pages, or for kLargePages if that is less; null without memory.
+	 * @how: as for rpcordma_alloc().
+	 */
+	[[nodiscard]] Transfer *take(u32 pages, rpcordma_alloc_how how);
 	/**
 	 * A transfer with @pages sink pages or more, of what there is on this CPU's node: nothing is allocated. Null
 	 * when there is none, and then there will be more, within @cap_pages for a node. Any context.
@@ -83,7 +86,7 @@ private:
 	struct Shelf {
 		ModuleLock lock;
 		u32 node GUARDED_BY(lock) = 0; /* whose pages are here */
-		Stock stocks[Transfer::kSizes] GUARDED_BY(lock);
+		Stock stocks[Transfer::kLarge + 1] GUARDED_BY(lock);
 
 		[[nodiscard]] bool want_more_locked(u32 size, u32 cap_pages) REQUIRES(lock);
 		[[nodiscard]] Transfer *pop_idle_locked(bool in_use) REQUIRES(lock);

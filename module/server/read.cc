@@ -78,7 +78,8 @@ struct ReadProgress {
 	const chunk::Arrival &arrival = call->arrival;
 	const u32 count = sink_regions(server, arrival);
 
-	if (pieces <= u64(server.device.max_sgl_rd) * arrival.segments)
+	if (pieces <= u64(server.device.max_sgl_rd) * arrival.segments ||
+	    count > server.limits.regions)
 		return false;
 	if (take_regions(server, *call->transfer, count, RPCORDMA_ALLOC_ATOMIC))
 		return true;
@@ -110,7 +111,7 @@ struct ReadProgress {
 		return register_sink(server, call);
 	}
 	const int sges = rpcordma_bulk_map(t.bulk, server.endpoint, RPCORDMA_DMA_FROM_DEVICE,
-					   t.local, Transfer::kPieces);
+					   t.local, Transfer::pieces_for(t.room));
 	if (sges < 0) {
 		trace::failure(server.peer, Failure::sink_map_failed, call->xid(), sges);
 		return Error::no_memory;
@@ -194,7 +195,7 @@ static void note_stale_regions(Transfer &t)
 	const u32 regions = t.regions[0] ? 2 * sink_regions(server, arrival) : 0;
 
 	ChainBuilder builder({t.local, progress.sges}, {t.requests, part_room(server) - regions},
-			     t.sges, server.limits.read_sges, ~0u, RPCORDMA_WR_RDMA_READ,
+			     t.all_sges(), server.limits.read_sges, ~0u, RPCORDMA_WR_RDMA_READ,
 			     &call->chain_cqe.cqe);
 	builder.begin_at(progress.reads);
 	bool built = true;
@@ -320,7 +321,8 @@ bool pull_eagerly(Server &server, ServerCall *call)
 	const u32 pages = sink_pages(server, call->arrival);
 	const u64 cap = eager_cap(server.xprt, page_size);
 
-	if (!in_order(server) || !take_eager(server, call, pages, cap))
+	/* No sink is larger: a thread has the pages for those. */
+	if (pages > Transfer::kPages || !in_order(server) || !take_eager(server, call, pages, cap))
 		return false;
 	call->transfer = server_pool.take_sink(pages, u32(min<u64>(cap / page_size, ~0u >> 1)));
 	if (!call->transfer) {
@@ -351,7 +353,7 @@ bool pull_eagerly(Server &server, ServerCall *call)
 {
 	const u32 pages = sink_pages(server, call->arrival);
 
-	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
+	call->transfer = server_pool.take(pages, RPCORDMA_ALLOC_SERVICE);
 	if (!call->transfer) {
 		trace::failure(server.peer, Failure::transfer_missing, call->xid(),
 			       Error::no_memory);

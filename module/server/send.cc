@@ -81,7 +81,7 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 [[nodiscard]] static bool gather_reply(Server &server, ServerCall *call, svc_rqst *rqst,
 				       const rpcordma_xdr_buf *buf, Outgoing &out)
 {
-	Transfer *transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
+	Transfer *transfer = server_pool.take(Transfer::kPages, RPCORDMA_ALLOC_SERVICE);
 
 	if (!transfer)
 		return false;
@@ -92,11 +92,11 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 				   -1 :
 				   rpcordma_bulk_map(transfer->bulk, server.endpoint,
 						     RPCORDMA_DMA_TO_DEVICE, transfer->sges + 1,
-						     Transfer::kSges - 1);
+						     Transfer::sges_for(transfer->room) - 1);
 	if (mapped > 0 && u32(mapped) < server.limits.send_sges) {
 		/* From here on the thread's pages are the transfer's. */
 		transfer->page_count =
-			rpcordma_svc_take_reply_pages(rqst, transfer->pages, Transfer::kPages);
+			rpcordma_svc_take_reply_pages(rqst, transfer->pages, transfer->room);
 		if (transfer->page_count) {
 			trace_mapping(server, *call, true);
 			out.gathered = 1 + u32(mapped);

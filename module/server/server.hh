@@ -77,6 +77,8 @@ struct ServerLimits {
 	u32 send_sges = 1;    /* of an RDMA Write */
 	u32 read_sges = 1;    /* of an RDMA Read */
 	u32 region_pages = 0; /* of a sink's region, each of page_size; 0: sinks have none */
+	u32 regions = 0;      /* of a sink: one chain registers, and invalidates, them all */
+	u32 sink_pages = 0;   /* of a call */
 	bool remote_invalidation = false;
 };
 

@@ -20,33 +20,54 @@ struct TransferTag;
 
 /** One chain: the pages, their DMA mapping, and the work requests. Free, or owned by one call. */
 struct Transfer : ListLink<TransferTag> {
-	/** Pages of the largest payload: 1 MiB where a page has 4 KiB. */
+	/** Pages of a payload that each has room for: 1 MiB where a page has 4 KiB. */
 	static constexpr u32 kPayloadPages = 256;
+	/** As that, of a large one: 4 MiB where a page has 4 KiB, which is sunrpc's most since Linux 6.16. */
+	static constexpr u32 kLargePayloadPages = 1024;
 	/**
-	 * The pages of the largest message. A reply has one for what is before its payload, one for what
-	 * is behind it, and one more where the payload starts in the midst of a page; one is to spare.
+	 * What a reply has besides: a page for what is before its payload, one for what is behind it, and one more where
+	 * the payload starts in the midst of a page; one is to spare.
 	 */
-	static constexpr u32 kPages = kPayloadPages + 4;
-	/** Pieces of memory: one for each page, and one for each place where a chunk ends within one. */
-	static constexpr u32 kPieces = kPages + 64;
+	static constexpr u32 kOtherPages = 4;
+	/** The pages of a message. */
+	static constexpr u32 kPages = kPayloadPages + kOtherPages;
+	static constexpr u32 kLargePages = kLargePayloadPages + kOtherPages;
 	/** Work requests of a chain: what takes more goes in several. */
 	static constexpr u32 kRequests = 128;
+	/** Pieces of memory: one for each page, and one for each place where a chunk ends within one. */
+	[[nodiscard]] static constexpr u32 pieces_for(u32 pages)
+	{
+		return pages + 64;
+	}
 	/** SGEs in all: one for each piece, and one for each place where a segment ends within one. */
-	static constexpr u32 kSges = kPieces + kRequests;
+	[[nodiscard]] static constexpr u32 sges_for(u32 pages)
+	{
+		return pieces_for(pages) + kRequests;
+	}
 
-	/** Regions of a sink that is registered: of 16 pages each, the least that is accepted. */
-	static constexpr u32 kMostRegions = 17;
-	static_assert(kMostRegions * 16 >= kPages);
+	/** Regions of a sink that is registered; with page lists of 32 entries they hold a large one. */
+	static constexpr u32 kMostRegions = 33;
+	static_assert(kMostRegions * 32 >= kLargePages);
+	/** The shortest page list that is accepted where Reads need a region. */
+	static constexpr u32 kLeastRegionPages = 16;
+	static_assert(kMostRegions * kLeastRegionPages >= kPages);
 
 	/**
 	 * Sizes of sinks, each the pages of four times the payload of the one below: so a sink is never more than
 	 * about four times too large.
 	 */
 	static constexpr u32 kSizes = 5;
+	/** No size of a sink: room for kLargePages. No other has room for more than kPages. */
+	static constexpr u32 kLarge = kSizes;
+	[[nodiscard]] static constexpr bool is_sink(u32 size)
+	{
+		return size && size < kSizes;
+	}
 	[[nodiscard]] static constexpr u32 pages_of(u32 size)
 	{
-		return size ? (kPayloadPages >> 2 * (kSizes - 1 - size)) + kPages - kPayloadPages :
-			      0;
+		if (!size || size >= kSizes)
+			return 0;
+		return (kPayloadPages >> 2 * (kSizes - 1 - size)) + kOtherPages;
 	}
 	/** As it is while nobody uses it. */
 	[[nodiscard]] bool whole() const
@@ -63,11 +84,16 @@ struct Transfer : ListLink<TransferTag> {
 		return size;
 	}
 
+	/* Behind this in memory (TransferFor): @room pages, pieces_for(@room), sges_for(@room). */
+	page **pages = nullptr;
+	rpcordma_sge *local = nullptr;
+	rpcordma_sge *sges = nullptr;
+	u32 room = 0;
 	rpcordma_bulk *bulk = nullptr;
 	Region *regions[kMostRegions] = {}; /* the connection's; null behind the last, mostly all */
 	/*
-	 * What the pool has it for: 0, no sink, and then what pages it comes to have are others' and never kept; else
-	 * pages_of() this is how many it has of the pool, while nobody uses it.
+	 * What the pool has it for: 0 or kLarge, no sink, and then what pages it comes to have are others' and never kept;
+	 * else pages_of() this is how many it has of the pool, while nobody uses it.
 	 */
 	u32 size = 0;
 	u32 node = 0;	     /* the pool's shelf */
@@ -77,10 +103,26 @@ struct Transfer : ListLink<TransferTag> {
 	/* Among finished ones. */
 	Transfer *next_finished = nullptr;
 	u32 xid = 0; /* for traces */
-	page *pages[kPages] = {};
-	rpcordma_sge local[kPieces] = {};
-	rpcordma_sge sges[kSges] = {};
 	rpcordma_rdma_wr requests[kRequests] = {};
+
+	[[nodiscard]] Span<rpcordma_sge> all_sges()
+	{
+		return {sges, sges_for(room)};
+	}
+};
+
+/** A transfer with room for @Pages. */
+template <u32 Pages> struct TransferFor : Transfer {
+	TransferFor()
+	{
+		pages = own_pages;
+		local = own_local;
+		sges = own_sges;
+		room = Pages;
+	}
+	page *own_pages[Pages] = {};
+	rpcordma_sge own_local[pieces_for(Pages)] = {};
+	rpcordma_sge own_sges[sges_for(Pages)] = {};
 };
 
 /** What kmalloc() takes for @bytes: a power of two. */
@@ -93,8 +135,10 @@ struct Transfer : ListLink<TransferTag> {
 	return taken;
 }
 /** What a transfer takes of memory, with its mapping: 32 bytes for each piece, and what is ahead of them. */
-inline constexpr u32 kTransferBytes =
-	slab_bytes(sizeof(Transfer)) + slab_bytes(64 + Transfer::kPieces * 32);
+template <u32 Pages>
+inline constexpr u32 kTransferBytesFor = slab_bytes(sizeof(TransferFor<Pages>)) +
+					 slab_bytes(64 + Transfer::pieces_for(Pages) * 32);
+inline constexpr u32 kTransferBytes = kTransferBytesFor<Transfer::kPages>;
 
 /** Work requests that are linked, in the order in which they are to be posted. */
 struct Chain {

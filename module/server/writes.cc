@@ -18,14 +18,15 @@ using trace::Failure;
 static constexpr u32 kLongestWrite = 128 * 1024;
 
 /*
- * Bytes of an RDMA Write at most, for @bytes into the chunks of @lists. Short ones only where all of them
+ * Bytes of an RDMA Write at most, for @bytes of at most @pages into the chunks of @lists. Short ones only where all of them
  * surely fit, and while others leave the queue half empty.
  */
-[[nodiscard]] static u32 longest_write(const Server &server, const xdr::ChunkLists &lists, u64 bytes)
+[[nodiscard]] static u32 longest_write(const Server &server, const xdr::ChunkLists &lists,
+				       u32 pages, u64 bytes)
 {
 	const u32 queue_size = server.room.size();
 	const u64 writes = u64(lists.writes.segments()) + lists.reply.count() +
-			   Transfer::kPages / server.limits.send_sges + bytes / kLongestWrite;
+			   pages / server.limits.send_sges + bytes / kLongestWrite;
 	/* One is the Send, one where a piece of memory is cut once more. */
 	const bool fit = writes + 2 <= min(Transfer::kRequests, queue_size);
 
@@ -50,7 +51,7 @@ static constexpr u32 kLongestWrite = 128 * 1024;
 						  answer.rest[i].length))
 				return Error::no_space;
 	const int mapped = rpcordma_bulk_map(t.bulk, server.endpoint, RPCORDMA_DMA_TO_DEVICE,
-					     t.local, Transfer::kPieces);
+					     t.local, Transfer::pieces_for(t.room));
 	if (mapped < 0) {
 		trace::failure(server.peer, Failure::write_map_failed, call.xid(), mapped);
 		return Error::no_memory;
@@ -93,7 +94,7 @@ Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *re
 {
 	const xdr::Message &message = call->message();
 
-	call->transfer = server_pool.take(RPCORDMA_ALLOC_SERVICE);
+	call->transfer = server_pool.take(rpcordma_svc_reply_pages(rqst), RPCORDMA_ALLOC_SERVICE);
 	if (!call->transfer) {
 		trace::failure(server.peer, Failure::transfer_missing, call->xid(),
 			       Error::no_memory);
@@ -104,15 +105,15 @@ Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *re
 	t.writes = true;
 	const u32 mapped = TRY(map_pieces(server, *call, reply, answer));
 	/* From here on the thread's pages are the transfer's. */
-	t.page_count = rpcordma_svc_take_reply_pages(rqst, t.pages, Transfer::kPages);
+	t.page_count = rpcordma_svc_take_reply_pages(rqst, t.pages, t.room);
 	if (!t.page_count)
 		return Error::no_space;
-	const u32 longest =
-		longest_write(server, message, u64(answer.write_length) + answer.reply_length);
+	const u32 longest = longest_write(server, message, t.room,
+					  u64(answer.write_length) + answer.reply_length);
 	/* The Sends are posted with the last of them. */
 	const u32 most = min(Transfer::kRequests, server.room.size() - answer.transmissions);
 	for (u32 done = 0;;) {
-		ChainBuilder chain({t.local, mapped}, {t.requests, most}, t.sges,
+		ChainBuilder chain({t.local, mapped}, {t.requests, most}, t.all_sges(),
 				   server.limits.send_sges, longest, RPCORDMA_WR_RDMA_WRITE,
 				   &call->chain_cqe.cqe);
 		const bool last = build_chain(message, answer, done, chain);

@@ -139,10 +139,17 @@ rpcordma_bool rpcordma_svc_ddp_allowed(const svc_rqst *rqst)
 	return rqst->ddp_allowed;
 }
 
+rpcordma_u32 rpcordma_svc_reply_pages(const svc_rqst *rqst)
+{
+	return rqst->next_page - rqst->respages;
+}
+
 rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordma_u32 room)
 {
-	const u32 count = std::min(rqst->next_page - rqst->respages, room);
+	const u32 count = rpcordma_svc_reply_pages(rqst);
 
+	if (count > room)
+		return 0;
 	for (u32 i = 0; i < count; i++) {
 		pages[i] = rqst->pages[rqst->respages + i];
 		rqst->pages[rqst->respages + i] = nullptr;

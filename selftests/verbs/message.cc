@@ -193,6 +193,13 @@ Compound &Compound::getattr()
 	return *this;
 }
 
+Compound &Compound::limits()
+{
+	operations_.words({op_getattr, 1, 3u << 30}); /* maxread, maxwrite */
+	count_++;
+	return *this;
+}
+
 Compound &Compound::read(u64 offset, u32 count)
 {
 	operations_.words({op_read, 0, 0, 0, 0, u32(offset >> 32), u32(offset), count});

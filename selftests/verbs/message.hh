@@ -136,6 +136,8 @@ public:
 	explicit Compound(u32 xid);
 	Compound &lookup(const std::string &name);
 	Compound &getattr();
+	/** GETATTR of the most that the server takes in a READ and in a WRITE. */
+	Compound &limits();
 	Compound &read(u64 offset, u32 count);
 	/** A WRITE whose data are inline. */
 	Compound &write(u64 offset, const Octets &data);

@@ -569,10 +569,31 @@ void read_and_reply_one(Test &t)
 	}
 }
 
+/* The most that the server says it takes in a WRITE, and in a READ, which must be the same. */
+u32 largest(Test &t, Connection &c)
+{
+	u32 xid = t.xid();
+	Compound compound(xid);
+	compound.limits();
+	Results results(t.plain_reply(t.call(c, {xid}, {}, compound.payload()), xid), xid);
+	results.compound(2);
+	results.operation(op_putrootfh);
+	results.operation(op_getattr);
+	check(results.word() == 1 && results.word() == 3u << 30, "GETATTR: other attributes");
+	check(results.word() == 16, "GETATTR: not two numbers");
+	u64 read = results.two_words(), write = results.two_words();
+	check(read == write && read <= 1u << 30,
+	      text("READs of %llu bytes, WRITEs of %llu", static_cast<unsigned long long>(read),
+		   static_cast<unsigned long long>(write)));
+	return u32(read);
+}
+
 void large(Test &t)
 {
 	Connection &c = t.connect();
-	for (u32 length : {1u << 20, (1u << 20) - 3}) {
+	const u32 most = largest(t, c);
+	t.note(text("%u bytes", most));
+	for (u32 length : {1u << 20, (1u << 20) - 3, most, most - 3}) {
 		Octets data = pattern(length, 80 + length);
 		fill(t, c, data);
 		same(fetch(t, c, length), data, "what was read");
@@ -817,7 +838,8 @@ const std::vector<TestCase> nfs_tests = {
 	{"nfs-readlink", "NFSv3 READLINKs, their paths in Write chunks; no pad is written", readlink},
 	{"nfs-readlink-4", "NFSv4 READLINKs, which nfsd announces four bytes early", readlink_4},
 	{"nfs-symlink-4", "NFSv4 CREATEs of links, their text in Read chunks", symlink_4},
-	{"nfs-large", "1 MiB, and 3 bytes less, there and back", large},
+	{"nfs-large", "1 MiB, the most that the server takes, and 3 bytes less, there and back",
+	 large},
 	{"nfs-at-once", "16 WRITEs at once", at_once},
 };
 

@@ -5,7 +5,7 @@ import os
 import re
 import time
 
-from vmlib import disturb, idle, lab
+from vmlib import disturb, idle, image, lab
 from vmlib.testing import test
 
 # What the in-tree server does otherwise than specified: these have to fail with it, so that the
@@ -70,7 +70,7 @@ def bring_up(t, **options):
 
 
 def judge(t, pair, names, expected):
-    """Runs the conversations @names, of which those in @expected, and no others, have to fail."""
+    """Runs the conversations @names, of which those in @expected, and no others, have to fail. Returns what they say."""
     # With a trailing "=" a name is that of one test, not the beginning of many.
     out = pair.client.run("verbspeer 10.0.0.1 test " + " ".join(f"{n}=" for n in names), 400,
                           "conversations with the server", check=False)
@@ -81,6 +81,7 @@ def judge(t, pair, names, expected):
     wrong = [line for name, (ok, line) in verdicts.items() if ok == (name in expected)]
     t.check(not wrong, f"{len(wrong)} of {len(names)} not as expected of {pair.server_xprt}:" +
             "".join(f"\n    {line}" for line in wrong))
+    return out
 
 
 @test("hostile")
@@ -113,6 +114,27 @@ def hostile(t):
     known = [name for name in names if name in OURS_FAILS]
     print(f"    {len(names) - len(known)} conversations as specified" +
           "".join(f"; {name}, as known: {OURS_FAILS[name]}" for name in known), flush=True)
+
+
+# nfsd has larger payloads since.
+LARGE_SINCE = (6, 16)
+LARGE = 4 * 1024 * 1024
+
+
+@test("hostile-large")
+def hostile_large(t):
+    """READs and WRITEs of 4 MiB, where the kernel's nfsd has them; a client of Linux has 1 MiB at most"""
+    release = image.Kernel("6.12").release
+    if tuple(int(n) for n in release.split(".")[:2]) < LARGE_SINCE:
+        t.skip(f"{release} has payloads of 1 MiB at most; VM_KERNEL=7.3 has larger ones")
+    pair = bring_up(t)
+    pair.umount()
+    pair.server.run(f"nfsd_stop && echo {LARGE} > /proc/fs/nfsd/max_block_size && nfsd_start 8", 60)
+    out = judge(t, pair, ["nfs-large", "nfs-read", "nfs-write", "chunk-read-too-long"], ())
+    t.check(f"{LARGE} bytes" in out, f"the server does not say that it takes {LARGE} bytes: {out}")
+    pair.mount("4.2")
+    pair.client.run("dd if=/dev/urandom of=/tmp/f bs=1M count=8 2>/dev/null; cp /tmp/f /mnt/f && drop_caches && "
+                    "cmp /tmp/f /mnt/f", 120, "a mount beside")
 
 
 # Longest that 256 KiB may take to be written, read and compared while a storm goes on.

@@ -3,7 +3,6 @@
 #include "module/chunk/placement.hh"
 #include "module/chunk/select.hh"
 
-#include "module/protocol/groups.hh"
 
 namespace rpcordma::chunk {
 
@@ -90,7 +89,7 @@ static bool may_come(const Means &means, u32 transmissions)
 {
 	return transmissions != 0 && transmissions <= means.peer.reply_limit &&
 	       takes(means.peer, transmissions) &&
-	       protocol::receives_to_reserve(transmissions) <= means.receives;
+	       receives_to_reserve(transmissions) <= means.receives;
 }
 
 static Reply select_reply(const Lengths &lengths, const Means &means, bool may)

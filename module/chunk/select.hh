@@ -12,6 +12,15 @@
 
 namespace rpcordma::chunk {
 
+/**
+ * Receives that a reply of up to @transmissions (rsbuf, which counts the first) has besides those behind the credits: as
+ * many as it says. By rtrext-01 that may mean all of them or all but the first.
+ */
+[[nodiscard]] constexpr u32 receives_to_reserve(u32 transmissions)
+{
+	return transmissions <= 1 ? 0 : transmissions;
+}
+
 /** How a call goes, the cheapest first. */
 enum class CallWay : u8 {
 	one,	    /* inline, in one transmission */

@@ -28,15 +28,6 @@ namespace rpcordma::protocol {
 	return transmissions != 0 && in_use <= most && transmissions - 1 <= most - in_use;
 }
 
-/**
- * Receives that a reply of up to @transmissions (rsbuf, which counts the first) has besides those behind the credits: as
- * many as it says. By rtrext-01 that may mean all of them or all but the first.
- */
-[[nodiscard]] constexpr u32 receives_to_reserve(u32 transmissions)
-{
-	return transmissions <= 1 ? 0 : transmissions;
-}
-
 /** A connection's Receives for replies of several transmissions; of a call from its post until its reply. */
 class Reservation {
 public:

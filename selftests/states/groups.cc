@@ -10,6 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "module/chunk/select.hh"
 #include "module/protocol/groups.hh"
 #include "selftests/states/explore.hh"
 
@@ -253,7 +254,7 @@ private:
 	{
 		State to = s;
 		Plain &p = to.plain();
-		const u32 reserved = protocol::receives_to_reserve(reply);
+		const u32 reserved = chunk::receives_to_reserve(reply);
 
 		p.groups = u8(p.groups + (transmissions > 1));
 		p.reply_groups = u8(p.reply_groups + (reply > 1));

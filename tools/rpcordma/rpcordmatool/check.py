@@ -242,6 +242,12 @@ def look_parameters(machine, now):
     if values.get("version2", "0") != "0" and min(sizes) < 4096:
         yield Finding(WARNING, f"version2 is {values['version2']}, and an inline size is under 4096: version 1 is spoken",
                       ("echo 4096 | tee /proc/sys/sunrpc/rdma_max_inline_{read,write}",))
+    if values.get("version2") == "0" and values.get("version2_rtr", "0") != "0":
+        yield Finding(WARNING, f"version2_rtr is {values['version2_rtr']}, and version2 is 0: nothing is done of it",
+                      (f"echo 1 > {folder}/version2",))
+    if values.get("send_write_max", "0") != "0" and values.get("version2_rtr") != "7":
+        yield Finding(WARNING, f"send_write_max is {values['send_write_max']}, and version2_rtr is not 7: no payload goes in "
+                      "Sends", (f"echo 7 > {folder}/version2_rtr    # at the server, too",))
 
 
 def look_machine(machine, now):

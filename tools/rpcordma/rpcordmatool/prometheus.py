@@ -7,6 +7,8 @@ newer module has get a metric of their own, with a general text.
 
 import re
 
+from . import parse
+
 CLIENT_COUNTERS = {
     "connects": "Connections made; more than one are reconnects.",
     "sends": "Calls sent.",
@@ -27,6 +29,14 @@ CLIENT_COUNTERS = {
     "mrs_allocated": "Regions made.",
     "local_inv_needed": "LOCAL_INV work requests posted.",
     "empty_sendctx_q": "Times that a call waited for room in the send queue, or for regions.",
+    "bcall_count": "Backward calls handed to the callback service.",
+    "group_count": "Calls sent in several messages.",
+    "sent_item_count": "Calls whose payload went in Sends.",
+    "credits_short": "Calls that went by a chunk for want of credits.",
+    "reserve_short": "Calls that offered a Reply chunk for want of Receives.",
+    "reply_group_count": "Replies that came in several messages.",
+    "repterr_count": "Reports that a call of several messages was not taken.",
+    "scratch_count": "Regions that got scratch memory for a cancelled call.",
 }
 # What mountstats counts that is no sum of events.
 NO_COUNTERS = {"port", "bind_count", "idle_time", "swap_files", "reply_waits", "connect_time"}
@@ -40,6 +50,18 @@ SERVER_COUNTERS = {
     "debt": "Times that Receives could not be posted again at once.",
     "dropped": "Messages dropped in silence.",
     "refused": "Connections refused.",
+    "err_vers": "ERR_VERS sent in version 1, or before a connection had a version.",
+    "err_chunk": "ERR_CHUNK sent in version 1, or before a connection had a version.",
+    "v2_connections": "Connections that came to version 2.",
+    "grown": "Connections whose Receives have become large.",
+    "lent_pages": "Pages of large Receives that nfsd got as they were.",
+    "v2_foreign_keys": "Calls that name an R_key to invalidate that is none of theirs.",
+    "v2_groups": "Calls of several messages that came whole.",
+    "v2_sent_items": "Calls whose payload came in Sends.",
+    "v2_reply_groups": "Replies of several messages.",
+    "v2_groups_dropped": "Calls of several messages that were broken off or refused.",
+    "v2_repterr": "Reports sent of what was wrong with a message of several.",
+    "v2_repterr_received": "Such reports of a client's, of a reply.",
 }
 
 
@@ -87,6 +109,11 @@ def _connection(metrics, role, c, labels):
     gauge("credits_in_use", "Calls that are outstanding.", c["credits"]["in_use"])
     gauge("inline_send_bytes", "Bytes that this end may send at once.", c["inline"]["send"])
     gauge("inline_receive_bytes", "Bytes that the peer may send at once.", c["inline"]["receive"])
+    for name, value in c["messages"].items():
+        gauge(name, {"receive_bytes": "Bytes of a message that this end receives.",
+                     "receive_pages": "Pages of these, behind the first part.",
+                     "peer_receive_bytes": "Bytes of a message that the peer says that it receives.",
+                     "peer_receive_pages": "Pages of these, behind the first part."}[name], value)
     gauge("regions", "Memory regions of the connection.", c.get("regions"))
     gauge("receives", "Receives of the connection.", c["receives"])
 
@@ -97,6 +124,9 @@ def text(state):
     module = state["module"]
     metrics.add("rpcordma_info", "gauge", "Which RDMA transport is loaded.", 1,
                 module=module["name"] if module else "", kernel=state["kernel"] or "")
+    for name, value in (module["parameters"] if module else {}).items():
+        number = {"Y": 1, "N": 0}.get(value, parse.number(value))
+        metrics.add("rpcordma_parameter", "gauge", "A parameter of the module.", number, parameter=name)
     for index, c in enumerate(state["client"]["connections"]):
         labels = {"peer": c["peer"], "connection": c["id"] or index}
         _connection(metrics, c["role"], c, labels)

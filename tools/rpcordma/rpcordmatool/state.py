@@ -74,16 +74,24 @@ def _sysfs_clients(machine, unknown):
     return found
 
 
+def _messages(get, own, own_pages, peer, peer_pages):
+    """What each end says that it receives; 0 is said of a connection that there is not."""
+    return {"receive_bytes": get(own) or None, "receive_pages": get(own_pages) if get(own) else None,
+            "peer_receive_bytes": get(peer) or None, "peer_receive_pages": get(peer_pages) if get(peer) else None}
+
+
 def _client(peer):
-    return {"id": None, "role": "client", "peer": peer, "version": None, "state": "unknown", "credits": {"granted": None, "in_use": None},
-            "inline": {"send": None, "receive": None}, "regions": None, "receives": None, "reconnects": None,
+    return {"id": None, "role": "client", "peer": peer, "version": None, "version_why": None, "state": "unknown",
+            "credits": {"granted": None, "in_use": None}, "inline": {"send": None, "receive": None},
+            "messages": _messages(lambda name: None, *[""] * 4), "regions": None, "receives": None, "reconnects": None,
             "errors": None, "waits": None, "queues": None, "mounts": [], "counters": {}, "sources": []}
 
 
 def _take_debugfs(one, block):
     get = block.get
     one["sources"].append("debugfs")
-    one["version"] = get("version") or None
+    one["version"], one["version_why"] = get("version") or None, get("version_why") or None
+    one["messages"] = _messages(get, "receive_size", "receive_pages", "peer_receive_size", "peer_receive_pages")
     if "connected" in block:
         one["state"] = "connected" if block["connected"] else "down"
     one["credits"] = {"granted": get("window"), "in_use": get("outstanding")}
@@ -193,7 +201,9 @@ def _servers(machine, module, unknown):
             if "established" in entry:
                 state = "connected" if entry["established"] else "down"
             connections.append({
-                "number": entry["number"], "peer": entry["peer"], "version": get("version") or None, "state": state,
+                "number": entry["number"], "peer": entry["peer"], "version": get("version") or None,
+                "version_why": get("why") or None, "state": state,
+                "messages": _messages(get, "receive", "pages", "peer_receive", "peer_pages"),
                 "credits": {"granted": get("credits"), "in_use": get("calls")},
                 "inline": {"send": get("inline_send"), "receive": get("inline_receive")},
                 "receives": get("receives"), "waiting": None if get("waiting") is None else bool(get("waiting")),
@@ -206,7 +216,8 @@ def _servers(machine, module, unknown):
         for entry in found:
             if entry["state"] == "CONNECT" and entry["local"].endswith(":" + NFS_RDMA_PORT):
                 connections.append({
-                    "number": None, "peer": entry["peer"], "version": None, "state": "connected",
+                    "number": None, "peer": entry["peer"], "version": None, "version_why": None, "state": "connected",
+                    "messages": _messages(lambda name: None, *[""] * 4),
                     "credits": {"granted": None, "in_use": None}, "inline": {"send": None, "receive": None},
                     "receives": None, "waiting": None, "device": entry["device"], "source": "rdma"})
     return connections

@@ -32,8 +32,14 @@ def _pair(one, other):
     return "-" if one is None and other is None else f"{number(one)}/{number(other)}"
 
 
+def _size(value):
+    """4096 is 4k: sizes of messages are in KiB on the wire."""
+    return f"{value >> 10}k" if value and value % 1024 == 0 else number(value)
+
+
 def _inline(sizes):
-    return number(sizes["send"]) if sizes["send"] == sizes["receive"] else _pair(sizes["send"], sizes["receive"])
+    send, receive = _size(sizes["send"]), _size(sizes["receive"])
+    return send if send == receive else f"{send}/{receive}"
 
 
 def _rows(state):

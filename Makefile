@@ -119,7 +119,7 @@ install-dissector: ## version 2 for Wireshark and tshark, as a plugin of this us
 uninstall-dissector: ## takes back what install-dissector did
 	@rm -vf "$(plugins)/$(notdir $(dissector))"
 
-# The command rpcordma: its files in a folder of their own, which a link in sbin leads to.
+# The command rpcordma: its files in a folder of their own, which a link in sbin leads to; scripts for bpftrace beside them.
 PREFIX ?= /usr/local
 tool_files = rpcordma status.schema.json $(patsubst tools/rpcordma/%,%,$(wildcard tools/rpcordma/rpcordmatool/*.py))
 tool_home = $(DESTDIR)$(PREFIX)/share/rpcordma
@@ -128,9 +128,10 @@ tool_completion = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/rpcordma
 tool_man = $(DESTDIR)$(PREFIX)/share/man/man8/rpcordma.8
 
 .PHONY: install-tools
-install-tools: ## the command rpcordma, its man page and completion, for all users; PREFIX=/usr/local, DESTDIR=root
+install-tools: ## the command rpcordma, scripts for bpftrace, man page, completion, for all users; PREFIX=/usr/local, DESTDIR=root
 	@set -e; for f in $(tool_files); do \
 		mode=644; [ $$f != rpcordma ] || mode=755; install -D -m $$mode tools/rpcordma/$$f "$(tool_home)/$$f"; done
+	@set -e; for f in tools/bpftrace/*.bt; do install -D -m 644 $$f "$(tool_home)/bpftrace/$${f##*/}"; done
 	@install -D -m 644 tools/rpcordma/rpcordma.bash-completion "$(tool_completion)"
 	@mkdir -p "$(dir $(tool_link))"; ln -sfn ../share/rpcordma/rpcordma "$(tool_link)"
 	@if command -v sphinx-build >/dev/null; then $(MAKE) -s man && install -D -m 644 build/man/rpcordma.8 "$(tool_man)"; \
@@ -234,7 +235,7 @@ vm-check: ## the tests between virtual machines; TESTS="server replay", SLOW=1 w
 
 .PHONY: vm-slow
 vm-slow: ## those of the tests between virtual machines that make check leaves out, an hour; TESTS=
-	@scripts/setup build vm interop wire
+	@scripts/setup build vm interop wire tracing
 	@$(build)
 	@scripts/vm-check --slow $(TESTS)
 

@@ -6,10 +6,15 @@ import io
 import json
 import os
 import re
+import sys
 import tarfile
 
-from vmlib import image
+from vmlib import image, machine
 from vmlib.testing import test
+
+sys.path.append(os.path.join(image.TOP, "tools", "rpcordma"))
+from rpcordmatool import parse  # noqa: E402
+from rpcordmatool import trace as tracing  # noqa: E402
 
 TOOL = "/run/rpcordma/rpcordma"
 # What is recorded for the tests on the host (selftests/tools), by shell patterns of the guest.
@@ -181,6 +186,168 @@ def tools_ours(t):
     keep(t, "status-lockdown.txt", rpcordma(pair.client, "status"))
     text = rpcordma(pair.client, "trace -s 1", status=1)
     t.check("locked down (confidentiality)" in text, f"trace in a kernel that is locked down: {text}")
+    pair.umount()
+
+
+BPFTRACE = os.path.join(image.TOP, "tools", "bpftrace")
+
+
+def pid_of(script):
+    """A command of the guest that prints the process that runs the script, if there is one."""
+    return f"for p in $(pidof bpftrace); do grep -q {script}.bt /proc/$p/cmdline && echo $p; done"
+
+
+def printed_by(vm, script):
+    return vm.run(f"cat /run/bpftrace/{script}.out", 20)
+
+
+def copy_bpftrace(vm, script):
+    """The script, as it is here, in /run/bpftrace of the guest; returns how many trace points it has."""
+    with open(os.path.join(BPFTRACE, f"{script}.bt")) as f:
+        text = f.read()
+    packed = base64.b64encode(text.encode()).decode()
+    vm.run(f"mkdir -p /run/bpftrace; echo {packed} | base64 -d > /run/bpftrace/{script}.bt", 20, f"copy {script}.bt")
+    return len(re.findall(r"^tracepoint:", text, re.M))
+
+
+def start_bpftrace(vm, *scripts):
+    """Starts the scripts in the guest; returns when all their probes are attached."""
+    probes = {}
+    for script in scripts:
+        probes[script] = copy_bpftrace(vm, script)
+        # A line at a time, so that what is printed is there at once.
+        vm.run(f"cd /run/bpftrace; tool true; tool bpftrace -B line {script}.bt > {script}.out 2>&1 < /dev/null &", 30,
+               f"start {script}.bt")
+    for script in scripts:
+        try:
+            # One program for each probe is loaded right before it is attached.
+            vm.until(f"p=$({pid_of(script)}); [ -n \"$p\" ] && [ $(ls -l /proc/$p/fd | grep -c bpf-prog) -ge {probes[script]} ]",
+                     90, f"{script}.bt to be attached")
+        except machine.VmError as error:
+            raise RuntimeError(f"{error}: {printed_by(vm, script)}") from None
+    vm.run("sleep 2", 10)
+
+
+def stop_bpftrace(t, vm, script):
+    """Ends it as ctrl-C does; returns what it printed."""
+    # One that comes while bpftrace attaches its last probe is lost.
+    vm.until(f"p=$({pid_of(script)}); [ -z \"$p\" ] || {{ kill -INT $p; false; }}", 60, f"{script}.bt to end", 5)
+    out = printed_by(vm, script)
+    keep(t, f"bpftrace-{script}-{vm.name}.txt", out)
+    return out
+
+
+def sums(text):
+    """{operation: {stage: (calls, their sum in microseconds)}} of what client.bt or server.bt printed."""
+    found = {}
+    for stage, operation, calls, total in re.findall(r"^@sum_(?:\d_)?(\w+)\[(\w+)\]: count (\d+), average \d+, total (\d+)", text, re.M):
+        found.setdefault(operation, {})[stage] = int(calls), int(total)
+    return found
+
+
+def operations(vm):
+    """{operation: how often} of the mount, by the kernel's own count."""
+    mounts, _ = parse.mountstats(vm.run("cat /proc/self/mountstats", 20))
+    return {name: op["ops"] for mount in mounts for name, op in mount["ops"].items()}
+
+
+def median(values):
+    values = sorted(values)
+    return values[len(values) // 2]
+
+
+def compare_calls(t, printed, raw):
+    """slow.bt beside rpcordma trace, both of all calls: the median of each stage, as a machine that is busy stops one of two
+    observers of the same event now and then."""
+    analysis = tracing.read(raw.splitlines())
+    stages = tracing.STAGES[tracing.CLIENT]
+    lines = [line.split() for line in printed.splitlines() if re.match(r"\d\d:\d\d:\d\d ", line)]
+    for operation in ("READ", "WRITE"):
+        ours = [[int(n) for n in line[3:]] for line in lines if line[1] == operation]
+        theirs = [(took, total) for _, name, took, total in analysis.done if name == operation]
+        t.equal(len(ours), len(theirs), f"calls of {operation}: lines of slow.bt, and what trace has")
+        for i, stage in enumerate(("total", *stages)):
+            one = median([line[i] for line in ours])
+            other = median([took[stage] if i else total for took, total in theirs])
+            t.check(abs(one - other) <= 0.2 * max(one, other) + 150,
+                    f"{operation}, {stage}: slow.bt has a median of {one} us, trace {other}")
+
+
+@test("tools-bpftrace", slow="bpftrace takes seconds for each script to start; the step tools has the scripts' names")
+def tools_bpftrace(t):
+    """the scripts of tools/bpftrace count what is known, and measure what rpcordma trace does"""
+    if not os.path.exists("/usr/bin/bpftrace"):
+        t.skip("bpftrace is not installed: scripts/setup tracing, or apt-get install bpftrace")
+    pair = t.lab(server_xprt="rpcordma", server_params="", tools=True)
+    client, server = pair.client, pair.server
+    for vm in (client, server):
+        install(vm)
+    # Before there is a module: what the scripts' first lines say of it.
+    copy_bpftrace(client, "client")
+    out = client.run("modprobe sunrpc; cd /run/bpftrace; tool bpftrace client.bt 2>&1; echo \"exit $?\"", 60, "no module")
+    t.check("tracepoint not found: rpcordma:rpcordma_marshal" in out and "exit 0" not in out, f"without the module: {out}")
+
+    pair.up()
+    pair.mount("4.2")
+    work(pair)
+    start_bpftrace(client, "client", "slow", "waits", "connections")
+    start_bpftrace(server, "server", "reads")
+    jobs = {vm: vm.spawn(f"tool python3 {TOOL} trace -s 600 --json --raw /run/raw; echo \"exit $?\"", "trace")
+            for vm in (client, server)}
+    for vm in jobs:
+        vm.until("grep -q 1 /sys/kernel/tracing/instances/rpcordma-*/events/sunrpc/svc_process/enable", 60, "the trace to begin")
+    before = operations(client)
+    client.run("dd if=/tmp/f of=/mnt/f bs=64k oflag=direct conv=notrunc 2> /dev/null; "
+               "dd if=/mnt/f of=/dev/null bs=64k iflag=direct 2> /dev/null", 120, "work to trace")
+    done = {name: count - before[name] for name, count in operations(client).items() if count - before[name]}
+    # The lease is renewed when it will be.
+    done.pop("SEQUENCE", None)
+    t.check(done["WRITE"] == 64 and done["READ"] >= 64, f"calls by mountstats: {done}")
+    for vm, job in jobs.items():
+        vm.run("pid=$(cd /sys/kernel/tracing/instances; echo rpcordma-*); kill ${pid#rpcordma-}", 20, "end the trace")
+        text, _, code = job.wait(100).rpartition("exit ")
+        t.equal(code.strip(), "0", f"exit status of trace at the {vm.name}: {text}")
+        if vm is server:
+            served, = json.loads(text)["server"]
+    printed = {script: stop_bpftrace(t, vm, script) for vm, script in
+               ((client, "client"), (client, "slow"), (client, "waits"), (server, "server"), (server, "reads"))}
+
+    # Of each operation as many as the kernel has counted, in each stage.
+    for name, count in done.items():
+        found = sums(printed["client"]).get(name, {})
+        t.equal({stage: calls for stage, (calls, _) in found.items()},
+                dict.fromkeys([*tracing.STAGES[tracing.CLIENT], "total"], count), f"calls of {name} in client.bt")
+        whole = found.pop("total")[1]
+        t.check(abs(sum(took for _, took in found.values()) - whole) <= len(found) * count, f"the stages are not the whole: {found}")
+    compare_calls(t, printed["slow"], client.run("cat /run/raw", 60))
+
+    # An operation of the server is a COMPOUND. It was traced for longer than the work took.
+    found = sums(printed["server"])["COMPOUND"]
+    calls, whole = found.pop("total")
+    t.check(sum(done.values()) <= calls <= sum(done.values()) + 30, f"calls in server.bt: {calls}, after {done}")
+    t.equal({stage: count for stage, (count, _) in found.items()}, dict.fromkeys(tracing.STAGES[tracing.SERVER], calls),
+            "calls in the stages of server.bt")
+    for stage, (_, took) in found.items():
+        t.check(abs(took / calls - served["stages"][stage]) <= 0.2 * served["mean_us"] + 500,
+                f"{stage}: server.bt has a mean of {took / calls:.0f} us, trace {served['stages'][stage]}")
+    # 64 KiB do not fit into a message: each WRITE has Reads.
+    lines = re.findall(r"^\d\d:\d\d:\d\d [0-9a-f]{8} +65536 +\d+ +\d+ +0$", printed["reads"], re.M)
+    t.equal(len(lines), done["WRITE"], "lines of reads.bt for WRITEs")
+    t.equal(sum(int(n) for n in re.findall(r"^\[.*?(\d+) \|", printed["reads"], re.M)),
+            len(re.findall(r"^\d\d:\d\d:\d\d [0-9a-f]{8} ", printed["reads"], re.M)), "calls in the histograms of reads.bt, and its lines")
+    for name in ("slot", "queue"):
+        waited = sum(int(n) for n in re.findall(rf"^@{name}_us: count (\d+)", printed["waits"], re.M))
+        t.check(sum(done.values()) <= waited <= sum(done.values()) + 30, f"calls in waits.bt, {name}: {waited}, after {done}")
+
+    client.run("for i in 1 2; do echo 1 > /sys/kernel/debug/rpcordma/disconnect; sleep 1; ls /mnt; done", 100, "lose connections")
+    out = stop_bpftrace(t, client, "connections")
+    for what, times in (("disconnect injected", 2), ("connected", 2), ("client version, answered", 2)):
+        found = re.findall(rf"^\d\d:\d\d:\d\d {what} +\d+ 10\.0\.0\.1:20049$", out, re.M)
+        t.equal(len(found), times, f"lines of {what} in connections.bt:\n{out}")
+    t.check(re.search(r"^@events\[disconnect injected\]: 2$", out, re.M), out)
+    lost = sum(int(n) for n in re.findall(r"^@losses\[.*\]: (\d+)$", out, re.M))
+    t.equal(lost, len(re.findall(r"^\S+ tracepoint:rpcordma:rpcordma_\w+ ", out, re.M)), f"losses in connections.bt:\n{out}")
+    t.check(lost >= 1, f"no reason for the loss of a connection:\n{out}")
     pair.umount()
 
 

@@ -125,27 +125,33 @@ tool_files = rpcordma status.schema.json $(patsubst tools/rpcordma/%,%,$(wildcar
 tool_home = $(DESTDIR)$(PREFIX)/share/rpcordma
 tool_link = $(DESTDIR)$(PREFIX)/sbin/rpcordma
 tool_completion = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/rpcordma
-tool_man = $(DESTDIR)$(PREFIX)/share/man/man8/rpcordma.8
+# Sections of the manual: rpcordma(8) is of the command, rpcordma(4) of the module.
+MAN_SECTIONS ?= 8 4
+man_home = $(DESTDIR)$(PREFIX)/share/man
 
 .PHONY: install-tools
-install-tools: ## the command rpcordma, scripts for bpftrace, man page, completion, for all users; PREFIX=/usr/local, DESTDIR=root
+install-tools: install-man ## the command rpcordma, scripts for bpftrace, man pages, completion, for all users; PREFIX=/usr/local, DESTDIR=root
 	@set -e; for f in $(tool_files); do \
 		mode=644; [ $$f != rpcordma ] || mode=755; install -D -m $$mode tools/rpcordma/$$f "$(tool_home)/$$f"; done
 	@set -e; for f in tools/bpftrace/*.bt; do install -D -m 644 $$f "$(tool_home)/bpftrace/$${f##*/}"; done
 	@install -D -m 644 tools/rpcordma/rpcordma.bash-completion "$(tool_completion)"
 	@mkdir -p "$(dir $(tool_link))"; ln -sfn ../share/rpcordma/rpcordma "$(tool_link)"
-	@if command -v sphinx-build >/dev/null; then $(MAKE) -s man && install -D -m 644 build/man/rpcordma.8 "$(tool_man)"; \
-	else echo "install-tools: without the man page, as there is no sphinx-build: apt install python3-sphinx" >&2; fi
 	@echo "installed $(tool_link); make uninstall-tools, with the same PREFIX= and DESTDIR=, takes it back"
+
+.PHONY: install-man
+install-man:
+	@if command -v sphinx-build >/dev/null; then $(MAKE) -s man && for n in $(MAN_SECTIONS); do \
+		install -D -m 644 build/man/rpcordma.$$n "$(man_home)/man$$n/rpcordma.$$n" || exit 1; done; \
+	else echo "install-tools: without the man pages, as there is no sphinx-build: apt install python3-sphinx" >&2; fi
 
 .PHONY: uninstall-tools
 uninstall-tools: ## takes back what install-tools did
-	@rm -rf "$(tool_home)"; rm -vf "$(tool_link)" "$(tool_completion)" "$(tool_man)"
+	@rm -rf "$(tool_home)"; rm -vf "$(tool_link)" "$(tool_completion)" $(foreach n,$(MAN_SECTIONS),"$(man_home)/man$n/rpcordma.$n")
 
 .PHONY: man
-man: build/man/rpcordma.8 ## rpcordma(8), by Sphinx, in build/man
+man: build/man/rpcordma.8 build/man/rpcordma.4 ## rpcordma(8) and rpcordma(4), by Sphinx, in build/man
 
-build/man/rpcordma.8: $(wildcard Documentation/man/*)
+build/man/rpcordma.8 build/man/rpcordma.4 &: $(wildcard Documentation/man/*) Documentation/reference.rst
 	@sphinx-build -q -W -b man -c Documentation/man Documentation/man build/man
 
 .PHONY: tools-check

@@ -123,6 +123,24 @@ def trace_killed(t, pair):
     t.equal(pair.client.run("ls /sys/kernel/tracing/instances", 10), "", "what the next one left")
 
 
+def programs_of_nfs(t, pair):
+    """What administrators look at NFS with takes the transport for the one that it knows."""
+    counted = operations(pair.client)
+    # The program, what it must say, and how often an operation is in it.
+    for vm, command, expected in (
+            (pair.client, "python3 /host/sbin/nfsiostat /mnt", r"10\.0\.0\.1:/ mounted on /mnt:"),
+            (pair.client, "python3 /host/sbin/mountstats --nfs /mnt", r"vers=4\.2,.*proto=rdma"),
+            (pair.client, "python3 /host/sbin/mountstats --rpc /mnt", rf"WRITE:\s+{counted['WRITE']} ops "),
+            (pair.client, "../sbin/nfsstat -m", r"/mnt from 10\.0\.0\.1:/\n Flags:.*proto=rdma"),
+            (pair.client, "../sbin/nfsstat -c -4", r"Client rpc stats:"),
+            (pair.server, "../sbin/nfsstat -s -4", r"Server rpc stats:"),
+            (pair.client, "../sbin/rpcdebug -m rpc -s trans", r"rpc\s+.*trans")):
+        out = vm.run(f"tool {command} 2>&1", 60, command)
+        keep(t, "-".join(re.findall(r"\w+", command.partition("/sbin/")[2])) + ".txt", out)
+        t.check(re.search(expected, out), f"{command} does not say {expected}: {out}")
+    pair.client.run("tool ../sbin/rpcdebug -m rpc -c trans", 60)
+
+
 @test("tools-ours")
 def tools_ours(t):
     """rpcordma status and trace with our transport at both ends, without debugfs, and locked down"""
@@ -165,6 +183,7 @@ def tools_ours(t):
 
     trace(t, pair, (pair.client, pair.server))
     trace_killed(t, pair)
+    programs_of_nfs(t, pair)
 
     # What is left without debugfs.
     pair.client.run("umount /sys/kernel/debug", 10)

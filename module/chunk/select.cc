@@ -3,7 +3,6 @@
 #include "module/chunk/placement.hh"
 #include "module/chunk/select.hh"
 
-
 namespace rpcordma::chunk {
 
 /** Headers of first transmissions, as long as they may become without items: with one set of one direction to send. */

@@ -225,12 +225,14 @@ void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32, rpcordma_u32, r
 {
 }
 
-void rpcordma_trace_post(const rpcordma_endpoint *, rpcordma_trace_queue queue, const char *,
+void rpcordma_trace_post(const rpcordma_endpoint *, rpcordma_trace_queue queue, const char *what,
 			 rpcordma_u32, rpcordma_u32, rpcordma_bool, int, const void *entry)
 {
 	PortLog &log = the_port->log;
 
 	log.traced_posts++;
+	log.read_posts += same_words(what, "read");
+	log.write_posts += same_words(what, "write");
 	if (queue == RPCORDMA_TRACE_SEND_QUEUE)
 		log.posted_entry = entry;
 }
@@ -241,11 +243,13 @@ void rpcordma_trace_receive_posted(const rpcordma_endpoint *, const void *entry)
 	the_port->log.receive_entry = entry;
 }
 
-void rpcordma_trace_completion(const rpcordma_endpoint *, rpcordma_trace_queue queue, const char *,
-			       int, rpcordma_u32, rpcordma_u32, const void *entry)
+void rpcordma_trace_completion(const rpcordma_endpoint *, rpcordma_trace_queue queue,
+			       const char *what, int, rpcordma_u32, rpcordma_u32, const void *entry)
 {
 	PortLog &log = the_port->log;
 
+	log.read_completions += same_words(what, "read");
+	log.write_completions += same_words(what, "write");
 	(queue == RPCORDMA_TRACE_SEND_QUEUE ? log.completed_entry : log.received_entry) = entry;
 }
 

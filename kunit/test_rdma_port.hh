@@ -35,6 +35,8 @@ struct PortLog {
 	u32 logged = 0, warned = 0;
 	long long value = 0, wanted = 0; /* in the last line that has both */
 	u32 traced_posts = 0, traced_receives = 0, traced_regions = 0;
+	/* Chains that were told of as "read", and as "write". */
+	u32 read_posts = 0, read_completions = 0, write_posts = 0, write_completions = 0;
 	/* What the last post to the send queue ends in, and what completed there last; likewise of Receives. */
 	const void *posted_entry = nullptr, *completed_entry = nullptr;
 	const void *receive_entry = nullptr, *received_entry = nullptr;

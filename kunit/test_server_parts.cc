@@ -51,6 +51,14 @@ struct Roomy : Served {
 		release();
 		expect_nothing_left();
 	}
+	/** So many chains of Reads and, ahead of the replies, of Writes were posted and completed, by the trace. */
+	void expect_told(u32 reads, u32 writes)
+	{
+		EXPECT_EQ(log.read_posts, reads);
+		EXPECT_EQ(log.read_completions, reads);
+		EXPECT_EQ(log.write_posts, writes);
+		EXPECT_EQ(log.write_completions, writes);
+	}
 	void expect_nothing_left()
 	{
 		/* What completions left to others. */
@@ -102,6 +110,8 @@ RPCORDMA_TEST(server_parts, reads)
 			EXPECT_EQ(c.receive(), 0);
 		}
 		c.expect_reads(segments * 50);
+		/* One is left, to go with the next chain. */
+		c.expect_told(max(1u, div_round_up(segments - 1, 127u)), 0);
 		EXPECT_EQ(c.peer.reads, segments);
 		EXPECT_EQ(counter(RPCORDMA_SERVER_READ), segments);
 	}
@@ -260,6 +270,9 @@ RPCORDMA_TEST(server_parts, writes)
 			ASSERT_OK(header);
 			EXPECT_EQ(header.value().kind, xdr::Kind::msg);
 			EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), c.peer.writes);
+			EXPECT_EQ(c.log.read_posts + c.log.read_completions, 0);
+			EXPECT_EQ(c.log.write_posts > 0, c.peer.writes > 128);
+			EXPECT_EQ(c.log.write_completions, c.log.write_posts);
 			c.expect_nothing_left();
 		}
 	/* More are refused before the call is executed. */

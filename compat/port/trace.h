@@ -234,7 +234,8 @@ void rpcordma_trace_marshal(const struct rpcordma_peer *peer, rpcordma_u32 xid, 
 			    rpcordma_u32 inline_length, rpcordma_u32 send_mode,
 			    rpcordma_u32 receive_mode);
 /**
- * A chain was posted: @what is "send", "receive", "invalidate", "scratch", "read" or "reply".
+ * A chain was posted: @what is "send", "receive", "invalidate", "scratch", "read", "write" or "reply". A call may have several
+ * with "read", one after the other, and several with "write" before its "reply".
  * @entry  what its end completes to, as the completion has it: an address, of which the event has a
  *         digest
  */
@@ -243,7 +244,7 @@ void rpcordma_trace_post(const struct rpcordma_endpoint *endpoint, enum rpcordma
 			 rpcordma_bool signaled, int result, const void *entry);
 /** One Receive of a chain was posted. @entry: as above. */
 void rpcordma_trace_receive_posted(const struct rpcordma_endpoint *endpoint, const void *entry);
-/** A completion came: @what is "send", "receive", "invalidate", "register", "read" or "chain". */
+/** A completion came: @what is "send", "receive", "invalidate", "register", "read", "write" or "chain". */
 void rpcordma_trace_completion(const struct rpcordma_endpoint *endpoint,
 			       enum rpcordma_trace_queue queue, const char *what, int status,
 			       rpcordma_u32 byte_len, rpcordma_u32 invalidated_rkey,

@@ -35,6 +35,7 @@
  *	 |            v           |  |
  *	 \-------> answered <-----+--/                  answered --free_slot--> idle
  *
+ *	answered -> fencing_answered, parked_answered   (the reply was faster than the fence, or than the scratch memory)
  *	lost -> fencing_lost -> idle                    (the memory of a reply that could not be fenced)
  *
  * A drain makes every state idle. Changes between threads that may race are compare-and-exchange; those from

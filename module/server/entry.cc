@@ -189,12 +189,15 @@ void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
 
 	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
 
-	trace::completion(server.endpoint, "read", *completion, call);
 	/* In order: those that others follow come before the last. */
-	if (call->parts.load(std::memory_order_acquire))
+	if (__builtin_expect(call->parts.load(std::memory_order_acquire) != 0, 0)) {
+		trace::completion(server.endpoint, call->transfer->writes ? "write" : "read",
+				  *completion, call);
 		part_done(server, call, *completion);
-	else
+	} else {
+		trace::completion(server.endpoint, "read", *completion, call);
 		reads_done(server, call, *completion);
+	}
 }
 
 void rpcordma_core_server_chain_done(void *context, rpcordma_cqe *cqe,

@@ -31,7 +31,8 @@ PostResult post_part(Server &server, ServerCall *call, const Chain &chain)
 	chain.last->send_flags = RPCORDMA_SEND_SIGNALED;
 	call->parts.fetch_add(1, std::memory_order_relaxed);
 	const int rc = rpcordma_post_send(server.endpoint, chain.first, &bad);
-	trace::post(server.endpoint, "part", xid, chain.count, true, rc, call);
+	trace::post(server.endpoint, call->transfer->writes ? "write" : "read", xid, chain.count,
+		    true, rc, call);
 	if (!rc) {
 		rpcordma_server_count(call->transfer->writes ? RPCORDMA_SERVER_WRITE :
 							       RPCORDMA_SERVER_READ,

@@ -210,7 +210,8 @@ class Analysis:
             if call is not None:
                 call["fenced"] = at
         elif word == "read":
-            call = self._server.get(self._reads.pop(key, None))
+            # A call may have several chains of Reads: the last one counts.
+            call = self._server.get(self._reads.get(key))
             if call is not None:
                 call["fetched"] = at
         elif word == "send" and key in self._sends:

@@ -4,26 +4,86 @@
 import argparse
 import contextlib
 import dataclasses
+import errno
+import io
 import json
 import os
+import stat
 import sys
 import tempfile
 
 from . import VERSION, check, prometheus, report, state, status, system, top, trace
 
 
+# What an error of a stream without a name is about.
+STDOUT = "the standard output"
+# Exit status of what was asked for and cannot be done: wrong options, a file that cannot be read or written.
+CANNOT = 64
+
+
+class _Closed(io.StringIO):
+    """Stands for a standard output that was closed before this program began."""
+
+    encoding = "utf-8"
+
+    def write(self, _):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def open_streams():
+    """Makes all three standard streams usable. What an encoding lacks is written as \\x or \\u with its number."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # It gets the lowest number, so that no file that is opened later is taken for a stream.
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
+    sys.stdout = sys.stdout or _Closed()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def close_streams():
+    """What is still to be printed goes nowhere, and is no error at the end of the program."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def write_whole(path, text, mode=0o644):
-    """Puts @text at @path so that nobody ever reads a part of it."""
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(prefix=".rpcordma-", dir=folder)
+    """Puts @text at @path, "-" for the standard output; a file so that nobody ever reads a part of it. A link stays, and
+    what is no file (a device, a FIFO) is written to. Returns whether it is a file. OSErrors name @path."""
     try:
-        with os.fdopen(handle, "w") as f:
+        there = os.stat(path) if path != "-" else None
+    except FileNotFoundError:
+        there = None
+    try:
+        printed = path == "-" or there and not isinstance(sys.stdout, _Closed) and os.path.samestat(there, os.fstat(1))
+    except OSError:
+        printed = False
+    if printed:
+        sys.stdout.write(text)
+        return False
+    if there and not stat.S_ISREG(there.st_mode):
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as f:
+            f.write(text)
+        return False
+    to = os.path.realpath(path)
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".rpcordma-", dir=os.path.dirname(to))
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as f:
             os.fchmod(f.fileno(), mode)
             f.write(text)
-        os.rename(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
+        os.rename(temporary, to)
+    except BaseException as error:
+        if temporary:
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, path) from None
         raise
+    return True
 
 
 def run_status(args, machine):
@@ -56,19 +116,16 @@ def run_check(args, machine):
 def run_report(args, machine):
     path = args.output or report.default_name()
     text = report.make(machine, args.mask)
-    if path == "-":
-        sys.stdout.write(text)
-        return 0
-    write_whole(path, text, mode=0o600)
-    print(f"wrote {path}, {len(text) >> 10} KiB: read it before you send it"
-          + ("" if args.mask else "; --mask leaves out addresses and names"))
+    if write_whole(path, text, mode=0o600):
+        print(f"wrote {path}, {len(text) >> 10} KiB: read it before you send it"
+              + ("" if args.mask else "; --mask leaves out addresses and names"))
     return 0
 
 
 def run_top(args, machine):
     if not args.count and not (sys.stdin.isatty() and sys.stdout.isatty()):
         print("rpcordma: top needs a terminal, or --count N for N screens as text", file=sys.stderr)
-        return 64
+        return CANNOT
     top.run(lambda: system.System(args.root), args.seconds, args.count)
     return 0
 
@@ -76,14 +133,17 @@ def run_top(args, machine):
 def run_trace(args, machine):
     try:
         if args.input:
-            with open(args.input, errors="replace") as f:
+            with open(args.input, encoding="utf-8", errors="replace") as f:
                 analysis = trace.read(f)
         else:
-            with open(args.raw, "w") if args.raw else contextlib.nullcontext() as raw:
+            with open(args.raw, "w", encoding="utf-8") if args.raw else contextlib.nullcontext() as raw:
                 analysis = trace.record(machine, args.seconds, args.buffer, raw)
     except trace.TraceError as error:
         print(f"rpcordma: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        # One of a file that is open already has no name.
+        raise OSError(error.errno, error.strerror, error.filename or args.input or args.raw or "trace_pipe") from None
     if args.json:
         sys.stdout.write(json.dumps({
             "format": "rpcordma-trace", "format_version": 1, "events": analysis.events, "lost": analysis.lost,
@@ -103,8 +163,15 @@ def _positive(kind):
     return convert
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.print_usage(sys.stderr)
+        # Not 2, as argparse has it: that is what check says of a machine.
+        self.exit(CANNOT, f"{self.prog}: error: {message}\n")
+
+
 def parser():
-    whole = argparse.ArgumentParser(prog="rpcordma", description="What the RDMA transport of NFS does on this machine, "
+    whole = _Parser(prog="rpcordma", description="What the RDMA transport of NFS does on this machine, "
                                   "and what is wrong with it. rpcordma(8) has more.")
     whole.add_argument("--version", action="version", version=f"rpcordma {VERSION}")
     whole.add_argument("--root", default="/", metavar="FOLDER", help="read recorded files below FOLDER, not this machine's")
@@ -116,7 +183,7 @@ def parser():
     how = one.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="as JSON; status.schema.json describes it")
     how.add_argument("--prometheus", action="store_true", help="for the textfile collector of Prometheus")
-    one.add_argument("-o", "--output", metavar="FILE", help="write FILE, as a whole, instead of printing")
+    one.add_argument("-o", "--output", metavar="FILE", help="write FILE, as a whole, instead of printing; - prints")
     one.set_defaults(run=run_status)
 
     one = commands.add_parser("top", help="the same live, with rates and times; q leaves",
@@ -155,18 +222,22 @@ def parser():
 
 
 def main(arguments):
+    open_streams()
     args = parser().parse_args(arguments)
     if not os.path.isdir(args.root):
         print(f"rpcordma: --root {args.root}: there is no such folder", file=sys.stderr)
-        return 64
+        return CANNOT
     try:
-        return args.run(args, system.System(args.root))
+        code = args.run(args, system.System(args.root))
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         # Somebody reads no further, as head does.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        close_streams()
         return 0
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        print(f"rpcordma: {error}", file=sys.stderr)
-        return 64
+        print(f"rpcordma: {error.filename or STDOUT}: {error.strerror}", file=sys.stderr)
+        close_streams()
+        return CANNOT

@@ -46,7 +46,7 @@ class System:
     def read(self, name, note=True):
         """The file's text, or None. @note: say in sources what came of it."""
         try:
-            with open(self.path(name), errors="replace") as f:
+            with open(self.path(name), encoding="utf-8", errors="replace") as f:
                 text = f.read()
             outcome = READ
         except OSError as error:
@@ -80,7 +80,7 @@ class System:
         path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, timeout=10, text=True, errors="replace",
+                                  stderr=subprocess.DEVNULL, timeout=10, encoding="utf-8", errors="replace",
                                   env=dict(os.environ, PATH=path, LC_ALL="C"))
         except FileNotFoundError:
             self.sources[name] = ABSENT

@@ -27,6 +27,9 @@ CLIENT_COUNTERS = {
     "nomsg_call_count": "Calls sent as RDMA_NOMSG.",
     "mrs_recycled": "Regions still mapped when their connection ended.",
     "mrs_allocated": "Regions made.",
+    "mrs_orphaned": "Regions given up; rpcordma gives up none.",
+    "req_u": "Calls that were outstanding, summed at each call.",
+    "bklog_u": "Calls that waited for a slot, summed at each call.",
     "local_inv_needed": "LOCAL_INV work requests posted.",
     "empty_sendctx_q": "Times that a call waited for room in the send queue, or for regions.",
     "bcall_count": "Backward calls handed to the callback service.",
@@ -62,6 +65,8 @@ SERVER_COUNTERS = {
     "v2_groups_dropped": "Calls of several messages that were broken off or refused.",
     "v2_repterr": "Reports sent of what was wrong with a message of several.",
     "v2_repterr_received": "Such reports of a client's, of a reply.",
+    **{f"v2_err_{name}": f"{name.upper()} sent in version 2." for name in
+       ("vers", "bad_xdr", "reply_resource", "inval_proc", "inval_option", "system")},
 }
 
 
@@ -83,18 +88,20 @@ class Metrics:
         self._metrics = {}
 
     def add(self, name, kind, text, value, **labels):
-        """One sample; None is none. The first text and kind of a metric are its own."""
+        """One sample; None is none. The first text and kind of a metric are its own. Of samples of the same labels, which
+        there must not be, the largest stays."""
         if value is None:
             return
-        metric = self._metrics.setdefault(metric_name(name), (kind, text, []))
+        metric = self._metrics.setdefault(metric_name(name), (kind, text, {}))
         inside = ",".join(f'{metric_name(label)}="{escape_label(v)}"' for label, v in labels.items())
-        metric[2].append((f"{{{inside}}}" if inside else "", value))
+        labels = f"{{{inside}}}" if inside else ""
+        metric[2][labels] = max(value, metric[2].get(labels, value))
 
     def text(self):
         lines = []
         for name, (kind, text, samples) in self._metrics.items():
             lines += [f"# HELP {name} {escape_help(text)}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{labels} {value}" for labels, value in samples]
+            lines += [f"{name}{labels} {value}" for labels, value in samples.items()]
         return "\n".join(lines) + "\n"
 
 
@@ -143,7 +150,9 @@ def text(state):
         for name, op in mount["operations"].items():
             if not op.get("ops"):
                 continue
-            labels = {"mount": mount["mount"], "operation": name}
+            # One mount may hide another one at the same place. What is shown twice of one export is one file system in
+            # two places, and its counters the same but for a moment: they are no sum.
+            labels = {"mount": mount["mount"], "export": mount["export"], "operation": name}
             for field, suffix, help_text in (
                     ("ops", "operations_total", "Operations that were completed."),
                     ("queue_ms", "queue_milliseconds_total", "Milliseconds before the call was sent, summed."),

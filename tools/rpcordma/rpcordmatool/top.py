@@ -84,6 +84,11 @@ def _ops(mount):
     return total
 
 
+def _mounts(now):
+    """{(where, of what): the mount}: one may be over another, and what is bound to its own place is there twice."""
+    return {(mount["mount"], mount["export"]): mount for mount in now["client"]["mounts"]}
+
+
 class Model:
     """Takes states, one after the other, and makes lines of them."""
 
@@ -98,20 +103,20 @@ class Model:
     def take(self, now):
         self.before, self.now = self.now, now
         seconds = now["time"] - self.before["time"] if self.before else 0
-        old = {m["mount"]: _ops(m) for m in self.before["client"]["mounts"]} if self.before else {}
-        for mount in now["client"]["mounts"]:
-            name, total = mount["mount"], _ops(mount)
-            was = old.get(name)
+        old = {key: _ops(m) for key, m in _mounts(self.before).items()} if self.before else {}
+        for key, mount in _mounts(now).items():
+            total = _ops(mount)
+            was = old.get(key)
             if was is None:
                 continue
             calls = difference(was["ops"], total["ops"], seconds)
-            self._series("mount", name, "calls").add(calls)
-            self._series("mount", name, "bytes").add(difference(
+            self._series("mount", *key, "calls").add(calls)
+            self._series("mount", *key, "bytes").add(difference(
                 was["bytes_sent"] + was["bytes_recv"], total["bytes_sent"] + total["bytes_recv"], seconds))
             done = total["ops"] - was["ops"]
             for what in ("rtt_ms", "queue_ms"):
                 grown = difference(was[what], total[what], 1)
-                self._series("mount", name, what).add(grown / done if done > 0 and grown is not None else None)
+                self._series("mount", *key, what).add(grown / done if done > 0 and grown is not None else None)
         for role in ("client", "server"):
             old = {self._key(c): c for c in self.before[role]["connections"]} if self.before else {}
             for c in now[role]["connections"]:
@@ -138,14 +143,12 @@ class Model:
         lines = [f"{clock}  {status.headline(now)}   q leaves"]
         if now["client"]["mounts"]:
             rows = []
-            for mount in now["client"]["mounts"]:
-                name = mount["mount"]
+            for key in _mounts(now):
+                def last(what, key=key):
+                    return self._series("mount", *key, what).last
 
-                def last(what, name=name):
-                    return self._series("mount", name, what).last
-
-                rows.append((name[-16:], rate(last("calls")), self._spark("mount", name, "calls"), rate(last("bytes")),
-                             milliseconds(last("rtt_ms")), self._spark("mount", name, "rtt_ms"),
+                rows.append((key[0][-16:], rate(last("calls")), self._spark("mount", *key, "calls"), rate(last("bytes")),
+                             milliseconds(last("rtt_ms")), self._spark("mount", *key, "rtt_ms"),
                              milliseconds(last("queue_ms"))))
             lines += [""] + status.table((("MOUNT", False), ("CALLS/s", True), ("", False), ("BYTES/s", True),
                                           ("RTT ms", True), ("", False), ("QUEUE ms", True)), rows)

@@ -392,7 +392,8 @@ def tools_in_tree(t):
         record(t, vm, f"in-tree-{vm.name}")
         keep(t, f"status-in-tree-{vm.name}.txt", rpcordma(vm, "status"))
     for vm in (pair.client, pair.server):
-        text = rpcordma(vm, "check", status=2)
+        # It works, with the transport that is there.
+        text = rpcordma(vm, "check", status=1)
         keep(t, f"check-in-tree-{vm.name}.txt", text)
         t.check("the in-tree transport, rpcrdma, is loaded" in text, f"check at the {vm.name}: {text}")
         rpcordma(vm, "report -o /run/report")

@@ -6,11 +6,14 @@ does not run, a mount that there is not) gives none. Nothing is changed.
 """
 
 import fnmatch
+import gzip
 import lzma
 import os
 import re
 import resource
+import shlex
 import textwrap
+import zlib
 from dataclasses import dataclass
 
 from . import parse, state, system
@@ -27,6 +30,8 @@ MODULE_FILES = ("rpcordma.ko", "rpcordma.ko.xz", "rpcordma.ko.zst", "rpcordma.ko
 ROCE_4096 = 4096 + 104
 # Bytes that a process must be able to lock for rping and ib_*_bw; the kernel's NFS does not count against it.
 MEMLOCK = 64 << 20
+# Options of a mount that it has without their being said.
+FOUND_OUT = re.compile(r"(rw|relatime|hard|local_lock=none)$|(addr|clientaddr|mountaddr|namlen)=")
 FEW_REQUESTS = 16
 FEW_SLOTS = 16
 
@@ -59,16 +64,78 @@ def installed(machine, release):
     return None
 
 
-def _module_image(machine, path):
-    """The module's bytes, or None when it cannot be read or is packed in a way that Python does not know."""
+def _image_fields(machine, path):
+    """{"vermagic", "srcversion": text or None} of the module at @path. What is packed in a way that Python does not know,
+    modinfo(8) may."""
+    names = ("vermagic", "srcversion")
+    opener = {".xz": lzma.open, ".gz": gzip.open, ".ko": open}.get(os.path.splitext(path)[1])
+    if not opener:
+        return {name: (machine.run("modinfo", "-F", name, "/" + path) or "").strip() or None for name in names}
     try:
-        opener = lzma.open if path.endswith(".xz") else open
-        if path.endswith((".zst", ".gz")):
-            return None
         with opener(machine.path(path), "rb") as f:
-            return f.read()
-    except (OSError, lzma.LZMAError, EOFError):
-        return None
+            image = f.read()
+    except (OSError, lzma.LZMAError, zlib.error, EOFError):
+        image = b""
+    return {name: _modinfo(image, name.encode()) for name in names}
+
+
+def _mounted_over_rdma(machine, now):
+    """([mount point], [line that mounts it again]) of what is mounted over RDMA, both in the order of the mounts."""
+    found = {}
+    for line in (machine.read("proc/mounts", note=False) or "").splitlines():
+        words = line.split()
+        if len(words) >= 4 and words[2] in ("nfs", "nfs4"):
+            found[parse.unescape(words[1])] = words
+    table = {parse.unescape(words[1]) for words in map(str.split, (machine.read("etc/fstab", note=False) or "").splitlines())
+             if len(words) >= 3 and not words[0].startswith("#")}
+    points, lines = [], []
+    for mount in now["client"]["mounts"]:
+        point = mount["mount"]
+        points.append(shlex.quote(point))
+        if point in table or point not in found:
+            line = f"mount {points[-1]}"
+        else:
+            export, _, kind, options = found[point][:4]
+            options = ",".join(o for o in options.split(",") if not FOUND_OUT.match(o))
+            line = f"mount -t {kind} -o {shlex.quote(options)} {shlex.quote(parse.unescape(export))} {points[-1]}"
+        if line not in lines:
+            lines.append(line)
+    return points, lines
+
+
+def _replace(machine, now, command):
+    """Lines that run @command, which unloads the transport, with all that uses it stopped before and started behind it."""
+    points, again = _mounted_over_rdma(machine, now)
+    lines = [f"umount {' '.join(reversed(points))}"] if points else []
+    serves = now["server"]["threads"] and any(line.startswith("rdma") for line in now["server"]["listeners"] or [])
+    lines += ["systemctl stop nfs-server"] if serves else []
+    lines.append(command)
+    lines += ["systemctl start nfs-server"] if serves else []
+    return (*lines, *again)
+
+
+# Where the scripts for bpftrace are: installed, and in the sources.
+_BPFTRACE = ("../bpftrace", "../../bpftrace")
+
+
+def _as_they_happen(now, what):
+    """Lines that show events as they happen: @what, "connections" or "errors", of the transport that is loaded."""
+    ours = not (now["module"] and now["module"]["in_tree"])
+    if ours and what == "errors":
+        # Failures are few; what comes with every call is left out.
+        begin = ("echo 1 > events/rpcordma/enable; echo 0 | tee events/rpcordma/rpcordma_{marshal,post,receive_posted,"
+                 "completion,region,reply,decode,encode,*mapped}/enable > /dev/null")
+    elif ours:
+        begin = "echo 1 > events/rpcordma/rpcordma_connection/enable"
+    else:
+        names = "{reply_*_err,err_*}" if what == "errors" else "{connect,disconnect}"
+        begin = f"echo 1 | tee events/rpcrdma/xprtrdma_{names}/enable > /dev/null"
+    yield f"cd /sys/kernel/tracing; {begin}; cat trace_pipe"
+    yield f"echo 0 > /sys/kernel/tracing/events/{'rpcordma' if ours else 'rpcrdma'}/enable    # afterwards"
+    here = os.path.dirname(os.path.realpath(__file__))
+    scripts = [os.path.normpath(os.path.join(here, folder, "connections.bt")) for folder in _BPFTRACE]
+    for script in filter(os.path.exists, scripts) if ours else ():
+        yield f"bpftrace {shlex.quote(script)}    # connections that are lost, and why"
 
 
 def look_module(machine, now):
@@ -79,28 +146,28 @@ def look_module(machine, now):
     others = [name for name in machine.names("lib/modules") if name != release and installed(machine, name)]
     build = f"make install KDIR=/lib/modules/{release}/build"
     if not path:
-        weight = WARNING if module and module["name"] == "rpcordma" else ERROR
+        # One that is loaded works, either of them.
+        weight = WARNING if module else ERROR
         text = f"rpcordma is not installed for the kernel that runs, {release}"
         if others:
             text += f"; it is for {', '.join(others)}"
         yield Finding(weight, text, (f"apt install linux-headers-{release}", build))
     else:
-        image = _module_image(machine, path)
-        vermagic = image and (_modinfo(image, b"vermagic") or "").split(" ")[0]
+        fields = _image_fields(machine, path)
+        vermagic = (fields["vermagic"] or "").split(" ")[0]
+        loaded = machine.word("sys/module/rpcordma/srcversion")
         if vermagic and vermagic != release:
-            yield Finding(ERROR, f"/{path} was built for {vermagic}; the kernel that runs is {release}", (build,))
-        elif image:
-            loaded = machine.word("sys/module/rpcordma/srcversion")
-            there = _modinfo(image, b"srcversion")
-            if loaded and there and loaded != there:
-                yield Finding(WARNING, "the module that is loaded is not the one that is installed",
-                              ("umount -a -t nfs,nfs4; systemctl stop nfs-server", "rmmod rpcordma && modprobe rpcordma"))
+            yield Finding(WARNING if module else ERROR,
+                          f"/{path} was built for {vermagic}; the kernel that runs is {release}", (build,))
+        elif loaded and fields["srcversion"] and loaded != fields["srcversion"]:
+            yield Finding(WARNING, "the module that is loaded is not the one that is installed",
+                          _replace(machine, now, "rmmod rpcordma && modprobe rpcordma"))
     if not module:
         if path:
             yield Finding(WARNING, "no RDMA transport is loaded", ("modprobe rpcordma",))
     elif module["in_tree"]:
-        yield Finding(ERROR if path else WARNING, "the in-tree transport, rpcrdma, is loaded; rpcordma cannot be beside it",
-                      ("umount -a -t nfs,nfs4; systemctl stop nfs-server", "rmmod rpcrdma && modprobe rpcordma"))
+        yield Finding(WARNING, "the in-tree transport, rpcrdma, is loaded; rpcordma cannot be beside it",
+                      _replace(machine, now, "rmmod rpcrdma && modprobe rpcordma"))
     else:
         yield Finding(OK, f"rpcordma is loaded, on Linux {release}")
     lockdown = now["lockdown"]
@@ -194,11 +261,13 @@ def look_server(machine, now):
                       ("echo 64 > /proc/sys/sunrpc/svc_rdma/max_requests",))
     counters = server["counters"]
     if counters.get("refused"):
-        yield Finding(WARNING, f"{counters['refused']} connections were refused: too many wait to be accepted",
+        yield Finding(NOTE, f"{counters['refused']} connections were refused since the module was loaded: too many waited "
+                      "to be accepted",
                       ("echo 64 > /proc/fs/nfsd/threads",
                        "echo 4096 > /sys/module/rpcordma/parameters/server_accept_queue"))
     if counters.get("debt"):
-        yield Finding(NOTE, f"Receives could not be posted at once {counters['debt']} times: memory was short",
+        yield Finding(NOTE, f"Receives could not be posted at once {counters['debt']} times since the module was loaded: memory "
+                      "was short",
                       ("sysctl -w vm.min_free_kbytes=262144",))
 
 
@@ -215,16 +284,22 @@ def look_client(machine, now):
             yield Finding(WARNING, f"{name} is {settings[name]}: calls and replies that are longer need RDMA of their own",
                           (f"echo 4096 > /proc/sys/sunrpc/{name}",))
     for c in client["connections"]:
-        if c["state"] == "down":
-            yield Finding(WARNING, f"the connection to {c['peer']} is down",
+        # Of sunrpc's queues what waits for a connection; only where it has them is an idle connection known to be one.
+        waiting = None if c["queues"] is None else max(sum(c["queues"].values()), c["credits"]["in_use"] or 0)
+        if c["state"] == "down" and waiting == 0:
+            # A client that went is none of nfsd's business.
+            if c["role"] == "client":
+                yield Finding(NOTE, f"the connection to {c['peer']} is down: idle; the next call opens it again")
+        elif c["state"] == "down":
+            calls = f", and {waiting} call{'s wait' if waiting > 1 else ' waits'} for it" if waiting else ""
+            yield Finding(WARNING, f"the connection to {c['peer']} is down{calls}",
                           ("rdma link; ping -c 1 " + parse.split_address(c["peer"])[0],))
         if c["reconnects"] and c["reconnects"] >= 10:
-            yield Finding(NOTE, f"the connection to {c['peer']} was made again {c['reconnects']} times",
-                          ("echo 1 > /sys/kernel/tracing/events/rpcordma/rpcordma_connection/enable; "
-                           "cat /sys/kernel/tracing/trace_pipe",))
+            yield Finding(NOTE, f"the connection to {c['peer']} was made again {c['reconnects']} times since the mount",
+                          tuple(_as_they_happen(now, "connections")))
         if c["errors"]:
-            yield Finding(WARNING, f"{c['errors']} calls to {c['peer']} failed in the transport",
-                          ("dmesg | grep rpcordma:",))
+            yield Finding(NOTE, f"{c['errors']} calls to {c['peer']} failed in the transport since the mount",
+                          tuple(_as_they_happen(now, "errors")))
 
 
 def look_parameters(machine, now):

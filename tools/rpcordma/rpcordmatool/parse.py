@@ -109,11 +109,11 @@ def mount_addresses(text):
         if len(words) >= 4 and words[2] in ("nfs", "nfs4"):
             for option in words[3].split(","):
                 if option.startswith("addr="):
-                    found[_unescape(words[1])] = option[len("addr="):]
+                    found[unescape(words[1])] = option[len("addr="):]
     return found
 
 
-def _unescape(path):
+def unescape(path):
     """A mount point as /proc has it: blanks and the like in octal."""
     return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), path)
 
@@ -140,7 +140,7 @@ def mountstats(text):
             one = None
             m = re.match(r"device (.*) mounted on (\S+) with fstype (nfs4?)(?: |$)", line)
             if m:
-                one = {"export": _unescape(m.group(1)), "mount": _unescape(m.group(2)), "version": None,
+                one = {"export": unescape(m.group(1)), "mount": unescape(m.group(2)), "version": None,
                        "xprts": [], "ops": {}}
         elif one is None:
             continue

@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -93,7 +94,10 @@ def run_status(args, machine):
     elif args.prometheus:
         text = prometheus.text(now)
     else:
-        text = "".join(line + "\n" for line in status.text(now))
+        # A file or a pipe has no width; nor has a terminal that is narrower any use.
+        wide = not args.output and sys.stdout.isatty()
+        width = max(shutil.get_terminal_size().columns if wide else 0, status.WIDTH)
+        text = "".join(line + "\n" for line in status.text(now, width))
     if args.output:
         write_whole(args.output, text)
     else:

@@ -137,7 +137,8 @@ def make(machine, masked, when=None):
     parts = [f"rpcordma report, made by rpcordma {VERSION} at {when:%Y-%m-%d %H:%M:%S} UTC\n"
              f"Addresses and names of hosts, exports and mounts are "
              f"{'masked' if masked else 'as they are: --mask puts words in their place'}. Please read it before you send it.\n",
-             _section("rpcordma status", "\n".join(status.text(now))),
+             # Wide enough for whole addresses, which a mask would not know otherwise.
+             _section("rpcordma status", "\n".join(status.text(now, 200))),
              _section("rpcordma check", "\n".join(check.text(check.findings(machine, now)))),
              _section("rpcordma status --json", status.as_json(now))]
     missing = []

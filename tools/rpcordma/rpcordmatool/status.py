@@ -6,8 +6,10 @@ import textwrap
 
 from . import system
 
-# Of text; a table of IPv4 addresses has it too.
+# Of text, and of a table that is not for a wider terminal.
 WIDTH = 80
+# What is left at least of an address that is shortened.
+LEAST_PEER = 12
 
 COLUMNS = (
     # heading, to the right
@@ -52,9 +54,22 @@ def _rows(state):
                    number(c.get("reconnects")), number(c.get("errors")), number(waits))
 
 
-def table(headings, rows):
-    """Lines; @headings as COLUMNS, @rows tuples of as many texts."""
+def shorten(text, room):
+    """@text with dots in the place of its middle, if it is longer than @room: the end of an address says most."""
+    if len(text) <= room:
+        return text
+    tail = (room - 2) * 2 // 3
+    return f"{text[:room - 2 - tail]}..{text[-tail:]}"
+
+
+def table(headings, rows, width=None):
+    """Lines; @headings as COLUMNS, @rows tuples of as many texts. With @width, the column PEER is shortened to what fits."""
     rows = list(rows)
+    names = [heading for heading, _ in headings]
+    if width is not None and rows:
+        peer = names.index("PEER")
+        others = sum(max(len(row[i]) for row in [names, *rows]) + 1 for i in range(len(names)) if i != peer)
+        rows = [(*row[:peer], shorten(row[peer], max(width - others, LEAST_PEER)), *row[peer + 1:]) for row in rows]
     widths = [max([len(heading)] + [len(row[i]) for row in rows]) for i, (heading, _) in enumerate(headings)]
 
     def line(cells):
@@ -114,12 +129,12 @@ def _server_line(state):
     return ", ".join(words)
 
 
-def text(state):
-    """The table, and what belongs to it; lines."""
+def text(state, width=WIDTH):
+    """The table, at most @width wide, and what belongs to it; lines."""
     lines = [headline(state)]
     rows = list(_rows(state))
     if rows:
-        lines += [""] + table(COLUMNS, rows) + [""]
+        lines += [""] + table(COLUMNS, rows, width) + [""]
     elif state["module"]:
         lines.append("no connections")
     for line in [_server_line(state)] + [f"note: {line}" for line in missing(state)]:

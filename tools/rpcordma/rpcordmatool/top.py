@@ -133,8 +133,26 @@ class Model:
     def _key(c):
         return c.get("id") or c.get("number") or c["peer"]
 
-    def _spark(self, *key):
-        return sparkline(self._series(*key).values, HISTORY, self.bars)
+    def _spark(self, *key, width=HISTORY):
+        return sparkline(self._series(*key).values, width, self.bars)
+
+    def _mount_table(self, width):
+        """Of each mount; its four sparklines have what room there is."""
+        # What it is, how it is written, its heading.
+        columns = (("calls", rate, "CALLS/s"), ("bytes", rate, "BYTES/s"), ("rtt_ms", milliseconds, "RTT ms"),
+                   ("queue_ms", milliseconds, "QUEUE ms"))
+        mounts = list(_mounts(self.now))
+        numbers = [[show(self._series("mount", *key, what).last) for what, show, _ in columns] for key in mounts]
+        headings = [("MOUNT", False)]
+        used = max(len("MOUNT"), *(len(name[-16:]) for name, _ in mounts))
+        for i, (_, _, heading) in enumerate(columns):
+            headings += [(heading, True), ("", False)]
+            used += max(len(heading), *(len(row[i]) for row in numbers)) + 2
+        room = max(min((width - used) // len(columns), HISTORY), 1)
+        return status.table(headings, [
+            (key[0][-16:], *(cell for number, (what, _, _) in zip(row, columns)
+                             for cell in (number, self._spark("mount", *key, what, width=room))))
+            for key, row in zip(mounts, numbers)])
 
     def lines(self, width=80):
         """The screen, each line at most @width long."""
@@ -142,16 +160,7 @@ class Model:
         clock = time.strftime("%H:%M:%S", time.localtime(now["time"]))
         lines = [f"{clock}  {status.headline(now)}   q leaves"]
         if now["client"]["mounts"]:
-            rows = []
-            for key in _mounts(now):
-                def last(what, key=key):
-                    return self._series("mount", *key, what).last
-
-                rows.append((key[0][-16:], rate(last("calls")), self._spark("mount", *key, "calls"), rate(last("bytes")),
-                             milliseconds(last("rtt_ms")), self._spark("mount", *key, "rtt_ms"),
-                             milliseconds(last("queue_ms"))))
-            lines += [""] + status.table((("MOUNT", False), ("CALLS/s", True), ("", False), ("BYTES/s", True),
-                                          ("RTT ms", True), ("", False), ("QUEUE ms", True)), rows)
+            lines += [""] + self._mount_table(width)
         rows = []
         for role in ("client", "server"):
             for c in now[role]["connections"]:
@@ -165,7 +174,7 @@ class Model:
                              status.number(waits)))
         if rows:
             lines += [""] + status.table((("ROLE", False), ("PEER", False), ("V", True), ("STATE", False), ("SENT/s", True),
-                                          ("CREDITS", True), ("", False), ("ERRS", True), ("WAITS", True)), rows)
+                                          ("CREDITS", True), ("", False), ("ERRS", True), ("WAITS", True)), rows, width)
         counters = now["server"]["counters"]
         rows = [(what, rate(self._series("counter", name).last), self._spark("counter", name), status.number(counters[name]))
                 for name, what in (("recv", "calls received"), ("read", "RDMA Reads"), ("write", "RDMA Writes"),

@@ -9,6 +9,7 @@
  */
 #include "assembly.hh"
 #include "world.hh"
+#include "module/server/audit.hh"
 #include "xdr/rpc.hh"
 
 namespace sim {
@@ -697,6 +698,7 @@ private:
 	/*
 	 * Each Receive that the server counts is there, and memory was never short: as many as it promised. But for a client that
 	 * takes no replies, and calls all the same: what it does not take keeps its Receives, and there are no more than enough.
+	 * And none is lost, of which the server would make another.
 	 */
 	void check_receives_()
 	{
@@ -717,6 +719,12 @@ private:
 					qp->receives_posted() >= promised,
 				"%u Receives are posted, and %u promised", qp->receives_posted(),
 				promised);
+			/* A call of which transmissions are yet to come has those that came. */
+			const auto audit = rpcordma::audit(*xprt->core);
+			const u32 found = audit.posted + audit.spare + audit.with_calls;
+			REQUIRE(found + rpcordma::protocol::kCallTransmissions > audit.receives,
+				"of %u Receives %u are posted, spare or of a call", audit.receives,
+				found);
 		}
 		xprt->put();
 	}

@@ -38,7 +38,7 @@ class Unfit(Exception):
     """There is nothing to draw; the text says why."""
 
 
-def _pyplot():
+def pyplot():
     import matplotlib
     matplotlib.use("svg")
     # Ids that are drawn by lot would make each file another.
@@ -50,31 +50,36 @@ def _pyplot():
     return pyplot
 
 
-def _figure(rows, columns=1, width=8.0, height=None):
+def new_figure(rows, columns=1, width=8.0, height=None):
     """(figure, axes as a list): as high as its rows need."""
-    figure, axes = _pyplot().subplots(1, columns, figsize=(width, height or FRAME + ROW * rows), sharey=True,
-                                      squeeze=False, layout="constrained")
+    figure, axes = pyplot().subplots(1, columns, figsize=(width, height or FRAME + ROW * rows), sharey=True,
+                                     squeeze=False, layout="constrained")
     return figure, list(axes[0])
+
+
+def finish(figure, title, origin, path):
+    """Writes the figure to @path, with @origin, where its figures are from, below it."""
+    figure.suptitle(title, fontsize=11, fontweight="bold")
+    figure.supxlabel(origin, fontsize=6.5, color="#555555")
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    pyplot().close(figure)
 
 
 def _save(figure, run, title, path, more=""):
     """Under the figure: what was measured where. Of @run only what stays the same when it is drawn again."""
-    figure.suptitle(title, fontsize=11, fontweight="bold")
     at = run["machine"]
-    figure.supxlabel(f"scripts/bench {run['what']}: commit {run['commit']}, {run['time'][:10]}, {at['cpu']}, "
-                     f"{at['cpus']} CPUs, host kernel {at['kernel']}{more}", fontsize=6.5, color="#555555")
-    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    _pyplot().close(figure)
+    finish(figure, title, f"scripts/bench {run['what']}: commit {run['commit']}, {run['time'][:10]}, {at['cpu']}, "
+           f"{at['cpus']} CPUs, host kernel {at['kernel']}{more}", path)
 
 
-def _rows(axes, names):
+def label_rows(axes, names):
     """@names down the side, the first on top."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
 
 
-def _log(axes, low, high):
+def log_scale(axes, low, high):
     """A logarithmic axis with plain numbers where there is room for them."""
     from matplotlib import ticker
     axes.set_xscale("log")
@@ -109,13 +114,27 @@ def _whiskers(axes, ratios, goals, label):
         axes.plot((low, high), (number, number), color=COLOURS["rpcordma"], linewidth=1.4, gid=f"whisker-{name}")
         axes.plot((middle,), (number,), "o", color=COLOURS["rpcordma"], markersize=5, gid=f"dot-{name}",
                   markerfacecolor=COLOURS["rpcordma"] if low < high else "white")
-    _rows(axes, list(ratios))
+    label_rows(axes, list(ratios))
     # A wild interval must not make all others points.
     middles = [middle for middle, _, _ in ratios.values()] + [goal for goal, _ in goals]
     low = max(min(0.9, *(low for _, low, _ in ratios.values())), min(middles) / 2)
     high = min(max(1.2, *(high for _, _, high in ratios.values())), max(middles) * 2)
-    _log(axes, low * 0.95, high * 1.05)
+    log_scale(axes, low * 0.95, high * 1.05)
     axes.set_xlabel(label)
+
+
+def draw_rates(axes, ratios, more=""):
+    """Rates, with the goals that their intervals have to reach."""
+    _whiskers(axes, ratios, ((0.97, ":"), (1.0, "-"), (1.15, "--")),
+              "rate, ours / in-tree (logarithmic), with 95 % interval;\nfurther right is better; "
+              f"dotted 0.97: no cell's interval below;\ndashed 1.15: where the structure differs{more}")
+
+
+def draw_codec(axes, ratios):
+    """Times of headers, with the goal of a decode."""
+    _whiskers(axes, ratios, ((1.0, "-"), (5.0, "--")),
+              "time of rpcgen's code / time of ours (logarithmic), with 95 % interval;\n"
+              "further right is better; dashed 5: the goal of a decode")
 
 
 def plot_ratio(run, path, left_out):
@@ -134,12 +153,9 @@ def plot_ratio(run, path, left_out):
             ratios[case] = (values[0][0] / values[1][0],) * 3
     if not ratios:
         raise Unfit("no case has a round of both transports")
-    figure, (axes,) = _figure(len(ratios))
-    _whiskers(axes, ratios, ((0.97, ":"), (1.0, "-"), (1.15, "--")),
-              "operations per second, ours / in-tree (logarithmic); further right is better\n"
-              "dotted 0.97: no cell's interval below; dashed 1.15: where the structure differs"
-              + ("\na hollow dot: one round, no interval" if single else ""))
-    _save(figure, run, "Throughput: ours / in-tree, with 95 % interval", path)
+    figure, (axes,) = new_figure(len(ratios))
+    draw_rates(axes, ratios, "\na hollow dot: one round, no interval" if single else "")
+    _save(figure, run, "Throughput: ours / in-tree", path)
     return {"labels": list(ratios)}
 
 
@@ -149,7 +165,7 @@ def plot_latency(run, path, left_out):
              if all(set(PERCENTILES) <= set(row.get("lat") or ()) for xprt in NAMES for row in by[xprt])}
     if not cases:
         raise Unfit("no latency was measured")
-    figure, (axes,) = _figure(len(cases) * 1.2)
+    figure, (axes,) = new_figure(len(cases) * 1.2)
     every = []
     for number, (case, by) in enumerate(cases.items()):
         for xprt, side in zip(NAMES, (-0.17, 0.17)):
@@ -164,8 +180,8 @@ def plot_latency(run, path, left_out):
                     axes.plot((at[percentile],), (y,), mark, color=COLOURS[xprt],
                               markersize=6 if mark == "|" else 4,
                               markerfacecolor="white" if mark == "o" else COLOURS[xprt])
-    _rows(axes, list(cases))
-    _log(axes, min(every) / 1.3, max(every) * 1.3)
+    label_rows(axes, list(cases))
+    log_scale(axes, min(every) / 1.3, max(every) * 1.3)
     axes.set_xlabel("latency of an operation, microseconds (logarithmic); further left is better\n"
                     "ticks: 10, 95 and 99 %; thick: 25 to 75 %; dot: median; arrow head: 99.9 %")
     _legend(figure)
@@ -185,7 +201,7 @@ def _text(value):
 
 def _bars(run, path, cases, value, title, label):
     """Client and server side by side, of each case a bar of either transport with its number."""
-    figure, panels = _figure(len(cases) * 1.25, columns=len(ROLES), width=9.5)
+    figure, panels = new_figure(len(cases) * 1.25, columns=len(ROLES), width=9.5)
     texts = []
     for axes, role in zip(panels, ROLES):
         for xprt, side in zip(NAMES, (-0.2, 0.2)):
@@ -199,7 +215,7 @@ def _bars(run, path, cases, value, title, label):
         axes.margins(x=0.12)
         axes.set_title(role, fontsize=9)
         axes.set_xlabel(label)
-        _rows(axes, list(cases))
+        label_rows(axes, list(cases))
     _legend(figure)
     _save(figure, run, title, path)
     return {"labels": list(cases), "texts": texts}
@@ -231,11 +247,9 @@ def plot_codec(run, path, left_out):
                 left_out.append(f"{name}: no times were taken")
     if not ratios:
         raise Unfit("no times were taken")
-    figure, (axes,) = _figure(len(ratios))
-    _whiskers(axes, ratios, ((1.0, "-"), (5.0, "--")),
-              "time of rpcgen's code / time of ours (logarithmic); further right is better\n"
-              "dashed 5: the goal of a decode")
-    _save(figure, run, "Header codec: rpcgen / ours, with 95 % interval", path)
+    figure, (axes,) = new_figure(len(ratios))
+    draw_codec(axes, ratios)
+    _save(figure, run, "Header codec: rpcgen / ours", path)
     return {"labels": list(ratios)}
 
 
@@ -249,7 +263,7 @@ def plot_scale(run, path, left_out):
         left_out += [f"{size} connections: {NAMES[xprt]} was not measured" for size in sizes if size not in found]
     if not all(rows.values()):
         raise Unfit("only one transport was measured")
-    figure, axes = _pyplot().subplots(figsize=(6, 3.6), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(6, 3.6), layout="constrained")
     axes.set_title("memory of the server for each connection", fontsize=9)
     axes.set_ylabel("KiB")
     for xprt, found in rows.items():
@@ -262,7 +276,7 @@ def plot_scale(run, path, left_out):
 
         draw_line("o-", ", never busy", lambda row: row["idle"]["total"])
         draw_line("s--", ", has been busy", lambda row: row["busy"]["total"])
-    _log(axes, min(sizes) / 1.5, max(sizes) * 1.5)
+    log_scale(axes, min(sizes) / 1.5, max(sizes) * 1.5)
     axes.set_xticks(sizes)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("connections (logarithmic)")
@@ -281,7 +295,7 @@ def plot_slope(run, path, left_out):
             cases[case] = points
     if not cases:
         raise Unfit("no case was measured in all four")
-    figure, panels = _figure(len(cases), columns=len(cases), width=2.7 * len(cases), height=3.4)
+    figure, panels = new_figure(len(cases), columns=len(cases), width=2.7 * len(cases), height=3.4)
     texts = []
     for axes, (case, points) in zip(panels, cases.items()):
         for leg, mark in zip(slope.LEGS, "so^D"):
@@ -327,7 +341,7 @@ def draw(source, target):
     return drawn, skipped
 
 
-class _Svg:
+class Svg:
     """A drawn file, as its reader sees it."""
 
     def __init__(self, path):
@@ -413,7 +427,7 @@ def self_test():
                 expect(f"{name}, drawn again, is the same", first.read() == second.read(), True)
 
         cases = ["twice <4 KiB> & more", "half", "one round"]
-        pictures = {name: _Svg(what["path"]) for name, what in drawn.items()}
+        pictures = {name: Svg(what["path"]) for name, what in drawn.items()}
         for name, labels in (("ratio", cases), ("latency", cases), ("wrs", ["READ 1 MiB", "NULL"]),
                              ("instructions", ["READ 1 MiB"]), ("scale", ["7", "130"]),
                              ("slope", ["WRITE 16 KiB"])):

@@ -77,15 +77,12 @@ class _File:
 
 
 def _save(figure, data, title, path):
-    figure.suptitle(title, fontsize=11, fontweight="bold")
     # What the file says of its run.
     said = [each for each in data.text.split("\n\n") if "ommit " in each and not each.startswith("#")]
     if not said:
         raise Unfit(f"{data.path}: it does not say of which commit it is")
     what = " ".join(said[0].split()).split(" Documentation/performance.rst")[0]
-    figure.supxlabel(textwrap.fill(f"{os.path.basename(data.path)}: {what}", 115), fontsize=6.5, color="#555555")
-    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    plot._pyplot().close(figure)
+    plot.finish(figure, title, textwrap.fill(f"{os.path.basename(data.path)}: {what}", 115), path)
 
 
 def _key(figure, legs):
@@ -105,7 +102,7 @@ def _dots(axes, names, values):
         shift = (number - (len(legs) - 1) / 2) * 0.2
         points = [(values[leg][name], row + shift) for row, name in enumerate(names) if name in values[leg]]
         axes.plot(*zip(*points), LEGS[leg][2], color=plot.COLOURS[LEGS[leg][1]], markersize=4.5, gid=f"dots-{leg}")
-    plot._rows(axes, names)
+    plot.label_rows(axes, names)
     axes.grid(axis="y", visible=True)
 
 
@@ -113,7 +110,7 @@ def _slope(data, path):
     heads, rows = data.table("Microseconds of each")
     delays = [(i, data.number(head)) for i, head in enumerate(heads) if re.fullmatch(r"\d+", head)]
     steep = data.column(heads, "slope")
-    figure, axes = plot._pyplot().subplots(2, 2, figsize=(INCHES, 6.2), layout="constrained")
+    figure, axes = plot.pyplot().subplots(2, 2, figsize=(INCHES, 6.2), layout="constrained")
     for panel, case in zip(axes.flat, SLOPED):
         of = {row[1]: row for row in rows if row[0] == case}
         if set(of) != set(LEGS):
@@ -141,7 +138,7 @@ def _trips(data, path):
     if not differ:
         raise Unfit(f"{data.path}: all need as many round trips")
     values = {leg: {row[0]: data.number(row[heads.index(leg)]) for row in differ} for leg in legs}
-    figure, (axes,) = plot._figure(len(differ), width=INCHES, height=1.9 + 0.36 * len(differ))
+    figure, (axes,) = plot.new_figure(len(differ), width=INCHES, height=1.9 + 0.36 * len(differ))
     _dots(axes, [row[0] for row in differ], values)
     axes.set_xlim(0.5, max(max(each.values()) for each in values.values()) + 0.5)
     axes.set_xlabel(f"round trips of an operation; the other {len(rows) - len(differ)} of {len(rows)} in the file are "
@@ -152,7 +149,7 @@ def _trips(data, path):
 
 def _instructions(data, path):
     """What an RPC takes of the transport with sunrpc and ib_core, as ratios to in-tree's."""
-    figure, panels = plot._figure(0, columns=2, width=INCHES, height=7.4)
+    figure, panels = plot.new_figure(0, columns=2, width=INCHES, height=7.4)
     heads, both = data.table("ours in version 1 and in version 2,")
     for axes, end in zip(panels, plot.ROLES):
         own, rows = data.table(f"{end}, instructions for each RPC")
@@ -176,15 +173,13 @@ def _codec(data, path):
         heads, rows = data.table(title)
         at = data.column(heads, "rpcgen / ours")
         ratios.update({f"{title.lower()} {row[0]}": data.interval(row[at]) for row in rows})
-    figure, (axes,) = plot._figure(len(ratios), width=INCHES)
-    plot._whiskers(axes, ratios, ((1.0, "-"), (5.0, "--")),
-                   "time of rpcgen's code / time of ours (logarithmic), with 95 % interval;\n"
-                   "further right is better; dashed 5: the goal of a decode")
+    figure, (axes,) = plot.new_figure(len(ratios), width=INCHES)
+    plot.draw_codec(axes, ratios)
     _save(figure, data, "Header codec: rpcgen / ours", path)
 
 
 def _requests(data, path):
-    figure, panels = plot._figure(0, columns=2, width=INCHES, height=7.4)
+    figure, panels = plot.new_figure(0, columns=2, width=INCHES, height=7.4)
     for axes, end in zip(panels, plot.ROLES):
         heads, rows = data.table(f"{end}, for each RPC")
         leg_at, at = data.column(heads, "transport"), data.column(heads, "WRs")
@@ -194,7 +189,7 @@ def _requests(data, path):
             if not values[leg]:
                 raise Unfit(f"{data.path}: {leg} is not in it")
         _dots(axes, names, values)
-        plot._log(axes, 0.8, 80)
+        plot.log_scale(axes, 0.8, 80)
         axes.set_title(end, fontsize=9)
         axes.set_xlabel("work requests (logarithmic);\nfurther left is better")
     _key(figure, ("in-tree", "ours", "ours, v2"))
@@ -205,11 +200,8 @@ def _rates(data, path):
     heads, rows = data.table("Rates")
     at = data.column(heads, "ours / in-tree")
     ratios = {row[0]: data.interval(row[at]) for row in rows}
-    figure, (axes,) = plot._figure(len(ratios), width=INCHES)
-    plot._whiskers(axes, ratios, ((0.97, ":"), (1.0, "-"), (1.15, "--")),
-                   "rate of ours / in-tree's (logarithmic), with 95 % interval;\n"
-                   "further right is better; dotted 0.97 and dashed 1.15:\n"
-                   "the goals, which the lower end has to reach")
+    figure, (axes,) = plot.new_figure(len(ratios), width=INCHES)
+    plot.draw_rates(axes, ratios)
     _save(figure, data, "Throughput: ours / in-tree", path)
 
 
@@ -305,14 +297,14 @@ def self_test():
         expect("titles", list(found), ["Decode, ns", "Encode"])
         expect("a row", found["Decode, ns"][1], ["inline", "11.2", "17.20 [16.17, 18.30]", "4.69 [4.42, 4.96]"])
         (trips,) = draw_all(os.path.join(folder, "trips-abc1234.txt"), folder)
-        picture = plot._Svg(trips)
+        picture = plot.Svg(trips)
         for label, count in (("WRITE 4 KiB", 1), ("a <b> & c", 1), ("GETATTR", 0), ("mount 3", 0)):
             expect(f"trips: labels of {label}", picture.texts.count(label), count)
         expect("trips: the footer names the file", sum("trips-abc1234.txt" in text for text in picture.texts), 1)
         left, right = zip(picture.box("dots-ours, v2 reduced"), picture.box("dots-in-tree"))
         expect("trips: in-tree's are further right", (left[0] < left[1], right[0] < right[1]), (True, True))
         (codec,) = draw_all(os.path.join(folder, "codec-abc1234.txt"), folder)
-        picture = plot._Svg(codec)
+        picture = plot.Svg(codec)
         decode, encode = (picture.box(f"dot-{name}")[0] for name in ("decode inline", "encode read-1"))
         expect("codec: 3.37, 5 and 17.20 in this order", encode < picture.box("line-5")[0] < decode, True)
         text = _MADE_UP["trips-abc1234.txt"]

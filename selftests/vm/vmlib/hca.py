@@ -165,6 +165,25 @@ KEEP_PORTS = f"dd if={PORTS} of=/tmp/ports bs=1 skip=64 count=5 2> /dev/null"
 PORTS_AGAIN = f"dd if=/tmp/ports of={PORTS} bs=1 seek=64 conv=notrunc 2> /dev/null || die 'PMBASE is not written'"
 
 
+# Of the allocations that MODULE makes, or has others make, each EVERY-th fails, but for those below SPARED, a function or
+# another module: KIND is failslab (objects) or fail_page_alloc (2 to the power of ORDER pages, or more). After TIMES of them no
+# more; "times" counts down.
+FAILING = """
+	texts() { awk -v m="[$1]" '$4 == m && $2 ~ /^[tT]$/ { print $1, $3 }' /proc/kallsyms | sort; }
+	span() { texts $1 | sed -n '1s/ .*//p;$s/ .*//p'; }
+	range() { texts $MODULE | sed -n "/ $1\$/{s/ .*//p;n;s/ .*//p}"; }
+	cd /sys/kernel/debug/$KIND || die "this kernel has no $KIND"
+	set -- $(span $MODULE) $(span $SPARED; range $SPARED)
+	[ $# = 4 ] || die "no text of $MODULE and $SPARED in kallsyms: $*"
+	echo 0x$1 > require-start; echo 0x$2 > require-end
+	echo 0x$3 > reject-start; echo 0x$4 > reject-end
+	echo N > ignore-gfp-wait; echo 0 > verbose; echo $TIMES > times; echo $EVERY > interval
+	[ $KIND = failslab ] || { echo N > ignore-gfp-highmem; echo $ORDER > min-order; }
+	echo 100 > probability
+	[ "$(cat interval probability | xargs)" = "$EVERY 100" ] || die "$KIND was not set"
+"""
+
+
 class Load:
     """Verified I/O by some processes, of files of 400 kB, until finish()."""
 
@@ -315,6 +334,18 @@ class OneKernel:
     def cpu(self, number, online):
         self.vm.run(f"echo {int(online)} > /sys/devices/system/cpu/cpu{number}/online", 60,
                     f"CPU {number} {'comes' if online else 'goes'}")
+
+    def fail_allocations(self, kind, every, times, order=0, spared="vhca"):
+        """Each @every-th of what the transport allocates by @kind, failslab or fail_page_alloc, fails, @times at most; of pages,
+        those that come by 2 to the power of @order, or more; but for what is below @spared, a function of the transport's or
+        another module. For a kernel of ours with checkers."""
+        self.vm.run(f"KIND={kind} MODULE={self.xprt} EVERY={every} TIMES={times} ORDER={order} SPARED={spared}\n{FAILING}",
+                    30, f"each {every}th allocation fails, {kind}")
+
+    def allocations_last(self, kind, times):
+        """The end of that. Returns how many have failed."""
+        left = self.vm.run(f"cd /sys/kernel/debug/{kind} && echo 0 > probability && cat times", 10, f"no more {kind}")
+        return times - int(left)
 
     def connects(self):
         """How often the mount's transports have connected."""

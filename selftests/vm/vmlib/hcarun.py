@@ -454,6 +454,67 @@ def part_events(bed):
     bed.close()
 
 
+# --- memory that is short, or in pieces ---
+
+# More than will fail.
+MANY = 1000000
+
+
+def in_pieces(one, version):
+    """No four pages lie side by side, for either end, from before the connection is made on. Two do, as the checkers of this
+    kernel have an object of 4 KiB take so many; and memory for RPC messages comes, which is up to 8 KiB that any transport asks
+    for in one piece."""
+    one.fail_allocations("fail_page_alloc", 1, MANY, order=2, spared="rpcordma_core_buf_alloc")
+    try:
+        one.mount(version)
+        one.vm.run(hca.VERIFIED_IO, 120, "verified I/O")
+        work = hca.Load(one)
+        rounds = work.finish()
+        one.umount()
+    finally:
+        failed = one.allocations_last("fail_page_alloc", MANY)
+    if not failed:
+        raise Wrong("no allocation failed: nothing asks for pages side by side, or the filter is wrong")
+    return f"{failed} allocations of four pages or more failed, {rounds} rounds verified"
+
+
+def short(one, version, kind, every):
+    """Allocations fail under load, each @every-th."""
+    one.mount(version)
+    connects = one.connects()
+    work = hca.Load(one)
+    one.fail_allocations(kind, every, MANY)
+    try:
+        for number in range(6):
+            # A device's queue pairs fail now and then: what a new connection allocates fails, too.
+            one.event(hca.DEVICES[number % 2], "qp-fatal")
+            work.goes_on(60, f"the load to go on while each {every}th allocation fails")
+    finally:
+        failed = one.allocations_last(kind, MANY)
+    rounds = work.finish()
+    connects = one.connects() - connects
+    one.umount()
+    if not failed:
+        raise Wrong("no allocation failed")
+    return f"{failed} allocations failed, {connects} reconnects, {rounds} rounds verified"
+
+
+def part_memory(bed):
+    """allocations of the transport that fail, those of several pages all, others now and then under load"""
+    stations = (("connectx", False, "4.2", "3"), ("irdma", True, "3", "4.1"), ("cxgb4", False, "4.1", "4.2"))
+    for preset, bounce, first, second in stations:
+        rows = [(f"v{first} in pieces", in_pieces, first),
+                (f"v{second} objects fail", short, second, "failslab", 307),
+                (f"v{first} pages fail", short, first, "fail_page_alloc", 53)]
+        if not bed.checked:
+            for what, *_ in rows:
+                bed.table.add("memory", f"{preset} {MODES[not bounce]} {what}", "skipped",
+                              "this kernel fails no allocations on demand", 0)
+            continue
+        bed.station("memory", preset, bounce, rows)
+    bed.close()
+
+
 # --- the machine's power ---
 
 def cpu_goes(one, version, times):
@@ -534,4 +595,4 @@ def part_cycle(bed):
 
 
 PARTS = {"checkers": part_checkers, "smoke": part_smoke, "cancel": part_cancel, "drops": part_drops, "late": part_late, "removal": part_removal,
-         "events": part_events, "power": part_power, "cycle": part_cycle}
+         "events": part_events, "memory": part_memory, "power": part_power, "cycle": part_cycle}

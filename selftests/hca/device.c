@@ -51,6 +51,10 @@ static bool bounce = true;
 module_param(bounce, bool, 0644);
 MODULE_PARM_DESC(bounce, "Devices made from now on have bounce buffers");
 
+static bool checks = true;
+module_param(checks, bool, 0644);
+MODULE_PARM_DESC(checks, "Devices made from now on hold their users to all rules; N, without bounce: they are for measuring");
+
 static uint align_mask = PAGE_SIZE - 1;
 module_param(align_mask, uint, 0644);
 MODULE_PARM_DESC(align_mask, "Bits of an address that bounce buffers keep: 4095, or 0 as swiotlb has it by default");
@@ -247,7 +251,8 @@ static struct platform_device *make_dma_device(struct vhca *v)
 		return pdev;
 	dev_set_drvdata(&pdev->dev, v);
 	/* All of them before the mask is set: that is where the kernel looks whether there is anything to sync. */
-	set_dma_ops(&pdev->dev, &vhca_dma_ops);
+	if (v->checks)
+		set_dma_ops(&pdev->dev, &vhca_dma_ops);
 	err = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (!err)
 		dma_set_max_seg_size(&pdev->dev, SZ_2G);
@@ -285,6 +290,10 @@ static int newlink(const char *name, struct net_device *netdev)
 	}
 	if (!p || netdev->addr_len != ETH_ALEN)
 		return -EINVAL;
+	if (!checks && bounce) {
+		pr_err("vhca: bounce buffers are a part of the checks\n");
+		return -EINVAL;
+	}
 	v = ib_alloc_device(vhca, ib);
 	if (!v)
 		return -ENOMEM;
@@ -293,6 +302,7 @@ static int newlink(const char *name, struct net_device *netdev)
 	v->netdev = netdev;
 	dev_hold(netdev);
 	v->port_up = true;
+	v->checks = checks;
 	v->read_delay = read_delay;
 	v->cq_delay = cq_delay;
 	v->cq_batch = cq_batch;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a queue pair does with its work requests: one after the other, in a worker of its own. Reads may come late:
+ * What a queue pair does with its work requests: one after the other, in a worker of its own, or, without checks, in
+ * an interrupt of the CPU that has posted them. Reads may come late:
  * what is behind one goes on, unless it is fenced; completions keep their order. The first
  * work request that fails says why, all behind it are flushed.
  */
@@ -73,6 +74,23 @@ static bool answers(const struct vhca_qp *qp)
 }
 
 /*
+ * Without checks as a processor copies by itself: where time is counted in instructions, eight bytes in each, which is
+ * of the order of what memory takes.
+ */
+static void move_bytes(void *to, const void *from, size_t n, bool checks)
+{
+#ifdef CONFIG_X86_64
+	if (!checks) {
+		size_t words = n / 8;
+
+		asm volatile("rep movsq" : "+D" (to), "+S" (from), "+c" (words) : : "memory");
+		n %= 8;
+	}
+#endif
+	memcpy(to, from, n);
+}
+
+/*
  * The one copy. 0; or an error, and *@at_source whether it is the source's; -ECONNRESET when the peer whose key
  * names one of them is over: it may unmap its memory from then on.
  */
@@ -102,7 +120,7 @@ static int copy(struct stretch *to, struct stretch *from, u32 length, bool *at_s
 			err = pin(to, source.length, &sink_mr, &sink);
 			if (!err) {
 				n = sink.length;
-				memcpy(sink.va, source.va, n);
+				move_bytes(sink.va, source.va, n, to->qp->dev->checks);
 				vhca_mr_unpin(sink_mr, &sink);
 			}
 			vhca_mr_unpin(source_mr, &source);
@@ -530,9 +548,8 @@ static struct vhca_swqe *next(struct vhca_qp *qp)
 	return e;
 }
 
-void vhca_qp_work(struct work_struct *work)
+static void run(struct vhca_qp *qp)
 {
-	struct vhca_qp *qp = container_of(to_delayed_work(work), struct vhca_qp, work);
 	struct vhca_swqe *e;
 	unsigned long flags;
 	int budget, result;
@@ -593,4 +610,27 @@ void vhca_qp_work(struct work_struct *work)
 			vhca_qp_set_state(qp, IB_QPS_ERR);
 	}
 	queue_delayed_work(vhca_wq, &qp->work, 0);
+}
+
+/* A worker and an interrupt may both want to. */
+static void run_alone(struct vhca_qp *qp)
+{
+	int asked;
+
+	if (atomic_inc_return(&qp->runs) > 1)
+		return;
+	do {
+		asked = atomic_read(&qp->runs);
+		run(qp);
+	} while (atomic_sub_return(asked, &qp->runs));
+}
+
+void vhca_qp_work(struct work_struct *work)
+{
+	run_alone(container_of(to_delayed_work(work), struct vhca_qp, work));
+}
+
+void vhca_qp_interrupt(struct irq_work *work)
+{
+	run_alone(container_of(work, struct vhca_qp, irq));
 }

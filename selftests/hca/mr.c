@@ -238,6 +238,8 @@ enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, u32 index, u32 key, int a
 	swap(mr->now, mr->next);
 	memcpy(mr->next, mr->now, mr->n_next * sizeof(*mr->now));
 	mr->n = mr->n_next;
+	mr->found = 0;
+	mr->found_at = 0;
 	mr->iova = mr->ib.iova;
 	mr->length = mr->ib.length;
 	mr->page_size = mr->ib.page_size;
@@ -245,7 +247,7 @@ enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, u32 index, u32 key, int a
 	mr->valid = true;
 	mr->key = key;
 	/* Once the queue pair is over, vhca_mr_hide() has been here or will be. */
-	if (access & REMOTE && READ_ONCE(qp->state) != IB_QPS_ERR) {
+	if (v->checks && access & REMOTE && READ_ONCE(qp->state) != IB_QPS_ERR) {
 		mr->exposed_by = qp;
 		expose(v, mr, 1);
 	}
@@ -329,7 +331,7 @@ bool vhca_mr_allows(struct vhca *v, struct ib_pd *pd, u32 key, u64 address, u64 
 }
 
 /* Where byte @address of @mr is on the bus; *@length becomes what is there in one piece. mr->lock. */
-static dma_addr_t translate(const struct vhca_mr *mr, u64 address, u32 *length)
+static dma_addr_t translate(struct vhca_mr *mr, u64 address, u32 *length)
 {
 	u64 at = address - mr->iova;
 	u32 i = 0;
@@ -342,8 +344,13 @@ static dma_addr_t translate(const struct vhca_mr *mr, u64 address, u32 *length)
 		i = at / mr->page_size;
 		at %= mr->page_size;
 	} else {
-		while (at >= mr->now[i].length)
-			at -= mr->now[i++].length;
+		/* Accesses go on, mostly, where the last one was. */
+		if (at < mr->found_at)
+			mr->found = mr->found_at = 0;
+		while (at - mr->found_at >= mr->now[mr->found].length)
+			mr->found_at += mr->now[mr->found++].length;
+		at -= mr->found_at;
+		i = mr->found;
 	}
 	*length = min_t(u64, *length, mr->now[i].length - at);
 	return mr->now[i].bus + at;

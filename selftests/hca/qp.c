@@ -132,6 +132,7 @@ int vhca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_u
 	init_completion(&qp->gone);
 	spin_lock_init(&qp->lock);
 	INIT_DELAYED_WORK(&qp->work, vhca_qp_work);
+	qp->irq = IRQ_WORK_INIT_HARD(vhca_qp_interrupt);
 	vhca_timer_setup(&qp->timer, vhca_qp_timer);
 	err = make_queues(qp, largest);
 	if (err)
@@ -166,6 +167,7 @@ int vhca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		vhca_iw_closed(qp);
 	xa_erase_irq(&v->qps, ibqp->qp_num);
 	hrtimer_cancel(&qp->timer);
+	irq_work_sync(&qp->irq);
 	cancel_delayed_work_sync(&qp->work);
 	vhca_qp_put(qp);
 	wait_for_completion(&qp->gone);
@@ -380,7 +382,10 @@ int vhca_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct
 			vhca_fault(v, "post of %s (%s, %d SGEs)", why, vhca_kinds[vhca_kind_of(wr->opcode)],
 				   wr->num_sge);
 	}
-	queue_delayed_work(vhca_wq, &qp->work, 0);
+	if (v->checks)
+		queue_delayed_work(vhca_wq, &qp->work, 0);
+	else
+		irq_work_queue(&qp->irq);
 	return err;
 }
 

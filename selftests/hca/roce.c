@@ -41,8 +41,11 @@ int vhca_del_gid(const struct ib_gid_attr *attr, void **context)
 	return 0;
 }
 
-/* The queue pair @qpn, with a reference, of the device that has @gid; *@ndev is its interface, for comparison only. */
-static struct vhca_qp *find_qp(const union ib_gid *gid, u32 qpn)
+/*
+ * The queue pair @qpn, with a reference, of the device that has @gid. Without checks *@known is the device that had it
+ * the last time, if it is there still.
+ */
+static struct vhca_qp *find_qp(const union ib_gid *gid, u32 qpn, struct vhca **known)
 {
 	struct vhca_qp *qp = NULL;
 	struct vhca *v;
@@ -54,21 +57,26 @@ static struct vhca_qp *find_qp(const union ib_gid *gid, u32 qpn)
 
 		if (v->preset->iwarp || !v->port_up)
 			continue;
-		attr = rdma_find_gid_by_port(&v->ib, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
-		if (IS_ERR(attr))
+		if (!*known) {
+			attr = rdma_find_gid_by_port(&v->ib, gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+			if (IS_ERR(attr))
+				continue;
+			rdma_put_gid_attr(attr);
+		} else if (*known != v) {
 			continue;
-		rdma_put_gid_attr(attr);
+		}
 		qp = vhca_qp_get(v, qpn);
 		if (qp)
 			break;
 	}
+	*known = qp && !v->checks ? v : NULL;
 	read_unlock_irqrestore(&vhca_devices_lock, flags);
 	return qp;
 }
 
 struct vhca_qp *vhca_roce_peer(struct vhca_qp *qp)
 {
-	struct vhca_qp *peer = find_qp(&qp->attr.ah_attr.grh.dgid, qp->attr.dest_qp_num);
+	struct vhca_qp *peer = find_qp(&qp->attr.ah_attr.grh.dgid, qp->attr.dest_qp_num, &qp->toward);
 
 	if (peer && (peer->attr.dest_qp_num != qp->ib.qp_num || peer->ib.qp_type != IB_QPT_RC)) {
 		vhca_qp_put(peer);
@@ -112,6 +120,7 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 		.status = IB_WC_SUCCESS, .opcode = IB_WC_RECV, .byte_len = e->length + GRH, .src_qp = qp->ib.qp_num,
 		.port_num = 1, .wc_flags = IB_WC_GRH | IB_WC_WITH_SMAC | IB_WC_WITH_NETWORK_HDR_TYPE,
 	};
+	struct vhca *known = NULL;
 	struct vhca_rwqe *r = NULL;
 	struct vhca_qp *peer;
 	unsigned long flags;
@@ -124,7 +133,7 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 	/* A datagram that nobody takes is lost, and nobody says so. */
 	if (!v->port_up || e->av.no_interface)
 		return IB_WC_SUCCESS;
-	peer = find_qp(&e->av.dgid, e->av.qpn);
+	peer = find_qp(&e->av.dgid, e->av.qpn, &known);
 	if (!peer)
 		return IB_WC_SUCCESS;
 	/* Whoever receives it looks for the GID that it was sent to in this VLAN. */

@@ -14,6 +14,10 @@
  *	inject.c	debugfs: counters, faults on demand
  *	device.c	presets, devices that come and go
  *
+ * Without checks (the module's parameter of that name) a device is one to measure with: it has no dma_map_ops of its
+ * own, and does little but look keys up and copy, in an interrupt at the post instead of in a worker. Rules that cost
+ * nothing to look at are kept to all the same.
+ *
  * Locks, in the order in which they nest: conn_lock (iwarp.c), qp->lock, cq->lock or dev->mr_lock, mr->lock,
  * dma.lock. All are taken with interrupts off.
  */
@@ -100,6 +104,7 @@ struct vhca {
 	struct net_device *netdev;
 	struct list_head node;		/* vhca_devices */
 	struct vhca_dma dma;
+	bool checks;			/* see above */
 
 	struct xarray qps;
 	spinlock_t mr_lock;
@@ -138,7 +143,7 @@ struct vhca_map;
 
 /** A piece of memory within a page that the device holds; interrupts are off until vhca_dma_unpin(). */
 struct vhca_pin {
-	struct vhca_map *map;
+	struct vhca_map *map;		/* NULL: without checks, whoever unmaps waits for nobody */
 	void *va;
 	u32 length;
 };
@@ -183,6 +188,8 @@ struct vhca_mr {
 	u32 page_size;
 	u32 most;			/* entries */
 	u32 n_next, n;			/* of what map_mr_sg() made; of what is registered */
+	u32 found;			/* entry of the latest access, */
+	u64 found_at;			/* which has this byte as its first */
 	struct vhca_piece *next, *now;
 	atomic_t pins;			/* accesses under way */
 	atomic_t invalidators;		/* who wait for these */
@@ -323,6 +330,9 @@ struct vhca_qp {
 	bool rq_busy;		/* a peer fills the first */
 
 	struct delayed_work work;
+	struct irq_work irq;	/* instead, without checks */
+	atomic_t runs;		/* of both that are asked for: one goes on for all */
+	struct vhca *toward;	/* without checks: the peer's device, for comparison only */
 	struct hrtimer timer;	/* the next Read comes */
 	struct vhca_conn *conn;
 	struct vhca_qp *peer;	/* iWARP: referenced, under conn_lock and lock */
@@ -344,6 +354,7 @@ void vhca_qp_set_state(struct vhca_qp *qp, enum ib_qp_state state);
 /** The device tells who made @qp of @event. */
 void vhca_qp_event(struct vhca_qp *qp, enum ib_event_type event);
 void vhca_qp_work(struct work_struct *work);
+void vhca_qp_interrupt(struct irq_work *work);
 enum hrtimer_restart vhca_qp_timer(struct hrtimer *timer);
 enum vhca_kind vhca_kind_of(enum ib_wr_opcode opcode);
 /** Complete the oldest Receive of @qp, which the caller has made busy. */

@@ -89,7 +89,8 @@ class Meter:
         self._symbols = {vm.name: Symbols(vm) for vm in (pair.client, pair.server)}
         self._where = {vm.name: {} for vm in (pair.client, pair.server)}
 
-    def _read(self, vm):
+    def read(self, vm):
+        """All counters of @vm."""
         data = bytearray()
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(vm.plugin[1])
@@ -108,14 +109,18 @@ class Meter:
 
     def kernel(self, vm):
         """All that @vm's kernel has executed, of whichever module or of none."""
-        return sum(number for place, number in self._read(vm).items() if isinstance(place, tuple))
+        return sum(number for place, number in self.read(vm).items() if isinstance(place, tuple))
 
     def take(self, pair):
         # Before and after some work both machines are quiet.
-        at = {vm.name: self._read(vm) for vm in (pair.client, pair.server)}
-        text = pair.server.run("sed -n 's/^rpc //p' /proc/net/rpc/nfsd", 10, "read nfsd's counters")
-        at["server"]["calls"] = int(text.split()[0])
+        at = {vm.name: self.read(vm) for vm in (pair.client, pair.server)}
+        at["server"]["calls"] = self.calls(pair.server)
         return at
+
+    @staticmethod
+    def calls(server):
+        """That nfsd of machine @server has taken up."""
+        return int(server.run("sed -n 's/^rpc //p' /proc/net/rpc/nfsd", 10, "read nfsd's counters").split()[0])
 
 
 def by_module(counters):

@@ -7,7 +7,9 @@ import io
 import json
 import math
 
-from . import codec, copy, counts, instructions, plot, report, scale, slope, stats, times, trips
+from vmlib import lab
+
+from . import codec, copy, counts, icount, instructions, plot, report, scale, slope, stats, times, trips
 from .counts import CONTROL, VERSION2, XPRTS
 
 
@@ -282,6 +284,88 @@ def _instructions(expect):
     expect("instructions: of one round, nothing", ("kernel" in one, "3.00" in one), (False, False))
 
 
+def _icount_rows(case, rates):
+    """@rates: (in-tree, ours, in-tree again) of each boot."""
+    return [{"case": case, "xprt": xprt, "round": turn, "depth": 8, "rate": rate, "p50": 1e4 / max(rate, 1), "p99": 9.0,
+             "host": {"seconds": 60 + turn, "load": 3}}
+            for turn, all_ in enumerate(rates) for xprt, rate in zip((*XPRTS, CONTROL), all_)]
+
+
+def _icount(expect):
+    name, large = "rxe: GETATTR", "vhca: READ 1 MiB"
+    for what, case, rates, met in (
+            ("a little ahead", name, [(1000, 1004, 1000), (1000, 1005, 1000), (1000, 1006, 1000)], True),
+            ("a little behind", name, [(1000, 996, 1000), (1000, 995, 1000), (1000, 994, 1000)], False),
+            ("the same", name, [(1000, 1000, 1000)] * 3, True),
+            ("wide, and ahead in the middle", name, [(1000, 1050, 1000), (1000, 980, 1000), (1000, 1030, 1000)], False),
+            # In-tree gets slower by 1 % from boot to boot, or within each of them: ours is ahead of what is around it.
+            ("with a drift", name, [(1000, 1005, 1000), (990, 995, 990), (980, 985, 980)], True),
+            ("ahead of the first only", name, [(1000, 1005, 1020)] * 3, False),
+            ("ahead of the last only", name, [(1020, 1005, 1000)] * 3, False),
+            ("in-tree again is missing", name, [(1000, 2000)] * 3, None),
+            ("nothing was done", name, [(1000, 0, 1000)] * 3, None),
+            ("in one boot", name, [(1000, 2000, 1000)], None),
+            ("1.19 of 1 MiB", large, [(1000, 1190, 1000)] * 3, False),
+            ("1.2 of 1 MiB", large, [(1000, 1200.001, 1000)] * 3, True),
+            ("1.1 of 1 MiB over rxe", large.replace("vhca", "rxe"), [(1000, 1100, 1000)] * 3, True)):
+        expect(f"icount: {what}", _one(_goals(icount, _icount_rows(case, rates)), f"{case}: at least"), met)
+    found = icount.goals(_icount_rows(name, [(1000, 1050, 1000), (1000, 980, 1000), (1000, 1030, 1000)]))
+    expect("icount: what is undecided is said", (len(found.notes), "too wide" in found.rows[len(icount.names(False)) // 2 + 1]["goal"]),
+           (1, True))
+    for what, rates, met in (
+            ("the same", [(1000, 1, 1000)] * 4, True),
+            ("the same in the middle", [(1000, 1, number) for number in (1004, 997, 1003, 996)], True),
+            ("not the same", [(1000, 1, number) for number in (1004, 1005, 1003, 1004)], False),
+            ("not the same, less", [(1000, 1, number) for number in (996, 995, 997, 996)], False),
+            ("too wide", [(1000, 1, number) for number in (1040, 960, 1030, 970)], None),
+            ("nothing was done", [(1000, 1, 0)] * 4, False),
+            ("in one boot", [(1000, 1, 1000)], None)):
+        expect(f"icount: control, {what}", _one(_goals(icount, _icount_rows(name, rates)), "control"), met)
+    expect("icount: control, none", [_one(_goals(icount, rows), "control") for rows in
+                                     ([], _icount_rows(name, [(1000, 1)] * 3))], [False, False])
+    # One that is faster and one that is slower by as much are no drift of the device's, and one alone is.
+    both = _icount_rows(name, [(1000, 1, 1010)] * 3) + _icount_rows("rxe: NULL", [(1010, 1, 1000)] * 3)
+    expect("icount: control, over all cases of a device", _one(_goals(icount, both), "control"), True)
+    other = _icount_rows(name, [(1000, 1, 1010)] * 3) + _icount_rows("vhca: NULL", [(1010, 1, 1000)] * 3)
+    expect("icount: control, of each device", [row["met"] for row in icount.goals(other).rows if "control" in row],
+           [False, False])
+    rows = _icount_rows(name, [(1000, 1100, 1000), (2000, 2200, 2000), (1010, 1100, 1000)])
+    expect("icount: boots of the same order are compared", sorted(round(at, 9) for at in icount.spread(rows)), [0, 0, .01])
+    profiled = [{"case": name, "xprt": xprt, "round": 0, "copies": 77,
+                 "profile": {xprt: 100, "rdma_rxe": 300, "sunrpc": 50, "kernel": 550}} for xprt in XPRTS]
+    text = _told(icount.tell, rows + profiled)
+    expect("icount: told", [text.count(what) for what in ("1.098 [", "60 to 62 s", "30.0%", " 77 ")], [1, 1, 2, 2])
+    expect("icount: a profile is no boot", _goals(icount, rows + profiled), _goals(icount, rows))
+
+    # What a boot prints.
+    chosen = [case for case in icount.cases() if case.name in (name, "rxe: long call")]
+
+    def printed(passes, turn):
+        return "noise\n" + "".join(
+            f"{leg}|{case.name}|{what}|repeat ops=30 ns={1000 * ns} p50={2 * ns} p99={3 * ns}\n"
+            for leg, these in counts.legs(turn, chosen, [case.name for case in chosen])
+            for ns in passes for case in these for what, _ in case.commands())
+
+    for turn in (0, 1):
+        found = icount._parse(printed((1000, 4000, 1000), turn), turn, chosen)
+        expect(f"icount: parsed, boot {turn}",
+               {(row["case"], row["xprt"], row["round"], row["depth"], round(row["rate"]), row["p50"], row["p99"])
+                for row in found},
+               {(case.name, leg, turn, case.depth, 15000, 2.0, 3.0) for case in chosen for leg in (*XPRTS, CONTROL)})
+    try:
+        icount._parse(printed((1000, 4000), 0), 0, chosen)
+        expect("icount: a pass is missing", "parsed", "refused")
+    except lab.LabError:
+        pass
+    for turn in (0, 1):
+        script = icount._script(turn, chosen)
+        order = [line.split('"')[1].split("|")[0] for line in script.splitlines() if line.startswith('echo "')]
+        expect(f"icount: the order of boot {turn}", list(dict.fromkeys(order)),
+               [XPRTS[0], XPRTS[1], CONTROL] if not turn else [CONTROL, XPRTS[1], XPRTS[0]])
+        expect(f"icount: boot {turn} asks for all, of this device only", (len(order), "vhca_va" in script),
+               (3 * icount.PASSES * sum(len(case.commands()) for case in chosen), False))
+
+
 def _trips(expect):
     for theirs, ours, met in ((2, 2, True), (2, 1, True), (2, 2.5, False), (2, 0.5, False)):
         found = _goals(trips, [{"case": "GETATTR", "xprt": xprt, "round": 0, "trips": number}
@@ -383,7 +467,7 @@ def main():
         else:
             wrong.append(f"{what}: {got!r}, expected {want!r}")
 
-    for test in (_stats, _report, _times, _counts, _instructions, _trips, _slope, _scale, _copy, _codec):
+    for test in (_stats, _report, _times, _counts, _instructions, _icount, _trips, _slope, _scale, _copy, _codec):
         test(expect)
     for line in wrong:
         print(f"FAILED   {line}")

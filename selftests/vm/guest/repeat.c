@@ -8,21 +8,55 @@
  *	stat FILE N			fstat of the open file
  *	list DIR N			listings from the first entry to the last, none from the cache
  *	setxattr FILE N SIZE		set a user attribute of SIZE bytes
+ *	null DIR N			NULLs to the server of the mount DIR (nullrpc.ko)
+ *
+ *	timed DEPTH WARM ...		one of these by DEPTH threads at a time, N times each, once all have done it
+ *					WARM times; transfers begin again at OFFSET when the file ends
+ *
+ * timed prints how many were done, the nanoseconds of all, and those of one in the middle and of the slowest but
+ * one in a hundred.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE 4096
+#define MOST 100000
+#define THREADS 64
+#define NULLRPC "/sys/kernel/debug/nullrpc"
+
+struct worker {
+	pthread_t thread;
+	unsigned int number;
+	int fd;
+	DIR *dir;
+	char *memory;
+	unsigned long entries;
+};
+
+struct operation {
+	const char *name;
+	int operands;
+	void (*begin)(struct worker *w);
+	void (*once)(struct worker *w, unsigned int i);
+};
 
 static const char *what, *name;
+static const struct operation *operation;
+static unsigned int n, warm, depth = 1;
+static size_t size, skew;
+static off_t offset, end;
+static unsigned long long took[MOST], began, ended;
+static pthread_barrier_t barrier;
 
 static void must(int ok)
 {
@@ -32,71 +66,182 @@ static void must(int ok)
 	exit(1);
 }
 
-static void transfer(int writes, unsigned int n, size_t size, off_t at, size_t skew)
+static void begin_transfer(struct worker *w)
 {
-	int fd = open(name, (writes ? O_WRONLY : O_RDONLY) | O_DIRECT);
-	char *memory = aligned_alloc(PAGE, (size + skew + PAGE) & ~(size_t)(PAGE - 1));
-
-	must(fd >= 0 && memory);
-	memset(memory, 'r', size + skew);
-	for (unsigned int i = 0; i < n; i++, at += size) {
-		ssize_t got = writes ? pwrite(fd, memory + skew, size, at) :
-				       pread(fd, memory + skew, size, at);
-
-		if (got >= 0 && got != (ssize_t)size) {
-			fprintf(stderr, "repeat: %s %s: %zd bytes of %zu at %lld\n", what, name,
-				got, size, (long long)at);
-			exit(1);
-		}
-		must(got >= 0);
-	}
-	must(close(fd) == 0);
-}
-
-static void stat_again(unsigned int n)
-{
-	int fd = open(name, O_RDONLY);
 	struct stat st;
 
-	must(fd >= 0);
-	while (n--)
-		must(fstat(fd, &st) == 0);
-	close(fd);
+	w->fd = open(name, (*what == 'w' ? O_WRONLY : O_RDONLY) | O_DIRECT);
+	w->memory = aligned_alloc(PAGE, (size + skew + PAGE) & ~(size_t)(PAGE - 1));
+	must(w->fd >= 0 && w->memory && fstat(w->fd, &st) == 0);
+	memset(w->memory, 'r', size + skew);
+	end = st.st_size;
 }
 
-static void list(unsigned int n)
+static void transfer(struct worker *w, unsigned int i)
 {
-	DIR *dir = opendir(name);
-	unsigned long entries = 0;
+	off_t at = offset + (off_t)i * size;
+	ssize_t got;
 
-	must(dir != NULL);
-	while (n--) {
-		/* A directory's entries are cached in its pages, which this drops. */
-		must(posix_fadvise(dirfd(dir), 0, 0, POSIX_FADV_DONTNEED) == 0);
-		rewinddir(dir);
-		errno = 0;
-		while (readdir(dir))
-			entries++;
-		must(errno == 0);
+	if (warm)
+		at = offset + ((w->number * (warm + n) + i) % ((end - offset) / size)) * size;
+	got = *what == 'w' ? pwrite(w->fd, w->memory + skew, size, at) : pread(w->fd, w->memory + skew, size, at);
+	if (got >= 0 && got != (ssize_t)size) {
+		fprintf(stderr, "repeat: %s %s: %zd bytes of %zu at %lld\n", what, name,
+			got, size, (long long)at);
+		exit(1);
 	}
-	closedir(dir);
-	printf("repeat entries=%lu\n", entries);
+	must(got >= 0);
 }
 
-static void setxattr_again(unsigned int n, size_t size)
+static void begin_stat(struct worker *w)
 {
-	char *value = malloc(size);
+	w->fd = open(name, O_RDONLY);
+	must(w->fd >= 0);
+}
 
-	must(value != NULL);
-	memset(value, 'x', size);
-	while (n--)
-		must(setxattr(name, "user.repeat", value, size, 0) == 0);
+static void stat_again(struct worker *w, unsigned int i)
+{
+	struct stat st;
+
+	(void)i;
+	must(fstat(w->fd, &st) == 0);
+}
+
+static void begin_list(struct worker *w)
+{
+	w->dir = opendir(name);
+	must(w->dir != NULL);
+}
+
+static void list(struct worker *w, unsigned int i)
+{
+	(void)i;
+	/* A directory's entries are cached in its pages, which this drops. */
+	must(posix_fadvise(dirfd(w->dir), 0, 0, POSIX_FADV_DONTNEED) == 0);
+	rewinddir(w->dir);
+	errno = 0;
+	while (readdir(w->dir))
+		w->entries++;
+	must(errno == 0);
+}
+
+static void begin_setxattr(struct worker *w)
+{
+	w->memory = malloc(size);
+	must(w->memory != NULL);
+	memset(w->memory, 'x', size);
+}
+
+static void setxattr_again(struct worker *w, unsigned int i)
+{
+	(void)i;
+	must(setxattr(name, "user.repeat", w->memory, size, 0) == 0);
+}
+
+static void begin_null(struct worker *w)
+{
+	w->fd = open(NULLRPC, O_RDWR);
+	must(w->fd >= 0 && write(w->fd, name, strlen(name)) == (ssize_t)strlen(name));
+}
+
+static void null_again(struct worker *w, unsigned int i)
+{
+	char c;
+
+	(void)i;
+	must(read(w->fd, &c, 1) == 1);
+}
+
+static const struct operation operations[] = {
+	{ "read", 3, begin_transfer, transfer },
+	{ "write", 3, begin_transfer, transfer },
+	{ "stat", 0, begin_stat, stat_again },
+	{ "list", 0, begin_list, list },
+	{ "setxattr", 1, begin_setxattr, setxattr_again },
+	{ "null", 0, begin_null, null_again },
+};
+
+static unsigned long long now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+static void *timed_worker(void *arg)
+{
+	struct worker *w = arg;
+	unsigned long long before, after;
+
+	operation->begin(w);
+	for (unsigned int i = 0; i < warm; i++)
+		operation->once(w, i);
+	if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+		began = now();
+	pthread_barrier_wait(&barrier);
+	before = now();
+	for (unsigned int i = 0; i < n; i++) {
+		operation->once(w, warm + i);
+		after = now();
+		took[w->number * n + i] = after - before;
+		before = after;
+	}
+	if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+		ended = now();
+	return NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+	unsigned long long x = *(const unsigned long long *)a, y = *(const unsigned long long *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void timed(void)
+{
+	static struct worker workers[THREADS];
+	unsigned int all = depth * n;
+
+	must(pthread_barrier_init(&barrier, NULL, depth) == 0);
+	for (unsigned int i = 0; i < depth; i++) {
+		workers[i].number = i;
+		must(pthread_create(&workers[i].thread, NULL, timed_worker, &workers[i]) == 0);
+	}
+	for (unsigned int i = 0; i < depth; i++)
+		must(pthread_join(workers[i].thread, NULL) == 0);
+	qsort(took, all, sizeof(*took), compare);
+	printf("repeat ops=%u ns=%llu p50=%llu p99=%llu\n", all, ended - began, took[all / 2], took[all - 1 - all / 100]);
+}
+
+static void plain(void)
+{
+	static struct worker worker;
+
+	operation->begin(&worker);
+	for (unsigned int i = 0; i < n; i++)
+		operation->once(&worker, i);
+	if (worker.fd)
+		must(close(worker.fd) == 0);
+	if (worker.dir) {
+		closedir(worker.dir);
+		printf("repeat entries=%lu\n", worker.entries);
+	}
 }
 
 int main(int argc, char **argv)
 {
-	unsigned int n;
-
+	if (argc > 4 && !strcmp(argv[1], "timed")) {
+		depth = strtoul(argv[2], NULL, 0);
+		warm = strtoul(argv[3], NULL, 0);
+		if (!depth || depth > THREADS || !warm) {
+			fprintf(stderr, "repeat: 1 to %u threads, please, and one that is not timed at least\n", THREADS);
+			return 1;
+		}
+		argc -= 3;
+		argv += 3;
+	}
 	if (argc < 4) {
 		fprintf(stderr, "repeat: too few operands\n");
 		return 1;
@@ -104,18 +249,27 @@ int main(int argc, char **argv)
 	what = argv[1];
 	name = argv[2];
 	n = strtoul(argv[3], NULL, 0);
-	if ((!strcmp(what, "read") || !strcmp(what, "write")) && argc == 7) {
-		transfer(what[0] == 'w', n, strtoul(argv[4], NULL, 0), strtoul(argv[5], NULL, 0),
-			 strtoul(argv[6], NULL, 0));
-	} else if (!strcmp(what, "stat") && argc == 4) {
-		stat_again(n);
-	} else if (!strcmp(what, "list") && argc == 4) {
-		list(n);
-	} else if (!strcmp(what, "setxattr") && argc == 5) {
-		setxattr_again(n, strtoul(argv[4], NULL, 0));
-	} else {
+	for (size_t i = 0; i < sizeof(operations) / sizeof(*operations); i++)
+		if (!strcmp(what, operations[i].name) && argc == 4 + operations[i].operands)
+			operation = &operations[i];
+	if (!operation) {
 		fprintf(stderr, "repeat: operation \"%s\" with %d operands is not known\n", what, argc - 2);
 		return 1;
 	}
+	if (argc > 4)
+		size = strtoul(argv[4], NULL, 0);
+	if (argc > 6) {
+		offset = strtoul(argv[5], NULL, 0);
+		skew = strtoul(argv[6], NULL, 0);
+	}
+	if (!warm) {
+		plain();
+		return 0;
+	}
+	if (!n || (unsigned long long)n * depth > MOST) {
+		fprintf(stderr, "repeat: between 1 and %u operations in all, please\n", MOST);
+		return 1;
+	}
+	timed();
 	return 0;
 }

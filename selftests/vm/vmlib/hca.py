@@ -8,6 +8,8 @@ which interface it is meant for.
 
 import math
 import os
+import shutil
+import tempfile
 import time
 
 from . import image, lab, machine
@@ -223,12 +225,14 @@ class OneKernel:
     @memory     of the machine, MiB
     @cpus       that it has
     @share      None, or a directory of the host's, as machine.VM has it
+    @counted    it has one CPU, and its time is what that executes: machine.VM has more of it
+    @plugin     path of a plugin of QEMU's that runs in it, or None
     """
 
     # Where the machine that mounts has the server's files; "": nowhere.
     stored = "/export"
 
-    def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None):
+    def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None, counted=False, plugin=None):
         self.xprt = xprt or lab.default_xprt()
         self._served = False
         self.logs = os.path.join(lab.LOGS, name)
@@ -238,10 +242,13 @@ class OneKernel:
             raise lab.LabError(f"no rpcordma.ko for {kernel.release} under build/: run make module")
         os.makedirs(self.logs, exist_ok=True)
         self.vms = []
+        self._sockets = tempfile.mkdtemp(prefix="rpcordma-vm-")
 
         def boot():
-            self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory, cpus=cpus,
-                                 snapshots=lab.SNAPSHOTS, warm=lab.WARM, share=share)
+            how = {"cpus": 1, "cmdline": "nokaslr", "counted": True} if counted else \
+                {"cpus": cpus, "snapshots": lab.SNAPSHOTS, "warm": lab.WARM}
+            self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory, share=share,
+                                 plugin=plugin and (plugin, os.path.join(self._sockets, "plugin")), **how)
             self.vms = [self.vm]
             # What Lab calls it.
             self.client = self.server = self.vm
@@ -269,6 +276,7 @@ class OneKernel:
     def stop(self):
         for vm in self.vms:
             vm.stop()
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
     def complaints(self):
         return [f"{self.vm.name}: {line}" for line in self.vm.complaints]
@@ -368,10 +376,10 @@ class OneKernel:
 
     def mount(self, version, options="", where="/mnt", timeout=60):
         """@version as in the option vers="""
-        self.vm.run(self._mount_command(version, options, where), timeout, f"mount vers={version} {options}")
+        self.vm.run(self.mount_command(version, options, where), timeout, f"mount vers={version} {options}")
 
     @staticmethod
-    def _mount_command(version, options="", where="/mnt"):
+    def mount_command(version, options="", where="/mnt"):
         source = "/export" if version == "3" else "/"
         more = "nolock,mountproto=tcp,mounthost=127.0.0.1" if version == "3" else "clientaddr=fe80::2%va"
         return (f"mkdir -p {where}; /sbin/mount.nfs '[fe80::1%va]:{source}' {where} -o vers={version},proto=rdma6,"
@@ -379,7 +387,7 @@ class OneKernel:
 
     def mount_fails(self, version):
         """Tries a mount that must fail, soon. Whether it is mounted all the same."""
-        job = self.vm.spawn(self._mount_command(version, "retry=0,soft,timeo=30,retrans=1"), "a mount that must fail")
+        job = self.vm.spawn(self.mount_command(version, "retry=0,soft,timeo=30,retrans=1"), "a mount that must fail")
         job.wait(90, check=False)
         return job.status == 0
 

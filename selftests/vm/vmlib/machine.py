@@ -23,6 +23,11 @@ PATIENCE = float(os.environ.get("VM_PATIENCE", 1))
 # right behind it, SLUB goes on with a pointer for EFLAGS, and the kernel ends in a double fault.
 CPU = "max,-cx16"
 
+# A machine whose clock counts instructions. A string instruction counts for each time that it goes round: without ERMS
+# and FSRM the kernel copies eight bytes in each and not one.
+COUNTED = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01T00:00:00,clock=vm",
+           "-cpu", CPU + ",-erms,-fsrm,-rdrand,-rdseed"]
+
 
 def emulators_fault(vms):
     """Whether all that the kernels of @vms, which have stopped, complained of is a fault of QEMU's, in which our
@@ -105,10 +110,13 @@ class VM:
     @warm       script of things that every machine needs; its effect is in the snapshot
     @plugin     None, or (path of a plugin of QEMU's, path of the socket that it serves)
     @disk       None, or the path of a disk (/dev/vda), which has what was written to it also when the machine is gone
+    @counted    its time is the instructions that its one CPU executes, one a nanosecond (COUNTED), and not the host's.
+                Where it has nothing to do it goes to the next timer at once: a machine that waits for a script is soon
+                hours older, so all that is to be of one time has to be one script
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None):
+                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None, counted=False):
         self.name = name
         self.plugin = plugin
         self.scanner = kernlog.Scanner()
@@ -129,10 +137,12 @@ class VM:
 
         self._agent, agent = socket.socketpair()
         self._monitor, monitor = socket.socketpair()
-        args = ["qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=multi",
-                "-cpu", CPU, "-smp", str(cpus), "-m", str(memory), "-nodefaults",
+        args = ["qemu-system-x86_64", "-name", name, "-M", "q35",
+                *(COUNTED if counted else ["-accel", "tcg,thread=multi", "-cpu", CPU]),
+                "-smp", str(cpus), "-m", str(memory), "-nodefaults",
                 "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
-                "-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto",
+                # Random numbers, and fresh ones for a machine that goes on from a snapshot: no two runs are alike then.
+                *([] if counted else ["-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto"]),
                 "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=agent",
                 "-kernel", kernel.vmlinuz, "-initrd", initramfs, "-append",
                 # tsc=reliable: on a busy host the clock watchdog finds fault with the emulated TSC

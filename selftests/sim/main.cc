@@ -5,6 +5,7 @@
  * Seeds run one after the other in a child process. A run that fails ends its child; the parent counts it,
  * says how to see it again, and goes on with the next seed in another one. The last line is the total.
  */
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,10 +35,14 @@ namespace {
 struct Progress {
 	unsigned long long seed; /* that runs */
 	unsigned long long passed, steps;
+	unsigned long long histories; /* of all seeds, in one number */
 	unsigned long long two_reads, two_replies, both_used, groups, reply_groups,
 		items;				 /* VersionTalk's */
 	unsigned long long went_down, came_back; /* VersionMemory's */
 } * progress;
+
+/* No seed takes so long, s: one that does goes in circles without giving up the processor. */
+constexpr unsigned kLongest = 300;
 
 /* So many seeds have all of it. */
 constexpr unsigned long long kEnough = 500;
@@ -69,6 +74,7 @@ void run(unsigned long long seed, bool verify)
 				"seed");
 		});
 	progress->passed++;
+	progress->histories = progress->histories * 0x100000001b3 + history;
 	progress->two_reads += sim::VersionTalk::two_reads;
 	progress->two_replies += sim::VersionTalk::two_replies;
 	progress->both_used += sim::VersionTalk::both_used;
@@ -147,8 +153,10 @@ int main(int argc, char **argv)
 		if (!child) {
 			progress->seed = next;
 			/* Now and then a seed runs twice: its history is to be its own alone. */
-			for (unsigned long long seed = next; seed < first + count; seed++)
+			for (unsigned long long seed = next; seed < first + count; seed++) {
+				alarm(single ? 0 : kLongest);
 				run(seed, !single && seed % 64 == 0);
+			}
 			/* Not _exit(): a build for coverage has something to write. */
 			std::exit(0);
 		}
@@ -158,8 +166,9 @@ int main(int argc, char **argv)
 			break;
 		failed++;
 		if (WIFSIGNALED(status))
-			std::printf("\nseed %llu: killed by signal %d\n", progress->seed,
-				    WTERMSIG(status));
+			std::printf("\nseed %llu: killed by signal %d%s\n", progress->seed,
+				    WTERMSIG(status),
+				    WTERMSIG(status) == SIGALRM ? ": there is no end to it" : "");
 		std::printf("seed %llu again, with a trace: %s --seed %llu --trace\n",
 			    progress->seed, argv[0], progress->seed);
 		next = progress->seed + 1;
@@ -187,6 +196,8 @@ int main(int argc, char **argv)
 		failed++;
 	}
 #endif
+	if (!single)
+		std::printf("histories: %016llx\n", progress->histories);
 	if (!single)
 		std::printf("%.1f s, %.0f seeds a minute, %.0f steps each\n", took,
 			    double(progress->passed + failed) / took * 60,

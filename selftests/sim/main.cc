@@ -18,6 +18,7 @@
 
 #include "compat/port/trace.h"
 #include "selftests/sim/scenario.hh"
+#include "selftests/sim/swarm.hh"
 #include "selftests/sim/versions.hh"
 #include "selftests/sim/world.hh"
 
@@ -39,6 +40,7 @@ struct Progress {
 	unsigned long long two_reads, two_replies, both_used, groups, reply_groups,
 		items;				 /* VersionTalk's */
 	unsigned long long went_down, came_back; /* VersionMemory's */
+	unsigned long long full_payloads;	 /* Swarm's */
 } * progress;
 
 /* No seed takes so long, s: one that does goes in circles without giving up the processor. */
@@ -83,10 +85,12 @@ void run(unsigned long long seed, bool verify)
 	progress->items += sim::VersionTalk::items;
 	progress->went_down += sim::VersionMemory::went_down;
 	progress->came_back += sim::VersionMemory::came_back;
+	progress->full_payloads += sim::Swarm::full_payloads;
 	sim::VersionTalk::two_reads = sim::VersionTalk::two_replies = sim::VersionTalk::both_used =
 		sim::VersionTalk::groups = sim::VersionTalk::reply_groups =
 			sim::VersionTalk::items = 0;
 	sim::VersionMemory::went_down = sim::VersionMemory::came_back = 0;
+	sim::Swarm::full_payloads = 0;
 }
 
 [[noreturn]] void usage()
@@ -187,6 +191,12 @@ int main(int argc, char **argv)
 	if (!single)
 		std::printf("versions: %llu clients went down to version 1, %llu came back to 2\n",
 			    progress->went_down, progress->came_back);
+	if (!single)
+		std::printf("payloads of 1 MiB: %llu\n", progress->full_payloads);
+	if (progress->passed >= kEnough && !progress->full_payloads) {
+		std::printf("\nno seed has a payload of 1 MiB\n");
+		failed++;
+	}
 #ifndef RPCORDMA_TEST_VERSION
 	if (progress->passed >= kEnough &&
 	    (!progress->two_reads || !progress->two_replies || !progress->both_used ||

@@ -18,7 +18,7 @@ namespace sim {
 namespace {
 
 /* Pages lie in one array, so that neighbours are neighbours for a device as well. */
-constexpr u32 kPages = 8192;
+constexpr u32 kPages = 32768;
 
 struct Block {
 	u32 size;

@@ -197,6 +197,11 @@ sim-long: ## that for HOURS on all CPUs, from a random seed on, without sanitize
 	@scripts/setup host
 	@$(MAKE) -s -f selftests/sim/sim.mk long $(if $(HOURS),HOURS=$(HOURS))
 
+.PHONY: sim-reach
+sim-reach: ## code of the module that no seed of 10000 runs, and that has no reason for that; WRITE=1 the table of the page
+	@scripts/setup host
+	@scripts/coverage --sim $(if $(WRITE),--write)
+
 .PHONY: states
 states: ## all states of the machines that choose the version and count what goes beyond the credits
 	@scripts/setup host

@@ -26,6 +26,7 @@ void Swarm::draw()
 	pace = chance.one_in(8) ? chance.between(20, 400) : 1;
 	kinds = u32(chance.next());
 	blows = chance.one_in(2) ? ~0u : u32(chance.next());
+	scattered = chance.one_in(large ? 2 : 12);
 	calls = chance.one_in(2) ? kAllCalls : 1 + chance.below(kAllCalls);
 }
 

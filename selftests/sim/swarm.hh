@@ -31,7 +31,8 @@ struct Swarm {
 	bool edges = false; /* sizes at limits, and one off */
 	/* Inline sizes of any number of bytes, up to 64 KiB, and different at each end. */
 	bool odd = false;
-	bool bursts = false;  /* faults come in outages, with nothing in between */
+	bool scattered = false; /* no page has its neighbour beside it */
+	bool bursts = false;	/* faults come in outages, with nothing in between */
 	bool watched = false; /* somebody reads what debugfs has, and the kernel shrinks the pools */
 	bool tuned = false;   /* parameters are changed while it runs */
 	/* Payloads of 1 MiB that have come right; of all runs. */

@@ -188,9 +188,19 @@ crosscheck: ## version 2's codec beside the one that rpcgen makes of the drafts'
 	@scripts/crosscheck --speed
 
 .PHONY: sim
-sim: ## client and server against a simulated fabric, one random history for each seed; SEEDS=10000 FIRST=1
+sim: ## client and server against a simulated fabric, one random history for each seed; SEEDS=10000 FIRST=1 RANDOM=20000
 	@scripts/setup host
 	@$(MAKE) -s -f selftests/sim/sim.mk $(if $(SEEDS),SEEDS=$(SEEDS)) $(if $(FIRST),FIRST=$(FIRST))
+
+.PHONY: sim-long
+sim-long: ## that for HOURS on all CPUs, from a random seed on, without sanitizers; what fails is run again under them
+	@scripts/setup host
+	@$(MAKE) -s -f selftests/sim/sim.mk long $(if $(HOURS),HOURS=$(HOURS))
+
+.PHONY: sim-reach
+sim-reach: ## code of the module that no seed of 10000 runs, and that has no reason for that; WRITE=1 the table of the page
+	@scripts/setup host
+	@scripts/coverage --sim $(if $(WRITE),--write)
 
 .PHONY: states
 states: ## all states of the machines that choose the version and count what goes beyond the credits

@@ -329,6 +329,35 @@ RPCORDMA_TEST(client_life, gaps_where_needed)
 	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 3);
 }
 
+/* The next connection may be over a device that has no regions with gaps: what the last one was short of says nothing. */
+RPCORDMA_TEST(client_life, gaps_forgotten)
+{
+	Requester r;
+	r.verbs.device.sg_gaps = true;
+	r.dma.regions_left = 4;
+	r.connect();
+	rpc_rqst *call = r.prepare(1, 60);
+	r.add_pages(call, 5001, false);
+	call->send.flags = 0;
+	EXPECT_EQ(r.transmit(call), to_errno(Error::again));
+	EXPECT_TRUE(r.wants_space());
+	rpcordma_core_client_close(r.core);
+
+	r.verbs.device.sg_gaps = false;
+	r.dma.regions_left = 4;
+	r.connect();
+	r.dma.regions_left = 3;
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(r.dma.regions, 7);
+	EXPECT_EQ(r.dma.regions_with_gaps, 0);
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(r.reply(1, 24));
+	r.done(call);
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::regions_missing), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 3);
+}
+
 /* All calls at once may be READs of the largest payload, however few pages a region of this device has. */
 RPCORDMA_TEST(client_life, room_for_all_calls)
 {
@@ -431,6 +460,6 @@ RPCORDMA_TEST(client_life, told)
 
 RPCORDMA_SUITE(client_life, state, told, back_off, back_off_unconnected, receives_not_posted,
 	       send_queue_full, refill, regions_for_who_needs_them, gaps_where_needed,
-	       room_for_all_calls, shorter_queues);
+	       gaps_forgotten, room_for_all_calls, shorter_queues);
 
 } // namespace rpcordma

@@ -1256,7 +1256,10 @@ RPCORDMA_TEST(client_version2, grants)
 	}
 }
 
-/* The server's receive size is the threshold, whatever its private data said; ours is what we were told to take. */
+/*
+ * The server's receive size is the threshold, whatever its private data said; ours is what we were told to take, unless the
+ * server sends less: as much as its private data said, and 32 KiB in any case.
+ */
 RPCORDMA_TEST(client_version2, thresholds)
 {
 	static constexpr struct {
@@ -1271,6 +1274,10 @@ RPCORDMA_TEST(client_version2, thresholds)
 		{4096, 8192, 8192, 8192, 20480, 8192, 4096},
 		{8192, 4096, 8192, 8192, 20480, 4096, 8192},
 		{8192, 8192, 8192, 8192, 1, 4096, 8192},
+		{65536, 4096, 4096, 4096, 8192, 4096, 32768},
+		{65536, 4096, 49152, 4096, 8192, 4096, 49152},
+		{65536, 4096, 131072, 4096, 8192, 4096, 65536},
+		{49152, 4096, 65536, 4096, 8192, 4096, 49152},
 	};
 
 	for (const auto &c : cases) {

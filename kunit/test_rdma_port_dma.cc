@@ -240,6 +240,7 @@ rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages,
 	EXPECT_TRUE(the_port->memory.may_sleep);
 	EXPECT_EQ(the_port->sync.locks_held, 0);
 	EXPECT_LE(pages, the_port->verbs.device.max_fast_reg_pages);
+	EXPECT_TRUE(!sg_gaps || the_port->verbs.device.sg_gaps);
 	for (u32 i = 0; i < the_port->dma.most_regions; i++) {
 		if (the_port->dma.all_regions[i] || !take_one(the_port->dma.regions_left))
 			continue;

@@ -110,8 +110,6 @@ struct rpcordma_client {
 	rpcordma::CallList zombies GUARDED_BY(lock);
 	rpcordma::RegionSet pool GUARDED_BY(lock);
 	rpcordma::RegionSet at_hand; /* taken from the pool, for the calls to come; send lock */
-	/* The kind of region that the sender found too few of last. */
-	std::atomic<bool> wants_gaps{false};
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
 	u32 backward_made = 0; /* backward calls that setup_backchannel() made; it alone */
@@ -133,7 +131,7 @@ struct rpcordma_client {
 	/* registration.cc */
 	[[nodiscard]] u32 create_regions(Connection &c, u32 count, bool gaps);
 	void refill();
-	[[nodiscard]] bool take_regions(Call *call);
+	[[nodiscard]] bool take_regions(rpcordma::Connection &c, Call *call);
 	[[nodiscard]] Status map_segments(const rpcordma::chunk::SegmentList &segments,
 					  const rpcordma_xdr_buf *buf, Call *call, bool writable);
 	void unmap_all(Connection &c, Call *call);

@@ -287,7 +287,8 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	c.session.reduce_by(protocol::client_reduction(c.reduction), reserved_receives(c));
 	/* The mark comes in answer to ours, from whoever keeps to RFC 8166 in this as well; it is this connection's peer's. */
 	c.limits.combine_chunks = c.marked && c.session.peer().mark;
-	c.session.have_room(max(local_receive,
+	/* Of what a server takes to be sent no property tells: its private data does, and each one sends kMostInline. */
+	c.session.have_room(max(min(local_receive, c.session.peer().send_size),
 				min(c.receive_queue.maker().whole_size(), protocol::kMostInline)),
 			    local_send + c.send_pages.bytes());
 	TRY_STATUS(settle_version(client, c, unanswered));

@@ -35,6 +35,8 @@ struct Connection : ConnectionBase {
 	u32 regions_limit = 0;
 	std::atomic<u32> regions_created[2] =
 		{}; /* without gaps, with gaps; regions_limit of each at most */
+	/* The kind of region that the sender found too few of last; with gaps only if the device has such. */
+	std::atomic<bool> wants_gaps{false};
 	std::atomic<bool> broken{false};    /* a disconnect was asked for, by us or the world */
 	std::atomic<bool> published{false}; /* it is client->connection, and can be closed */
 	bool closing = false;		    /* fence mutex: post no more LOCAL_INVs */

@@ -38,13 +38,14 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count, bool gaps)
 
 void rpcordma_client::refill()
 {
-	const bool gaps = wants_gaps.load(std::memory_order_relaxed);
 	bool short_of_memory = false, made = false;
 
 	{
 		MutexGuard guard(fence);
 
 		if (connection && !connection->closing) {
+			const bool gaps = connection->wants_gaps.load(std::memory_order_relaxed);
+
 			made = create_regions(*connection, kRegionBatch, gaps) != 0;
 			short_of_memory = !made && connection->regions_created[gaps].load(
 							   std::memory_order_relaxed) <
@@ -62,7 +63,7 @@ void rpcordma_client::refill()
  * Have the regions of @call's plan spare for it; false when there are too few, which are kept. The sender, who takes
  * all of the pool at a time, and has the lock as seldom.
  */
-bool rpcordma_client::take_regions(Call *call)
+bool rpcordma_client::take_regions(Connection &c, Call *call)
 {
 	const chunk::Plan &plan = call->plan;
 	u32 missing[2] = {};
@@ -82,7 +83,7 @@ bool rpcordma_client::take_regions(Call *call)
 			}
 			Region *region = at_hand.of(gaps).pop_front();
 			if (!region) {
-				wants_gaps.store(gaps, std::memory_order_relaxed);
+				c.wants_gaps.store(gaps, std::memory_order_relaxed);
 				return false;
 			}
 			call->spare.push_back(region);

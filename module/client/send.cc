@@ -182,14 +182,13 @@ take_resources(Client &client, Connection &c, Call *call, const rpcordma_request
 	/* Without regions there is nothing that several transmissions could save. */
 	if (regions && may_be_group(c, call->plan) && client.begin_group(c, call, request))
 		return kGoesAsGroup;
-	if (regions && !client.take_regions(call)) {
+	if (regions && !client.take_regions(c, call)) {
 		trace::failure(client.peer, Failure::regions_missing, call->xid,
 			       static_cast<int>(regions));
 		const Error error = client.wait_for_space([&] {
 			SpinGuard guard(client.lock);
 
-			return !client.pool.of(client.wants_gaps.load(std::memory_order_relaxed))
-					.empty();
+			return !client.pool.of(c.wants_gaps.load(std::memory_order_relaxed)).empty();
 		});
 
 		rpcordma_xprt_queue_refill(client.xprt, 0);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # The unit tests, the simulation and the fuzz targets over one set of objects of module/ and xdr/ that count what
-# runs; so their counts add up by themselves. Called by scripts/coverage, with the goal `run`.
+# runs; so their counts add up by themselves. Called by scripts/coverage, with the goal `run`; or with the goal `sim`, for
+# what the simulation reaches alone.
 
 RPCORDMA_ROOT := ./
 include kunit/sources.mk
@@ -26,7 +27,7 @@ programs := $(BUILD)/unit-tests $(BUILD)/sim $(targets:%=$(BUILD)/fuzz-%)
 .DEFAULT_GOAL := run
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: run FORCE
+.PHONY: run sim FORCE
 
 # One after the other: they write to the same files. Traced seeds run the trace points.
 run: $(programs)
@@ -38,6 +39,11 @@ run: $(programs)
 		$(BUILD)/fuzz-$$target selftests/fuzz/corpus/$$target >$(BUILD)/fuzz.log 2>&1 || \
 			{ cat $(BUILD)/fuzz.log; exit 1; }; \
 	done
+
+sim: $(BUILD)/sim
+	@find $(BUILD) -name '*.gcda' -delete
+	@$(BUILD)/sim --first $(FIRST) --seeds $(SEEDS) >$(BUILD)/sim.log 2>&1 || { cat $(BUILD)/sim.log; exit 1; }
+	@$(BUILD)/sim --first $(FIRST) --seeds 100 --trace >$(BUILD)/trace.log 2>&1 || { tail $(BUILD)/trace.log; exit 1; }
 
 # Of an inline function that is not inlined the linker takes the first one: it has to be one that counts.
 $(BUILD)/unit-tests: $(counted) $(unit-objects)

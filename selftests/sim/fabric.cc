@@ -32,7 +32,8 @@ bool ib_mr::set_runs(const std::vector<sim::Scatter::Run> &from)
 namespace sim {
 
 /* Of enum ib_wc_status, besides the port's. */
-static constexpr int kLocalLength = 1, kRetryExceeded = 12, kReceiverNotReady = 13;
+static constexpr int kLocalLength = 1, kLocalProtection = 4, kRetryExceeded = 12,
+		     kReceiverNotReady = 13;
 static constexpr u32 kLocalKey = 0x1;
 
 namespace {
@@ -452,6 +453,8 @@ void Qp::run_()
 			continue;
 		if (faults.strikes(faults.breaking)) {
 			TRACE("%s: the connection breaks", name.c_str());
+			if (chance.one_in(faults.tearing))
+				tear_(next);
 			if (auto other = peer.lock(); other && chance.one_in(2))
 				other->set_error();
 			if (chance.one_in(2))
@@ -559,6 +562,8 @@ void Qp::execute_(const Entry &entry)
 
 int Qp::local_(const Entry &entry)
 {
+	if (faults.strikes(faults.registering))
+		return kLocalProtection;
 	if (entry->opcode == RPCORDMA_WR_REG_MR) {
 		ib_mr *mr = entry->mr;
 
@@ -683,8 +688,9 @@ void Qp::send_(const Entry &entry)
 		}
 		REQUIRE(to->server, "%s: a message finds no Receive: R1 is broken",
 			to->name.c_str());
-		/* Receives beyond the credits are for that. */
-		REQUIRE(!is_control(decode_message(entry->message.data(), entry->length)),
+		/* Receives beyond the credits are for what is about the connection; a call as XMTREQ has a credit. */
+		const Message message = decode_message(entry->message.data(), entry->length);
+		REQUIRE(!is_control(message) || message.kind == MessageKind::optional,
 			"%s: a question finds no Receive", to->name.c_str());
 		/* A server's calls are in use until their replies' completions, which Reads may hold up. */
 		const bool short_of_memory = faults.memory_failures != to->memory_failures_before &&
@@ -821,6 +827,36 @@ void Qp::write_(const Entry &entry)
 					  bytes.data(), Access::write) ?
 			       0 :
 			       RPCORDMA_WC_REMOTE_ACCESS);
+}
+
+/* Of an RDMA Write or Read that fails now, the first bytes have been moved. */
+void Qp::tear_(const Entry &entry)
+{
+	const auto other = peer.lock();
+
+	if (entry->length < 2 || !other || other->state == State::error ||
+	    (entry->opcode != RPCORDMA_WR_RDMA_WRITE && entry->opcode != RPCORDMA_WR_RDMA_READ))
+		return;
+	const u32 part = chance.between(1, entry->length - 1);
+	std::vector<u8> bytes(part);
+	TRACE("%s: %u of %u bytes get through", name.c_str(), part, entry->length);
+	if (entry->opcode == RPCORDMA_WR_RDMA_WRITE) {
+		gather_(*entry, 0, part, bytes.data());
+		(void)other->remote_access_(entry->remote_address, entry->key, part, bytes.data(),
+					    Access::write);
+		return;
+	}
+	if (!other->remote_access_(entry->remote_address, entry->key, part, bytes.data(),
+				   Access::read))
+		return;
+	u32 at = 0;
+	for (const rpcordma_sge &sge : entry->sges) {
+		const u32 n = std::min(sge.length, part - at);
+
+		if (n)
+			(void)local_access_(sge, 0, n, bytes.data() + at, Access::write);
+		at += n;
+	}
 }
 
 bool Qp::reads_before_(const Entry &entry) const

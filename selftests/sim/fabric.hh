@@ -229,6 +229,7 @@ private:
 	void send_(const Entry &entry);
 	void write_(const Entry &entry);
 	void read_(const Entry &entry);
+	void tear_(const Entry &entry);
 	bool reads_before_(const Entry &entry) const;
 	int local_(const Entry &entry);
 	void finish_(const Entry &entry, int status);

@@ -5,6 +5,7 @@
  * Seeds run one after the other in a child process. A run that fails ends its child; the parent counts it,
  * says how to see it again, and goes on with the next seed in another one. The last line is the total.
  */
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@
 
 #include "compat/port/trace.h"
 #include "selftests/sim/scenario.hh"
+#include "selftests/sim/swarm.hh"
 #include "selftests/sim/versions.hh"
 #include "selftests/sim/world.hh"
 
@@ -34,10 +36,15 @@ namespace {
 struct Progress {
 	unsigned long long seed; /* that runs */
 	unsigned long long passed, steps;
+	unsigned long long histories; /* of all seeds, in one number */
 	unsigned long long two_reads, two_replies, both_used, groups, reply_groups,
 		items;				 /* VersionTalk's */
 	unsigned long long went_down, came_back; /* VersionMemory's */
+	unsigned long long full_payloads;	 /* Swarm's */
 } * progress;
+
+/* No seed takes so long, s: one that does goes in circles without giving up the processor. */
+constexpr unsigned kLongest = 300;
 
 /* So many seeds have all of it. */
 constexpr unsigned long long kEnough = 500;
@@ -69,6 +76,7 @@ void run(unsigned long long seed, bool verify)
 				"seed");
 		});
 	progress->passed++;
+	progress->histories = progress->histories * 0x100000001b3 + history;
 	progress->two_reads += sim::VersionTalk::two_reads;
 	progress->two_replies += sim::VersionTalk::two_replies;
 	progress->both_used += sim::VersionTalk::both_used;
@@ -77,10 +85,12 @@ void run(unsigned long long seed, bool verify)
 	progress->items += sim::VersionTalk::items;
 	progress->went_down += sim::VersionMemory::went_down;
 	progress->came_back += sim::VersionMemory::came_back;
+	progress->full_payloads += sim::Swarm::full_payloads;
 	sim::VersionTalk::two_reads = sim::VersionTalk::two_replies = sim::VersionTalk::both_used =
 		sim::VersionTalk::groups = sim::VersionTalk::reply_groups =
 			sim::VersionTalk::items = 0;
 	sim::VersionMemory::went_down = sim::VersionMemory::came_back = 0;
+	sim::Swarm::full_payloads = 0;
 }
 
 [[noreturn]] void usage()
@@ -147,8 +157,10 @@ int main(int argc, char **argv)
 		if (!child) {
 			progress->seed = next;
 			/* Now and then a seed runs twice: its history is to be its own alone. */
-			for (unsigned long long seed = next; seed < first + count; seed++)
+			for (unsigned long long seed = next; seed < first + count; seed++) {
+				alarm(single ? 0 : kLongest);
 				run(seed, !single && seed % 64 == 0);
+			}
 			/* Not _exit(): a build for coverage has something to write. */
 			std::exit(0);
 		}
@@ -158,8 +170,9 @@ int main(int argc, char **argv)
 			break;
 		failed++;
 		if (WIFSIGNALED(status))
-			std::printf("\nseed %llu: killed by signal %d\n", progress->seed,
-				    WTERMSIG(status));
+			std::printf("\nseed %llu: killed by signal %d%s\n", progress->seed,
+				    WTERMSIG(status),
+				    WTERMSIG(status) == SIGALRM ? ": there is no end to it" : "");
 		std::printf("seed %llu again, with a trace: %s --seed %llu --trace\n",
 			    progress->seed, argv[0], progress->seed);
 		next = progress->seed + 1;
@@ -178,6 +191,12 @@ int main(int argc, char **argv)
 	if (!single)
 		std::printf("versions: %llu clients went down to version 1, %llu came back to 2\n",
 			    progress->went_down, progress->came_back);
+	if (!single)
+		std::printf("payloads of 1 MiB: %llu\n", progress->full_payloads);
+	if (progress->passed >= kEnough && !progress->full_payloads) {
+		std::printf("\nno seed has a payload of 1 MiB\n");
+		failed++;
+	}
 #ifndef RPCORDMA_TEST_VERSION
 	if (progress->passed >= kEnough &&
 	    (!progress->two_reads || !progress->two_replies || !progress->both_used ||
@@ -187,6 +206,8 @@ int main(int argc, char **argv)
 		failed++;
 	}
 #endif
+	if (!single)
+		std::printf("histories: %016llx\n", progress->histories);
 	if (!single)
 		std::printf("%.1f s, %.0f seeds a minute, %.0f steps each\n", took,
 			    double(progress->passed + failed) / took * 60,

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <map>
 
+#include "selftests/sim/swarm.hh"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #else
@@ -18,7 +20,8 @@ namespace sim {
 namespace {
 
 /* Pages lie in one array, so that neighbours are neighbours for a device as well. */
-constexpr u32 kPages = 8192;
+constexpr u32 kPages = 32768;
+constexpr u32 kScattered = 8192; /* of these, where they are in any order */
 
 struct Block {
 	u32 size;
@@ -110,6 +113,10 @@ Memory::Memory()
 		if (one != other)
 			std::swap_ranges(&free_pages[one], &free_pages[one + 8], &free_pages[other]);
 	}
+	/* After months no page has its neighbour beside it: each is a piece of its own for a device. */
+	if (swarm.scattered)
+		for (u32 i = 0; i < kScattered; i++)
+			std::swap(free_pages[i], free_pages[chance.below(kScattered)]);
 	scratch = page_create();
 }
 

@@ -4,7 +4,6 @@
  * what befalls them meanwhile. Then the faults end, and everything that was begun has to come out right:
  * each call ends, with the right bytes if nobody gave it up, and nothing is left of anything.
  */
-#include "module/server/failures.hh"
 #include "selftests/sim/scenario.hh"
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "module/server/failures.hh"
 #include "module/server/server.hh"
 #include "selftests/sim/consumer.hh"
+#include "selftests/sim/swarm.hh"
 
 namespace sim {
 namespace {
@@ -32,11 +32,13 @@ std::unique_ptr<Device> make_device(const char *name, bool crowded)
 	limits.fast_registration = true;
 	limits.sg_gaps = chance.one_in(4);
 	limits.max_fast_reg_pages = chance.any_of(page_lists);
-	limits.max_send_sge = chance.any_of(sges);
-	limits.max_sge_rd = chance.any_of(sges);
+	/* What is large takes many work requests then, and there are few. */
+	const bool tight = swarm.large && chance.one_in(2);
+	limits.max_send_sge = tight ? 1 : chance.any_of(sges);
+	limits.max_sge_rd = tight ? 1 : chance.any_of(sges);
 	limits.max_recv_sge = chance.any_of(sges);
 	limits.max_sgl_rd = chance.one_in(3) ? chance.between(1, 16) : 0;
-	const bool short_queues = crowded || chance.one_in(3);
+	const bool short_queues = crowded || tight || chance.one_in(3);
 	limits.max_qp_wr = limits.max_cqe = short_queues ? chance.between(220, 400) : 4096;
 	limits.max_qp_rd_atom = chance.between(1, 16);
 	limits.max_qp_init_rd_atom = chance.between(1, 16);
@@ -67,36 +69,20 @@ void weaken(rpcordma_device &limits)
 	}
 }
 
-void draw_faults()
-{
-	static const u32 rare[] = {0, 0, 50, 200, 1000};
-	static const u32 breaks[] = {0, 0, 20, 100, 500};
-
-	faults.active = true;
-	faults.memory = chance.one_in(2) ? 0 : chance.any_of(rare);
-	faults.mapping = chance.one_in(2) ? 0 : chance.any_of(rare);
-	faults.posting = chance.one_in(3) ? 300 : 0;
-	faults.resolving = chance.one_in(3) ? 4 : 0;
-	faults.breaking = chance.any_of(breaks);
-	faults.slowness = chance.any_of(rare);
-	faults.patience = chance.between(1, 20);
-}
-
 void draw_tunables(bool crowded, u32 &max_message)
 {
-	static const u32 inline_sizes[] = {1024, 1024, 4096, 4096, 8192};
 	static const u32 messages[] = {16384, 16384, 65536, 65536, 65536, 262144, 262144, 1048576};
 
 	rpcordma_tunables.slot_table_entries = crowded ? 64 : chance.between(4, 20);
-	rpcordma_tunables.max_inline_read = chance.any_of(inline_sizes);
-	rpcordma_tunables.max_inline_write = chance.any_of(inline_sizes);
+	rpcordma_tunables.max_inline_read = swarm.draw_inline();
+	rpcordma_tunables.max_inline_write = swarm.draw_inline();
 	rpcordma_tunables.scratch_remap = chance.one_in(2);
 	rpcordma_server_tunables.max_requests = crowded ? 64 : chance.between(4, 32);
-	rpcordma_server_tunables.max_req_size = chance.any_of(inline_sizes);
+	rpcordma_server_tunables.max_req_size = swarm.draw_inline();
 	rpcordma_server_tunables.max_outbound_read_requests = chance.between(1, 16);
 	rpcordma_server_tunables.eager_read_bytes = chance.one_in(4) ? 1 : 0;
 	rpcordma_server_tunables.rnr_retry_count = 7;
-	max_message = chance.any_of(messages) + kPageSize;
+	max_message = (swarm.large ? 1 << 20 : chance.any_of(messages)) + kPageSize;
 }
 
 /* --- versions --- */
@@ -187,20 +173,6 @@ void draw_versions()
 
 /* --- the client's calls --- */
 
-u32 draw_length(u32 most)
-{
-	switch (chance.below(4)) {
-	case 0:
-		return chance.below(64);
-	case 1:
-		return chance.below(3000);
-	case 2:
-		return std::min(most, kPageSize * chance.between(1, 8));
-	default:
-		return chance.below(std::min(most, chance.one_in(8) ? most : 20000u));
-	}
-}
-
 /* What is around a call's data is longer than the smallest Receive of version 2, or that of its reply. */
 void widen(Call &call)
 {
@@ -214,13 +186,13 @@ void widen(Call &call)
 
 Call draw_call(u32 max_message, bool crowded)
 {
-	u32 most = max_message - 2 * kPageSize;
+	/* As nfsd's: a page is for what is around the data. */
+	u32 most = max_message - kPageSize;
 	Call call;
 
 	call.id = ++next_id;
 	/* In a crowd, those that take most of a send queue. */
-	call.kind = crowded && !chance.one_in(4) ? Kind::listing :
-						   Kind(chance.below(u32(Kind::count)));
+	call.kind = crowded && !chance.one_in(4) ? Kind::listing : swarm.draw_kind();
 	const bool to_place = placing && chance.one_in(2);
 	if (to_place)
 		call.kind = Kind::write;
@@ -239,21 +211,22 @@ Call draw_call(u32 max_message, bool crowded)
 	case Kind::small:
 		call.call_data = chance.below(2000);
 		call.reply_data = chance.below(2000);
+		swarm.to_the_limit(call);
 		break;
 	case Kind::write:
 	case Kind::linking:
 		call.call_data = to_place ? chance.between(1, std::min(most, 80000u)) :
-					    draw_length(most);
+					    swarm.draw_length(most);
 		call.reply_data = chance.below(100);
 		break;
 	case Kind::read:
 	case Kind::listing:
 		call.call_data = chance.below(100);
-		call.reply_data = crowded ? 8192 + chance.below(4000) : draw_length(most);
+		call.reply_data = crowded ? 8192 + chance.below(4000) : swarm.draw_length(most);
 		break;
 	case Kind::both:
-		call.call_data = draw_length(most / 2);
-		call.reply_data = draw_length(most / 2);
+		call.call_data = swarm.draw_length(most / 2);
+		call.reply_data = swarm.draw_length(most / 2);
 		break;
 	}
 	return call;
@@ -296,7 +269,9 @@ public:
 			while (!callbacks->start(chance.one_in(3) ? 3 : 1))
 				sleep_for(100 * kMillisecond, "memory for the backchannel");
 		}
-		const u32 users = chance.between(most_users_ > 12 ? 30 : 1, most_users_);
+		const u32 users = swarm.large ?
+					  chance.between(1, 4) :
+					  chance.between(most_users_ > 12 ? 30 : 1, most_users_);
 		leaving_ = false;
 		for (u32 i = 0; i < users; i++) {
 			users_++;
@@ -328,6 +303,23 @@ public:
 		leaving_ = true;
 		for (Task *task : tasks_)
 			task->kill();
+	}
+
+	/** What debugfs and sunrpc ask about the transport. */
+	void watch()
+	{
+		rpcordma_client_state state;
+
+		if (!xprt_)
+			return;
+		injecting_++;
+		rpcordma_core_client_state(xprt_->core, &state);
+		port_call();
+		REQUIRE(rpcordma_core_max_payload() && rpcordma_core_bc_slots(xprt_->core) &&
+				rpcordma_core_bc_max_payload(xprt_->core),
+			"%s: no payload, or no backward slots", name_);
+		injecting_--;
+		user_left_.wake_all();
 	}
 
 	/** What an administrator, or idleness, does to a connection. */
@@ -386,12 +378,14 @@ private:
 
 	void use_()
 	{
-		const u32 calls = placing ? chance.between(8, 20) : chance.between(1, 12);
+		const u32 calls = swarm.large ? chance.between(1, 4) :
+				  placing     ? chance.between(8, 20) :
+						chance.between(1, 12);
 		const u32 kill_odds = chance.one_in(3) ? 4 : 0;
 
 		for (u32 i = 0; i < calls && !leaving_; i++) {
 			if (chance.one_in(4))
-				sleep_for(chance.below(5000), "a user's mood");
+				sleep_for(chance.below(5000) * swarm.pace, "a user's mood");
 			one_call_(chance.one_in(kill_odds));
 		}
 		users_--;
@@ -410,7 +404,8 @@ private:
 	void one_call_(bool kill)
 	{
 		const bool soft = chance.one_in(4);
-		ClientCall call(draw_call(max_message_, most_users_ > 12));
+		const Call what = draw_call(max_message_, most_users_ > 12);
+		ClientCall call(what);
 		auto task = std::make_shared<Task>(*xprt_, call, soft);
 
 		if (kill) {
@@ -434,6 +429,8 @@ private:
 			/* By a signal, or a soft call that had no connection; the reason has to be in effect. */
 			REQUIRE(task->may_fail() || hopeless_,
 				"a call that nobody gave up failed with %d", rc);
+		if (!rc && std::max(what.call_data, what.reply_data) == 1 << 20)
+			Swarm::full_payloads++;
 	}
 
 	const char *name_;
@@ -494,15 +491,26 @@ public:
 		REQUIRE(module_.start(), "the server does not start");
 		open_service_();
 		if (!chance.one_in(5))
-			draw_faults();
+			swarm.draw_faults();
+		if (faults.active && faults.bursts)
+			begin_("outages", outages);
+		if (swarm.watched)
+			begin_("watcher", [this] { watch_(); });
+		if (swarm.tuned)
+			begin_("tuner", [this] { tune_(); });
 		VersionMemory::calm = !faults.active && !hopeless_ && !changing_;
 		/* Who is called back serves that: a server calls none else. */
 		const bool at_once = chance.one_in(8);
 		const u32 callbacks = at_once	       ? chance.between(12, 24) :
 				      chance.one_in(2) ? chance.between(1, 10) :
 							 0;
-		for (u32 clients = chance.one_in(3) ? 2 : 1, i = 0; i < clients; i++)
-			add_client_(i ? "client b" : "client a", callbacks != 0);
+		/* More than one as with the mount option nconnect=. */
+		static const char *const names[] = {"client a", "client b", "client c", "client d"};
+		const u32 clients = chance.one_in(12) && !swarm.large ? 4 :
+				    chance.one_in(3)		      ? 2 :
+									1;
+		for (u32 i = 0; i < clients; i++)
+			add_client_(names[i], callbacks != 0);
 		for (u32 i = 0; i < callbacks; i++)
 			add_callback_(i, at_once);
 
@@ -510,17 +518,21 @@ public:
 			change_versions_();
 		if (faults.active && chance.one_in(2))
 			for (u32 blows = chance.between(1, 4); blows; blows--) {
-				sleep_for(chance.below(20000), "the next blow");
+				sleep_for(chance.below(20000) * swarm.pace, "the next blow");
 				blow_();
 			}
 		/* Everything comes to an end once the faults do. */
-		sleep_for(chance.below(200) * kMillisecond, "the end of the faults");
-		faults.active = false;
+		sleep_for(chance.below(200) * kMillisecond * (chance.one_in(2) ? swarm.pace : 1),
+			  "the end of the faults");
+		faults.active = faults.quiet = false;
 		while (others_)
 			if (!wait(somebody_left_, "everybody to leave",
 				  hopeless_ ? 20 * kSecond : kForever))
 				for (auto &client : clients_)
 					client->leave();
+		over_ = true;
+		while (beside_)
+			(void)wait(somebody_left_, "those who look on");
 		close_service_();
 		module_.end();
 		/* What is on its way in the fabric still refers to the devices. */
@@ -548,8 +560,8 @@ private:
 		clients_.push_back(std::make_unique<Client>(name, crowded_ ? 48 : 12, max_message_,
 							    called_back, hopeless_));
 		others_++;
-		spawn_after(chance.one_in(2) ? 0 : chance.below(10000), "mount", Context::process,
-			    [this, client = clients_.back().get()] {
+		spawn_after(chance.one_in(2) ? 0 : chance.below(10000) * swarm.pace, "mount",
+			    Context::process, [this, client = clients_.back().get()] {
 				    for (u32 lives = chance.between(1, 2); lives; lives--)
 					    client->live();
 				    others_--;
@@ -608,9 +620,62 @@ private:
 		});
 	}
 
+	void begin_(const char *name, std::function<void()> body)
+	{
+		beside_++;
+		spawn(name, Context::process, [this, body = std::move(body)] {
+			body();
+			beside_--;
+			somebody_left_.wake_all();
+		});
+	}
+
+	/* Who reads debugfs and statistics, and a kernel that is short of memory. */
+	void watch_()
+	{
+		for (u32 times = 60; times && !over_; times--) {
+			sleep_for(chance.below(10000) * swarm.pace, "the watcher");
+			switch (chance.below(3)) {
+			case 0:
+				clients_[chance.below(u32(clients_.size()))]->watch();
+				break;
+			case 1:
+				if (service_ && serving)
+					service_->watch(faults.active);
+				break;
+			case 2:
+				if (const u32 spare = rpcordma_core_server_spare_pages())
+					(void)rpcordma_core_server_shrink(chance.below(spare) + 1);
+				break;
+			}
+		}
+	}
+
+	/* The administrator. What is about version 2 has one of its own. */
+	void tune_()
+	{
+		for (u32 times = 40; times && !over_; times--) {
+			sleep_for(chance.below(20000) * swarm.pace, "the tuner");
+			rpcordma_tunables.scratch_remap = chance.one_in(2);
+			rpcordma_server_tunables.max_outbound_read_requests = chance.between(1, 16);
+			rpcordma_server_tunables.eager_read_bytes =
+				chance.one_in(4) ? chance.below(100000) : 0;
+			rpcordma_server_tunables.rnr_retry_count = chance.below(8);
+			if (rpcordma_tunables.version2 || rpcordma_server_tunables.version2 ||
+			    changing_)
+				continue;
+			rpcordma_tunables.max_inline_read = swarm.draw_inline();
+			rpcordma_tunables.max_inline_write = swarm.draw_inline();
+			rpcordma_server_tunables.max_req_size = swarm.draw_inline();
+			rpcordma_server_tunables.max_requests = chance.between(4, 64);
+		}
+	}
+
 	void blow_()
 	{
-		switch (chance.below(8)) {
+		const u32 which = chance.below(8);
+
+		switch (swarm.has_blow(which) ? which : 7) {
 		default:
 			break_a_connection_();
 			break;
@@ -657,7 +722,7 @@ private:
 			break_connection(*all[chance.below(u32(all.size()))]);
 	}
 
-	const bool crowded_ = chance.one_in(32);
+	const bool crowded_ = !swarm.large && chance.one_in(32);
 	const bool hopeless_ = chance.one_in(40);
 	bool changing_ = false;
 	Memory memory_;
@@ -667,7 +732,8 @@ private:
 	u32 max_message_ = 0;
 	std::unique_ptr<Service> service_;
 	std::vector<std::unique_ptr<Client>> clients_;
-	u32 others_ = 0;
+	u32 others_ = 0, beside_ = 0;
+	bool over_ = false; /* those beside are to go */
 	WaitQueue somebody_left_;
 };
 
@@ -676,6 +742,7 @@ private:
 void scenario()
 {
 	next_id = 0;
+	swarm.draw();
 	given_up.clear();
 	dropped_calls.clear();
 	busy = 0;

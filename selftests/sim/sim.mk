@@ -2,29 +2,51 @@
 #
 # The simulation, from the repository's root; Documentation/simulation.rst says what it is.
 #
-#	make -f selftests/sim/sim.mk			SEEDS seeds, from FIRST on, under ASan and UBSan
+#	make -f selftests/sim/sim.mk			SEEDS seeds, from FIRST on, under ASan and UBSan; then RANDOM seeds of
+#							the fast build, from RANDOM_FIRST on, which is drawn and printed
 #	make -f selftests/sim/sim.mk build		the program alone: build/sim/sim
+#	make -f selftests/sim/sim.mk FAST=1 build	without sanitizers, ten times as fast: build/sim/sim-fast
+#	make -f selftests/sim/sim.mk long HOURS=8	seeds of the fast build for so long (selftests/sim/seeds)
 #	make -f selftests/sim/sim.mk SEAMS=1		with the version that exists in tests alone, at both ends
 #
 # The last line of a run is "N passed, N failed, N skipped".
 
 SEEDS ?= 10000
 FIRST ?= 1
+RANDOM ?= 20000
+HOURS ?= 1
 
 .DEFAULT_GOAL := run
 # The module's objects are those of the unit tests.
 include kunit/objects.mk
 
-sim-objects := $(patsubst %.cc,$(objects)/%.o,$(unit-code) $(sort $(wildcard selftests/sim/*.cc)))
+sim-code := $(sort $(wildcard selftests/sim/*.cc))
+# The fast build takes the module as the kernel does: as one translation unit, compiled as a whole.
+sim-objects := $(patsubst %.cc,$(objects)/%.o,$(if $(FAST),$(objects)/unity.cc,$(unit-code)) $(sim-code))
+sim-objects := $(patsubst $(objects)/$(objects)/%,$(objects)/%,$(sim-objects))
 
-.PHONY: run build FORCE
+.PHONY: run build both long FORCE
 
-program := build/sim/$(if $(SEAMS),seams,sim)$(if $(BIG_ENDIAN),-big-endian)
+program := build/sim/$(if $(SEAMS),seams,sim)$(if $(FAST),-fast)$(if $(BIG_ENDIAN),-big-endian)
+# Both builds are there for what is shipped; of the others one is enough.
+alone := $(SEAMS)$(FAST)$(BIG_ENDIAN)
 
 build: $(program)
 
+both: build
+	@MAKEFLAGS= $(MAKE) -s -f selftests/sim/sim.mk CXX=$(CXX) FAST=1 build
+
+ifneq ($(alone)$(filter 0,$(RANDOM)),)
 run: build
 	@$(if $(BIG_ENDIAN),qemu-s390x-static) $(program) --first $(FIRST) --seeds $(SEEDS)
+else
+run: both
+	@selftests/sim/seeds run --first $(FIRST) --seeds $(SEEDS) --random $(RANDOM) \
+		$(if $(RANDOM_FIRST),--random-first $(RANDOM_FIRST))
+endif
+
+long: both
+	@selftests/sim/seeds long --hours $(HOURS)
 
 $(objects)/sim: $(sim-objects)
 	@echo "  LINK    $@"
@@ -36,5 +58,11 @@ $(program): $(objects)/sim FORCE
 
 $(objects)/selftests/sim/%.o: selftests/sim/%.cc kunit/objects.mk
 	$(call compile,$(seams))
+
+$(objects)/unity.cc: $(unit-code) selftests/sim/sim.mk
+	@mkdir -p $(@D) && printf '#include "%s"\n' $(unit-code) >$@
+
+$(objects)/unity.o: $(objects)/unity.cc kunit/objects.mk
+	$(call compile,$(ours))
 
 -include $(sim-objects:.o=.d)

@@ -497,6 +497,27 @@ void Service::age()
 		}
 }
 
+void Service::watch(bool disconnect)
+{
+	const std::vector<svc_xprt *> now_there(all_.begin(), all_.end());
+
+	for (svc_xprt *xprt : now_there) {
+		rpcordma_server_state state;
+		rpcordma_agreement agreed;
+
+		if (std::find(all_.begin(), all_.end(), xprt) == all_.end() || xprt->listener ||
+		    !xprt->accepted)
+			continue;
+		xprt->get();
+		rpcordma_core_server_state(xprt->core, &state);
+		port_call();
+		rpcordma_core_server_describe(xprt->core, &agreed);
+		if (disconnect && chance.one_in(4))
+			rpcordma_core_server_inject_disconnect(xprt->core);
+		xprt->put();
+	}
+}
+
 svc_xprt *Service::any_connection()
 {
 	std::vector<svc_xprt *> there;

@@ -125,6 +125,8 @@ public:
 	svc_xprt *any_connection();
 	/** svc_age_temp_xprts_now(): some connections are closed, whatever they do. */
 	void age();
+	/** What debugfs shows of each connection; @disconnect: and have one end, now and then. */
+	void watch(bool disconnect);
 	/** Those that are not freed yet, whatever became of them. */
 	u32 connections() const
 	{

@@ -54,20 +54,26 @@ extern Random chance;
 /** What may go wrong, as "one in so many"; 0: never. Drawn from the seed; off when a run winds down. */
 struct Faults {
 	bool active = false;
-	u32 memory = 0;	   /* allocations */
-	u32 mapping = 0;   /* DMA mappings */
-	u32 posting = 0;   /* posts */
-	u32 resolving = 0; /* addresses, routes, connection attempts */
-	u32 breaking = 0;  /* work requests after which the connection breaks */
-	u32 slowness = 0;  /* steps of the fabric that take milliseconds */
-	u32 patience = 0;  /* the longest such step, ms */
+	u32 memory = 0;	     /* allocations */
+	u32 mapping = 0;     /* DMA mappings */
+	u32 posting = 0;     /* posts */
+	u32 resolving = 0;   /* addresses, routes, connection attempts */
+	u32 breaking = 0;    /* work requests after which the connection breaks */
+	u32 slowness = 0;    /* steps of the fabric that take milliseconds */
+	u32 patience = 0;    /* the longest such step, ms */
+	u32 registering = 0; /* REG_MR and LOCAL_INV that fail by themselves */
+	u32 tearing = 0; /* RDMA that has moved a part of its bytes when its connection breaks */
+	bool bursts = false; /* they strike often, in outages, and not at all between them */
+	bool quiet = false;  /* now it is between two outages */
 	/* How often each has struck, and when memory did last: an excuse is for what was under way then. */
 	u32 memory_failures = 0, mapping_failures = 0, posting_failures = 0;
 	u64 memory_failed_at = 0;
 
 	bool strikes(u32 odds)
 	{
-		return active && chance.one_in(odds);
+		if (!active || !odds || quiet)
+			return false;
+		return chance.one_in(bursts ? (odds + 7) / 8 : odds);
 	}
 };
 extern Faults faults;

@@ -15,6 +15,7 @@
 
 #include "module/chunk/answer.cc"
 #include "module/chunk/arrival.cc"
+#include "module/chunk/directed.cc"
 #include "module/chunk/placement.cc"
 #include "module/chunk/reduce.cc"
 #include "module/chunk/reply.cc"

@@ -51,6 +51,10 @@ struct Placing : Served {
 		rpcordma_server_tunables.max_req_size = kHead;
 		memory.size = u64(1) << 30;
 		verbs.device.max_recv_sge = verbs.device.max_send_sge = 32;
+		reconnect();
+	}
+	void reconnect()
+	{
 		connect({false, true, true});
 		const u32 words[] = {1, 2, kMany, 6, 1, 1, 4, kHead, 0};
 		EXPECT_TRUE(say({RawMessage(words).message()}));
@@ -551,6 +555,48 @@ RPCORDMA_TEST(server_items, refused)
 	(void)s.log.take(trace::Failure::message_incomplete);
 }
 
+/* Directions whose segments the client's device refuses: the call is known again, though its pages were the service's. */
+RPCORDMA_TEST(server_items, failed_before)
+{
+	Placing s;
+	const Placed item = placed(300);
+	const xdr::Segment result = CallMaker::segment(1000, 0);
+	auto say = [&] {
+		rtrext::Encoder encoder({s.room, kEach}, Xid(7), Credits(kMany),
+					xdr::Option::xmtreq);
+
+		encoder.sent(item.displacement, item.length, 0, {item.numbers, item.segments});
+		encoder.set(0, ~0u);
+		encoder.place(0, rtrext::Type::segments, {&result, 1});
+		s.length = encoder.finish(1, 1, 104).value();
+		s.add(7, 0, 100);
+		s.add(7, 400, 404);
+		s.begin_pages();
+		s.add(7, 100, 400);
+		s.go();
+	};
+
+	say();
+	ASSERT_EQ(s.receive(), 404);
+	EXPECT_NE(s.rqst->arg.pages, nullptr);
+	s.rqst->ddp_allowed = true;
+	EXPECT_EQ(rpcordma_core_server_result_payload(s.rqst->call, 8, 12), 0);
+	EXPECT_EQ(s.send_answer(), 0);
+	s.verbs.fail_at = 0;
+	s.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+	s.work();
+	s.release();
+	EXPECT_EQ(s.log.take(trace::Failure::chunk_refused), 1);
+	EXPECT_EQ(s.log.take(trace::Loss::chain_failed), 1);
+	s.end();
+	s.reconnect();
+	say();
+	s.expect_refused(7, xdr::ErrorCode::system);
+	EXPECT_EQ(s.log.take(trace::Failure::call_failed_before), 1);
+	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 1);
+	s.expect_served(8);
+}
+
 /* Without memory for the list of its pages, or for the copy, the client has to send it again. */
 RPCORDMA_TEST(server_items, no_memory)
 {
@@ -606,6 +652,7 @@ RPCORDMA_TEST(server_items, more_than_came)
 	EXPECT_GT(clean, 6);
 }
 
-RPCORDMA_SUITE(server_items, more_than_came, lent, order, copied, kept, refused, no_memory);
+RPCORDMA_SUITE(server_items, failed_before, more_than_came, lent, order, copied, kept, refused,
+	       no_memory);
 
 } // namespace rpcordma

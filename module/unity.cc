@@ -58,6 +58,7 @@
 #include "module/server/receives.cc"
 #include "module/server/refusal.cc"
 #include "module/server/reply.cc"
+#include "module/server/response.cc"
 #include "module/server/room.cc"
 #include "module/server/send.cc"
 #include "module/server/transfer.cc"

@@ -126,9 +126,12 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	Arrived arrived;
 
 	arrived.message = first;
-	arrived.judgement = has_items ?
-				    judge_items(server, *first, request, arrival, arrived.refusal) :
-				    judge_group(server, *first, arrival, arrived.refusal);
+	if (declined_before(server, *first, arrived.refusal))
+		arrived.judgement = Judgement::refused;
+	else if (has_items)
+		arrived.judgement = judge_items(server, *first, request, arrival, arrived.refusal);
+	else
+		arrived.judgement = judge_group(server, *first, arrival, arrived.refusal);
 	if (arrived.judgement == Judgement::refused) {
 		Receive *const others = first->next;
 
@@ -198,7 +201,9 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	if (taken.whole->next || taken.request.items.count())
 		return take_group(server, taken.whole, receive, taken.request, arrival);
 	arrived.message = receive;
-	arrived.judgement = judge(server, *receive, arrival, arrived.refusal);
+	arrived.judgement = is_call && declined_before(server, *receive, arrived.refusal) ?
+				    Judgement::refused :
+				    judge(server, *receive, arrival, arrived.refusal);
 	return arrived;
 }
 

@@ -275,7 +275,8 @@ void PortVerbs::note_partly_posted(const rpcordma_send_wr &first)
 	for (const rpcordma_send_wr *wr = &first; wr; wr = wr->next) {
 		chain.requests++;
 		chain.regions += wr->opcode == RPCORDMA_WR_REG_MR;
-		chain.writes = chain.writes || wr->opcode == RPCORDMA_WR_RDMA_WRITE;
+		chain.writes = chain.writes || wr->opcode == RPCORDMA_WR_RDMA_WRITE ||
+			       wr->opcode == RPCORDMA_WR_SEND;
 	}
 }
 

@@ -15,7 +15,7 @@ namespace rpcordma {
 struct PartlyPosted {
 	rpcordma_cqe *cqe;	    /* of its first work request; null: there is none */
 	u32 requests, regions;	    /* work requests in all; those that register a region */
-	bool writes, by_completion; /* or Reads; or a thread */
+	bool writes, by_completion; /* or Sends: a reply's; or Reads; or a thread */
 };
 
 /** A work request as it was posted: what it points to may change afterwards. */
@@ -130,7 +130,7 @@ struct PortPeer {
 	u32 bytes = 0; /* of it: kBytes, as a case begins */
 
 	/* What was sent to it last. */
-	u8 message[20480] = {};
+	u8 message[36864] = {};
 	u32 message_length = 0;
 	u32 invalidated = 0; /* R_key that came with it; 0: none */
 

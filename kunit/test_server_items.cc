@@ -51,6 +51,10 @@ struct Placing : Served {
 		rpcordma_server_tunables.max_req_size = kHead;
 		memory.size = u64(1) << 30;
 		verbs.device.max_recv_sge = verbs.device.max_send_sge = 32;
+		reconnect();
+	}
+	void reconnect()
+	{
 		connect({false, true, true});
 		const u32 words[] = {1, 2, kMany, 6, 1, 1, 4, kHead, 0};
 		EXPECT_TRUE(say({RawMessage(words).message()}));
@@ -530,25 +534,203 @@ RPCORDMA_TEST(server_items, refused)
 	report = s.expect_report(13, Fault::stream);
 	EXPECT_EQ(report.detail.words[0], 80);
 	EXPECT_EQ(report.detail.words[1], 100);
-	/* In the RPC header; in RDMA segments; too long for the service. */
+	/* In the RPC header; too long for the service. */
 	item = placed(kPage, 0, 36);
 	s.say_call(10, item, 40);
 	s.expect_refused(10, xdr::ErrorCode::chunk);
-	const xdr::Segment segment = CallMaker::segment(100, 0);
-	rtrext::Encoder encoder({s.room, kEach}, Xid(11), Credits(kMany), xdr::Option::xmtreq);
-	encoder.segments(100, 100, {&segment, 1});
-	s.length = encoder.finish(1, 1, 120).value();
-	s.add(11, 0, 120);
-	s.go();
-	s.expect_refused(11, xdr::ErrorCode::system);
 	s.svc.limits.max_message = 2000;
 	s.say_call(12, placed(kMost), 0);
 	s.expect_refused(12, xdr::ErrorCode::system);
 	EXPECT_EQ(s.log.take(trace::Failure::call_too_long), 1);
-	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 3);
+	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 2);
 	EXPECT_EQ(s.lent(), 0);
 	s.expect_served(900);
 	(void)s.log.take(trace::Failure::message_incomplete);
+}
+
+/* Items in RDMA segments are fetched, as Read chunks are, by the completion or by a thread: one, or several, and what is between. */
+RPCORDMA_TEST(server_items, fetched)
+{
+	Placing s;
+	struct {
+		u32 displacement, length;
+		/* Of the client's memory; the last ones may have the pad. */
+		u32 segments, each[3];
+	} const items[][2] = {
+		{{100, 300, 1, {300}}, {}},	    {{100, 5001, 2, {5000, 1}}, {}},
+		{{100, 5001, 3, {5000, 0, 4}}, {}}, {{40, 1, 1, {1}}, {48, 9000, 2, {1, 8999}}},
+		{{60, 3, 1, {4}}, {64, 4, 1, {4}}}, {{60, 0, 0, {}}, {100, 700, 1, {700}}},
+		{{60, 0, 2, {0, 0}}, {}},
+	};
+	u32 xid = 100, reads = 0;
+
+	for (const bool eager : {true, false})
+		for (const auto &call : items) {
+			TEST_NOTE("eager", eager);
+			TEST_NOTE("case", &call - items);
+			rtrext::Encoder encoder({s.room, kEach}, Xid(++xid), Credits(kMany),
+						xdr::Option::xmtreq);
+			u32 at = 0, excised = 0, bytes = 0;
+
+			for (const auto &item : call) {
+				xdr::Segment segments[3];
+
+				if (!item.displacement)
+					continue;
+				for (u32 n = 0; n < item.segments; n++) {
+					segments[n] = CallMaker::segment(item.each[n], at);
+					at += item.each[n];
+				}
+				encoder.segments(item.displacement, item.length,
+						 {segments, item.segments});
+				excised += item.length + xdr_pad(item.length);
+				bytes += item.length;
+			}
+			const u32 stream = 120;
+			s.length = encoder.finish(1, 1, stream).value();
+			s.add(xid, 0, stream);
+			if (!eager)
+				s.pretend_waiters(1);
+			s.go();
+			s.pretend_waiters(0);
+			reads += bytes != 0;
+			if (!eager && bytes) {
+				EXPECT_EQ(s.receive(), 0);
+			}
+			s.work();
+			ASSERT_EQ(s.receive(), int(stream + excised));
+			EXPECT_EQ(counter(RPCORDMA_SERVER_HELD) != 0, !eager && reads > 6);
+			u32 wrong = 0, from = 0, said = 0, i = 0;
+			for (const auto &item : call) {
+				if (!item.displacement)
+					continue;
+				for (; i < item.displacement; i++)
+					wrong += s.call_byte(i) != Placing::byte_of(xid, said++);
+				u32 memory = from;
+				for (u32 n = 0; n < item.length; n++, i++)
+					wrong += s.call_byte(i) != s.peer.memory[memory++];
+				for (u32 n = 0; n < item.segments; n++)
+					from += item.each[n];
+				i += xdr_pad(item.length);
+			}
+			for (; i < stream + excised; i++)
+				wrong += s.call_byte(i) != Placing::byte_of(xid, said++);
+			EXPECT_EQ(wrong, 0);
+			EXPECT_EQ(s.peer.invalidated, 0);
+			s.answer();
+			EXPECT_EQ(decoded2(s.peer.last()).kind, xdr::Kind::msg);
+		}
+	EXPECT_GT(counter(RPCORDMA_SERVER_EAGER), 0);
+	EXPECT_GT(counter(RPCORDMA_SERVER_HELD), 0);
+	s.expect_served(900);
+}
+
+/* What is not fetched: beside others, of a group, in the RPC header, behind the end; what cannot be, and what was not before. */
+RPCORDMA_TEST(server_items, not_fetched)
+{
+	Placing s;
+	const xdr::Segment segment = CallMaker::segment(100, 0);
+	const u32 numbers[] = {0};
+	auto say = [&](u32 xid, u32 displacement, bool beside, u32 count) {
+		rtrext::Encoder encoder({s.room, kEach}, Xid(xid), Credits(kMany),
+					xdr::Option::xmtreq);
+
+		encoder.segments(displacement, 100, {&segment, 1});
+		if (beside)
+			encoder.sent(displacement + 200, 100, 0, numbers);
+		s.length = encoder.finish(count, 1, 320).value();
+		s.add(xid, 0, 320);
+		if (beside) {
+			s.begin_pages();
+			s.add(xid, 0, 100);
+		}
+		s.go();
+	};
+
+	say(1, 100, true, 1);
+	s.expect_refused(1, xdr::ErrorCode::system);
+	say(2, 100, false, 2);
+	s.begin_more(2, 1, 4);
+	s.add(2, 0, 4);
+	s.go();
+	s.expect_refused(2, xdr::ErrorCode::system);
+	say(3, 36, false, 1);
+	s.expect_refused(3, xdr::ErrorCode::chunk);
+	say(4, 400, false, 1);
+	(void)s.expect_report(4, rtrext::Fault::stream);
+	/* Where the service takes no more. */
+	const u32 most = s.svc.limits.max_message;
+	s.svc.limits.max_message = 410;
+	say(5, 100, false, 1);
+	s.expect_refused(5, xdr::ErrorCode::system);
+	EXPECT_EQ(s.log.take(trace::Failure::call_too_long), 1);
+	s.svc.limits.max_message = most;
+	EXPECT_EQ(s.peer.reads, 0);
+	s.expect_served(900);
+	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 4);
+	(void)s.log.take(trace::Failure::message_incomplete);
+	/* The client's device refuses it: the call is known when it comes again. */
+	say(6, 100, false, 1);
+	s.verbs.fail_at = 0;
+	s.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+	s.work();
+	EXPECT_EQ(s.log.take(trace::Failure::chunk_refused), 1);
+	EXPECT_EQ(s.log.take(trace::Loss::read_failed), 1);
+	s.end();
+	s.reconnect();
+	say(6, 100, false, 1);
+	s.expect_refused(6, xdr::ErrorCode::system);
+	EXPECT_EQ(s.log.take(trace::Failure::call_failed_before), 1);
+	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 1);
+	/* No memory for the list. */
+	s.memory.allocations_left = 0;
+	say(7, 100, false, 1);
+	s.want_for_nothing();
+	EXPECT_TRUE(s.svc.closed);
+	EXPECT_EQ(s.log.take(trace::Failure::gather_failed), 1);
+	EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 1);
+}
+
+/* Directions whose segments the client's device refuses: the call is known again, though its pages were the service's. */
+RPCORDMA_TEST(server_items, failed_before)
+{
+	Placing s;
+	const Placed item = placed(300);
+	const xdr::Segment result = CallMaker::segment(1000, 0);
+	auto say = [&] {
+		rtrext::Encoder encoder({s.room, kEach}, Xid(7), Credits(kMany),
+					xdr::Option::xmtreq);
+
+		encoder.sent(item.displacement, item.length, 0, {item.numbers, item.segments});
+		encoder.set(0, ~0u);
+		encoder.place(0, rtrext::Type::segments, {&result, 1});
+		s.length = encoder.finish(1, 1, 104).value();
+		s.add(7, 0, 100);
+		s.add(7, 400, 404);
+		s.begin_pages();
+		s.add(7, 100, 400);
+		s.go();
+	};
+
+	say();
+	ASSERT_EQ(s.receive(), 404);
+	EXPECT_NE(s.rqst->arg.pages, nullptr);
+	s.rqst->ddp_allowed = true;
+	EXPECT_EQ(rpcordma_core_server_result_payload(s.rqst->call, 8, 12), 0);
+	EXPECT_EQ(s.send_answer(), 0);
+	s.verbs.fail_at = 0;
+	s.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+	s.work();
+	s.release();
+	EXPECT_EQ(s.log.take(trace::Failure::chunk_refused), 1);
+	EXPECT_EQ(s.log.take(trace::Loss::chain_failed), 1);
+	s.end();
+	s.reconnect();
+	say();
+	s.expect_refused(7, xdr::ErrorCode::system);
+	EXPECT_EQ(s.log.take(trace::Failure::call_failed_before), 1);
+	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 1);
+	s.expect_served(8);
 }
 
 /* Without memory for the list of its pages, or for the copy, the client has to send it again. */
@@ -606,6 +788,7 @@ RPCORDMA_TEST(server_items, more_than_came)
 	EXPECT_GT(clean, 6);
 }
 
-RPCORDMA_SUITE(server_items, more_than_came, lent, order, copied, kept, refused, no_memory);
+RPCORDMA_SUITE(server_items, fetched, not_fetched, failed_before, more_than_came, lent, order,
+	       copied, kept, refused, no_memory);
 
 } // namespace rpcordma

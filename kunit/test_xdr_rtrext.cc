@@ -457,6 +457,71 @@ RPCORDMA_TEST(xdr_rtrext, lengths)
 	EXPECT_EQ(reply.finish(1, 0, 40).value(), least_response_length + sent_item_length + 3 * 4);
 }
 
+/* A result that was written has the segments that it filled, and no more of the last one than it took. */
+RPCORDMA_TEST(xdr_rtrext, written)
+{
+	const xdr::Segment offered[] = {{Rkey(1), 0, 100},   {Rkey(2), 8, 200},
+					{Rkey(3), 0, 300},   {Rkey(4), 4, 400},
+					{Rkey(5), ~0u, 500}, {Rkey(6), ~0u, 600}};
+	u8 room[1024], answer[1024];
+	Encoder call({room, sizeof(room)}, xid, credits, Option::xmtreq);
+	Request request;
+
+	call.set(0, ~0u);
+	call.place(0, Type::segments, {offered, 6});
+	call.place(0, Type::segments, {offered, 4});
+	const auto made = call.finish(1, 1, 40);
+	ASSERT_OK(made);
+	ASSERT_EQ(decode({room + 28, made.value() - 28}, request), Error::none);
+	auto place = (*request.sets.begin()).places.begin();
+	const xdr::WriteChunk six = (*place).segments;
+	++place;
+	const xdr::WriteChunk four = (*place).segments;
+	struct {
+		u32 length, count, last;
+	} const cases[] = {{0, 0, 0},
+			   {1, 1, 1},
+			   {8, 1, 8},
+			   {9, 2, 1},
+			   {12, 2, 4},
+			   {13, 3, 1},
+			   {~0u - 3, 3, ~0u - 15},
+			   {~0u, 3, ~0u - 12}};
+	for (const auto &one : cases) {
+		TEST_NOTE("length", one.length);
+		Encoder encoder({answer, sizeof(answer)}, xid, credits, Option::xmtresp);
+		Response response;
+
+		EXPECT_EQ(filled_segments(six, one.length), one.count);
+		encoder.written(44, one.length, six);
+		const auto header = encoder.finish(1, 0, 40);
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value(), 40 + 16 + 16 * one.count);
+		ASSERT_EQ(decode({answer + 28, header.value() - 28}, response), Error::none);
+		const Item item = *response.items.begin();
+		EXPECT_EQ(item.type, Type::segments);
+		EXPECT_EQ(item.displacement, 44);
+		EXPECT_EQ(item.length, one.length);
+		EXPECT_EQ(item.segments.length(), one.length);
+		ASSERT_EQ(item.segments.count(), one.count);
+		if (one.count)
+			EXPECT_EQ(item.segments[one.count - 1].length, one.last);
+		for (u32 i = 0; i < one.count; i++)
+			EXPECT_EQ(item.segments[i].offset, offered[i < 1 ? 1 :
+								   i < 2 ? 3 :
+									   4]
+								   .offset);
+	}
+	/* They are too short. */
+	Encoder encoder({answer, sizeof(answer)}, xid, credits, Option::xmtresp);
+	encoder.written(44, 13, four);
+	EXPECT_ERROR(encoder.finish(1, 0, 40), Error::invalid);
+	/* There is no room. */
+	Encoder small({answer, 40 + 16 + 16}, xid, credits, Option::xmtresp);
+	small.written(44, 12, four);
+	EXPECT_ERROR(small.finish(1, 0, 40), Error::no_space);
+}
+
 /* Bytes that change behind the decoder's back lead nothing out of the message, and no list gets longer. */
 RPCORDMA_TEST(xdr_rtrext, changed_bytes)
 {
@@ -528,8 +593,8 @@ RPCORDMA_TEST(xdr_rtrext, changed_into_nothing)
 	EXPECT_EQ(n, 2);
 }
 
-RPCORDMA_SUITE(xdr_rtrext, displacements, types, sums, sets, transmissions, judged, stream_lengths,
-	       rpc_headers, limits, whole_messages, reports, encoder_refuses, lengths,
-	       changed_bytes, changed_into_nothing);
+RPCORDMA_SUITE(xdr_rtrext, written, displacements, types, sums, sets, transmissions, judged,
+	       stream_lengths, rpc_headers, limits, whole_messages, reports, encoder_refuses,
+	       lengths, changed_bytes, changed_into_nothing);
 
 } // namespace rpcordma

@@ -15,6 +15,7 @@
 
 #include "module/chunk/answer.cc"
 #include "module/chunk/arrival.cc"
+#include "module/chunk/directed.cc"
 #include "module/chunk/placement.cc"
 #include "module/chunk/reduce.cc"
 #include "module/chunk/reply.cc"
@@ -57,6 +58,7 @@
 #include "module/server/receives.cc"
 #include "module/server/refusal.cc"
 #include "module/server/reply.cc"
+#include "module/server/response.cc"
 #include "module/server/room.cc"
 #include "module/server/send.cc"
 #include "module/server/transfer.cc"

@@ -342,6 +342,19 @@ Verdict judge(const xdr::Message &message, const Response &response, u32 behind)
 					     Verdict{};
 }
 
+u32 filled_segments(const xdr::WriteChunk &offered, u32 length)
+{
+	u32 filled = 0;
+
+	for (const xdr::Segment segment : offered) {
+		if (length == 0)
+			break;
+		filled += segment.length != 0;
+		length -= min(segment.length, length);
+	}
+	return filled;
+}
+
 Encoder::Encoder(MutableBytes room, Xid xid, Credits credits, xdr::Option option)
 	: room_(room),
 	  writer_(room.from(v2::optional_length)),
@@ -394,6 +407,24 @@ void Encoder::segments(u32 displacement, u32 length, Span<const xdr::Segment> se
 {
 	begin_item_(displacement, length, Type::segments);
 	put_(segments);
+}
+
+void Encoder::written(u32 displacement, u32 length, const xdr::WriteChunk &offered)
+{
+	begin_item_(displacement, length, Type::segments);
+	writer_.word(filled_segments(offered, length));
+	for (xdr::Segment segment : offered) {
+		if (segment.length == 0)
+			continue;
+		if (length == 0)
+			break;
+		segment.length = min(segment.length, length);
+		length -= segment.length;
+		if (u8 *at = writer_.reserve(xdr::segment_size))
+			xdr::store_segment(at, segment);
+	}
+	if (length != 0)
+		writer_.fail(Error::invalid);
 }
 
 void Encoder::sent(u32 displacement, u32 length, u32 offset, Span<const u32> numbers)

@@ -365,8 +365,12 @@ static_assert(least_response_length == continuation_length);
 				 stream_room(bytes, continuation_length));
 }
 
-/** What an item that is sent adds, besides a word for each of its DDP segments. */
+/** What an item adds that is in no segments, */
+constexpr u32 unplaced_item_length = 12;
+/** and one that is sent, besides a word for each of its DDP segments. */
 constexpr u32 sent_item_length = 20;
+/** Segments of @offered, up to the last one that @length bytes, no more than these have, go into; those without bytes not. */
+[[nodiscard]] u32 filled_segments(const xdr::WriteChunk &offered, u32 length);
 /** What a set adds, and each direction to send. */
 constexpr u32 set_length = 12;
 constexpr u32 send_place_length = 8;
@@ -462,6 +466,11 @@ public:
 
 	/** Append an item in RDMA segments. */
 	void segments(u32 displacement, u32 length, Span<const xdr::Segment> segments);
+	/**
+	 * As that, of an item of a reply that was written into @offered, in their order: with those that it filled, and of the last
+	 * one so much as it did. EINVAL: they are shorter than it.
+	 */
+	void written(u32 displacement, u32 length, const xdr::WriteChunk &offered);
 	/** Append an item in DDP segments. */
 	void sent(u32 displacement, u32 length, u32 offset, Span<const u32> numbers);
 	/** Append a result that is not placed: Type::too_short or Type::none. */

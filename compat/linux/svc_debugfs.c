@@ -71,6 +71,7 @@ static const char *const names[RPCORDMA_SERVER_COUNTERS] = {
 	[RPCORDMA_SERVER_V2_GROUPS] = "v2_groups",
 	[RPCORDMA_SERVER_V2_SENT_ITEMS] = "v2_sent_items",
 	[RPCORDMA_SERVER_V2_REPLY_GROUPS] = "v2_reply_groups",
+	[RPCORDMA_SERVER_V2_SENT_RESULTS] = "v2_sent_results",
 	[RPCORDMA_SERVER_V2_GROUPS_DROPPED] = "v2_groups_dropped",
 	[RPCORDMA_SERVER_V2_REPTERR] = "v2_repterr",
 	[RPCORDMA_SERVER_V2_REPTERR_RECEIVED] = "v2_repterr_received",

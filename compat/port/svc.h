@@ -59,6 +59,7 @@ enum rpcordma_server_counter {
 	RPCORDMA_SERVER_V2_GROUPS, /* calls of several transmissions that were whole */
 	RPCORDMA_SERVER_V2_SENT_ITEMS, /* calls whose payload came into pages of Receives (rtrext-01) */
 	RPCORDMA_SERVER_V2_REPLY_GROUPS, /* replies of several transmissions */
+	RPCORDMA_SERVER_V2_SENT_RESULTS, /* results of replies that were sent into pages of clients' Receives */
 	RPCORDMA_SERVER_V2_GROUPS_DROPPED, /* that were broken off, or refused */
 	RPCORDMA_SERVER_V2_REPTERR, /* reports of what was wrong with a transmission, sent */
 	RPCORDMA_SERVER_V2_REPTERR_RECEIVED, /* and those of clients, of replies that are gone */

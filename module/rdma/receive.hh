@@ -34,6 +34,7 @@ struct Receive {
 	int flags = 0; /* of its completion */
 	u32 invalidated_rkey = 0;
 	xdr::Message message; /* points into the head, which has all of its header */
+	Buffer read_list; /* or its Read list points here: that of items in RDMA segments (rtrext-01) */
 
 	/** How many there are from this one on, by `next`: transmissions, if it is the first of a message. */
 	[[nodiscard]] u32 chained() const

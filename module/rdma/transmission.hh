@@ -4,8 +4,9 @@
  * it belongs to (group_assembly.hh), and judged. What is wrong with it comes out as what is to be answered; whoever has the
  * connection answers.
  *
- * Items of a call are judged when it is whole, and stay where they came: in the pages of its Receives. Those of a reply, and
- * directions for where these may go, are more than this end takes, as are items in RDMA segments.
+ * Items of a call are judged when it is whole, and stay where they came: in the pages of its Receives; or in RDMA segments, which
+ * whoever has the call fetches. Those of a reply are more than this end takes. Directions for where a reply's items may go are
+ * read when it is made.
  */
 #pragma once
 
@@ -210,10 +211,7 @@ private:
 				       rtrext::Verdict::refuse(xdr::ErrorCode::system) :
 				       verdict;
 		}
-		const auto verdict = rtrext::judge(message, request_, behind, most_);
-		return verdict.good() && request_.sets.places() ?
-			       rtrext::Verdict::refuse(xdr::ErrorCode::system) :
-			       verdict;
+		return rtrext::judge(message, request_, behind, most_);
 	}
 
 	/* What the call @first is, which is whole, by its items: @request is its own then. */
@@ -226,9 +224,12 @@ private:
 			request = {};
 			return {};
 		}
+		/* Those in RDMA segments are fetched for a call that has no others, and is in one transmission. */
+		u32 fetched = 0;
 		for (const rtrext::Item &item : request.items)
-			if (item.type != rtrext::Type::sent)
-				return rtrext::Verdict::refuse(xdr::ErrorCode::system);
+			fetched += item.type == rtrext::Type::segments;
+		if (fetched && (fetched < request.items.count() || first.next))
+			return rtrext::Verdict::refuse(xdr::ErrorCode::system);
 		const MessageLengths lengths(first);
 		const auto verdict = rtrext::judge_whole(request.items, lengths.stream());
 		return verdict.good() ?

@@ -13,18 +13,25 @@ ModuleLock server_failures_lock;
 
 /*
  * What tells one call from another: its first Receive, where its header is with all its chunks. A client
- * that registers its memory anew has others.
+ * that registers its memory anew has others. Of an RDMA2_OPTIONAL it is the header alone, as it is known only when such a call
+ * is whole what its Receive has besides.
  */
 [[nodiscard]] static Bytes identity(const Receive &receive)
 {
-	return receive.bytes();
+	const xdr::Message &message = receive.message;
+
+	return message.kind == xdr::Kind::optional ? receive.bytes().first(message.header_length) :
+						     receive.bytes();
 }
 
 bool failed_before(const Server &server, const Receive &receive)
 {
 	const u64 now = rpcordma_now_ms();
 
-	if (!receive.message.has_chunks() || !server_failures.any(now))
+	const xdr::Message &message = receive.message;
+
+	if ((!message.has_chunks() && message.kind != xdr::Kind::optional) ||
+	    !server_failures.any(now))
 		return false;
 	const u64 address = rpcordma_svc_address_key(server.xprt);
 	SpinGuard guard(server_failures_lock);

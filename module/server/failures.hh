@@ -82,7 +82,10 @@ private:
 extern ModuleLock server_failures_lock;
 extern Failures server_failures;
 
-/** Whether the call whose first Receive is @receive broke an earlier connection with its chunks. */
+/**
+ * Whether the call whose first Receive is @receive broke an earlier connection with its chunks, or, if it is an RDMA2_OPTIONAL,
+ * with its RDMA segments.
+ */
 [[nodiscard]] bool failed_before(const Server &server, const Receive &receive);
 /**
  * A work request of @call failed, and the connection ends. The first on a connection to report a remote access

@@ -59,6 +59,16 @@ static constexpr u32 kLeastHead = 1024;
 	return !head.ok() || arrival.position < head.value();
 }
 
+bool declined_before(const Server &server, const Receive &receive, xdr::ErrorCode &refusal)
+{
+	if (!failed_before(server, receive))
+		return false;
+	trace::failure(server.peer, trace::Failure::call_failed_before, receive.message.xid.get(),
+		       0);
+	refusal = xdr::ErrorCode::system;
+	return true;
+}
+
 /* A call with chunks, or in pieces, too long, or very short. False, with a trace, when it is refused. */
 [[nodiscard]] static bool plan_call_chunks(const Server &server, const Receive &receive, u32 length,
 					   const rpcordma_svc_limits &limits,
@@ -100,9 +110,7 @@ static constexpr u32 kLeastHead = 1024;
 		return refuse(Failure::call_cut_short, int(arrival.position));
 	if (sink_pages(server, arrival) > min(limits.max_pages, server.limits.sink_pages))
 		return decline(Failure::call_too_long, int(arrival.segments));
-	if (failed_before(server, receive))
-		return decline(Failure::call_failed_before, 0);
-	return true;
+	return !declined_before(server, receive, refusal);
 }
 
 Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival,

@@ -41,4 +41,8 @@ enum class Judgement : u8 {
 				    const rtrext::Request &request, chunk::Arrival &arrival,
 				    xdr::ErrorCode &refusal);
 
+/** Whether @receive, the first of a call, broke an earlier connection: it is refused, with @refusal, and a trace. */
+[[nodiscard]] bool declined_before(const Server &server, const Receive &receive,
+				   xdr::ErrorCode &refusal);
+
 } // namespace rpcordma

@@ -126,9 +126,12 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	Arrived arrived;
 
 	arrived.message = first;
-	arrived.judgement = has_items ?
-				    judge_items(server, *first, request, arrival, arrived.refusal) :
-				    judge_group(server, *first, arrival, arrived.refusal);
+	if (declined_before(server, *first, arrived.refusal))
+		arrived.judgement = Judgement::refused;
+	else if (has_items)
+		arrived.judgement = judge_items(server, *first, request, arrival, arrived.refusal);
+	else
+		arrived.judgement = judge_group(server, *first, arrival, arrived.refusal);
 	if (arrived.judgement == Judgement::refused) {
 		Receive *const others = first->next;
 
@@ -144,6 +147,38 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 
 	server.calls.hold_parts(parts);
 	return arrived;
+}
+
+/* The items of @request are in RDMA segments. */
+[[nodiscard]] static bool is_fetched(const rtrext::Request &request)
+{
+	return request.items.count() && (*request.items.begin()).type == rtrext::Type::segments;
+}
+
+/*
+ * Have the items of @request, which are in RDMA segments, as the Read list of the call in @receive: from here on it is one with
+ * Read chunks. False: no memory.
+ */
+[[nodiscard]] static bool list_items(Receive *receive, const rtrext::Request &request)
+{
+	u32 segments = 0;
+
+	for (const rtrext::Item &item : request.items)
+		segments += item.segments.count();
+	if (!receive->read_list.create(segments * xdr::read_item_size + xdr::absent_lists_size,
+				       RPCORDMA_ALLOC_ATOMIC))
+		return false;
+	xdr::Writer writer(receive->read_list.bytes());
+	for (const rtrext::Item &item : request.items)
+		for (const xdr::Segment segment : item.segments) {
+			writer.word(1);
+			writer.word(item.displacement);
+			if (u8 *at = writer.reserve(xdr::segment_size))
+				xdr::store_segment(at, segment);
+		}
+	/* What is behind them is zero: the list's end, and the others. */
+	xdr::Reader reader(receive->read_list.bytes());
+	return xdr::decode_lists(reader, receive->message).ok();
 }
 
 /*
@@ -195,10 +230,20 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	server.session.end_beginning();
 	if (!taken.whole)
 		return arrived;
-	if (taken.whole->next || taken.request.items.count())
+	const bool fetched = is_fetched(taken.request);
+	if (taken.whole->next || (taken.request.items.count() && !fetched))
 		return take_group(server, taken.whole, receive, taken.request, arrival);
+	if (fetched && !list_items(receive, taken.request)) {
+		/* The client sends it again, over another connection. */
+		arrived.useless = receive;
+		close_after(server, trace::Failure::gather_failed, message.xid.get(),
+			    Error::no_memory);
+		return arrived;
+	}
 	arrived.message = receive;
-	arrived.judgement = judge(server, *receive, arrival, arrived.refusal);
+	arrived.judgement = is_call && declined_before(server, *receive, arrived.refusal) ?
+				    Judgement::refused :
+				    judge(server, *receive, arrival, arrived.refusal);
 	return arrived;
 }
 

@@ -5,6 +5,7 @@
 
 #include "module/server/close.hh"
 #include "module/server/refusal.hh"
+#include "module/server/response.hh"
 #include "module/server/send.hh"
 #include "module/server/server.hh"
 #include "module/server/writes.hh"
@@ -40,17 +41,24 @@ void announce_result(ServerCall *call, chunk::ReplyRange range)
 	return said;
 }
 
-/* The results that may be placed. */
-[[nodiscard]] static Span<const chunk::ReplyRange>
-placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *reply)
+/* The results that the service announced, as they are in @reply. */
+[[nodiscard, gnu::always_inline]] static inline Span<const chunk::ReplyRange>
+find_results(ServerCall *call, const rpcordma_xdr_buf *reply)
 {
 	ResultList &results = call->results;
 
 	for (u32 i = 0; i < results.count; i++)
 		results.ranges[i] = find_result(reply, results.ranges[i]);
-	if (!rpcordma_svc_ddp_allowed(rqst))
-		return {};
 	return {results.ranges, results.count};
+}
+
+/* The results that may be placed. */
+[[nodiscard]] static Span<const chunk::ReplyRange>
+placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *reply)
+{
+	const auto results = find_results(call, reply);
+
+	return rpcordma_svc_ddp_allowed(rqst) ? results : Span<const chunk::ReplyRange>();
 }
 
 /* The R_key that the reply to @message invalidates; 0: none. */
@@ -180,78 +188,6 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	return build_chunked(server, call, rqst, reply, out, shortfall);
 }
 
-/*
- * The reply is too long for one message, and its call says that several may come (rtrext-01): build an XMTRESP and XMTCONTs. The
- * last is in the call's send buffer, as any reply, and the others are linked before it. Errors: ENOSPC, it is too
- * long; ENOMEM.
- */
-[[nodiscard]] static Status build_group(Server &server, ServerCall *call,
-					const rpcordma_xdr_buf *reply, Outgoing &out)
-{
-	const xdr::Message &message = call->message();
-	const protocol::Reduction theirs = server.session.peer_reduction();
-	const u32 bytes = min(server.session.thresholds().send, protocol::kMostInline);
-	rtrext::Request request;
-
-	if (message.kind != xdr::Kind::optional ||
-	    !theirs.has(properties::takes_xmtresp | properties::takes_xmtcont) ||
-	    rtrext::decode(message.body(), request) != Error::none)
-		return Error::no_space;
-	/* A stream has whole words. */
-	const u32 length = reply->len + xdr_pad(reply->len),
-		  room = rtrext::stream_room(bytes, rtrext::continuation_length),
-		  count = u32(rtrext::response_transmissions(reply->len, bytes));
-	if (count < 2 ||
-	    count > min(request.reply_transmissions, server.session.reduction().reply_limit))
-		return Error::no_space;
-	if (!call->others)
-		call->others = Owned<ReplySends>::create(RPCORDMA_ALLOC_SERVICE);
-	if (!call->others)
-		return Error::no_memory;
-	const u32 size = slab_bytes(bytes);
-	if (!make_sends(server, call, 1, size, RPCORDMA_ALLOC_SERVICE))
-		return Error::no_memory;
-	const Credits grant = server.grant.credits();
-	out = {};
-	for (u32 i = 0, at = 0; i < count; i++) {
-		SendBuffer &send = i + 1 < count ? call->others->sends[i] : call->sends[0];
-		const u32 n = min(room, length - at), there = min(n, reply->len - at);
-		u32 header;
-
-		if (i + 1 < count &&
-		    !make_send(server, call, send, size, size, RPCORDMA_ALLOC_SERVICE))
-			return Error::no_memory;
-		if (i) {
-			header = TRY(rtrext::encode(send.room(), message.xid, grant,
-						    xdr::Direction::reply,
-						    {i, static_cast<u32>(xdr::Option::xmtresp), n}));
-		} else {
-			rtrext::Encoder encoder(send.room(), message.xid, grant,
-						xdr::Option::xmtresp);
-
-			header = TRY(encoder.finish(count, 0, n));
-		}
-		trace::group_sent(server.peer, message.xid, xdr::Option::xmtresp, i, count, n);
-		rpcordma_buf_read(reply, at, send.room().data() + header, there);
-		__builtin_memset(send.room().data() + header + there, 0, n - there);
-		at += n;
-		if (i + 1 == count) {
-			out.lengths[0] = header + n;
-			break;
-		}
-		send.hand_over(server.endpoint, header + n);
-		send.wr.opcode = RPCORDMA_WR_SEND;
-		send.wr.send_flags = 0;
-		send.wr.cqe = &call->chain_cqe.cqe;
-		send.wr.next = i + 2 < count ? &call->others->sends[i + 1].wr : &call->sends[0].wr;
-	}
-	out.group = true;
-	out.writes = count - 1;
-	out.first_write = &call->others->sends[0].wr;
-	rpcordma_server_count(RPCORDMA_SERVER_V2_REPLY_GROUPS, 1);
-	return {};
-}
-
 Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 {
 	const u32 xid = call->message().xid.get();
@@ -265,10 +201,14 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 		request_close(server, trace::Loss::rpc_failed, to_errno(Error::no_memory));
 		return Error::not_connected;
 	}
-	Status built = build_reply(server, call, rqst, out, shortfall);
-	if (__builtin_expect(!built.ok(), 0) && built.error() == Error::no_space &&
-	    server.session.reduces())
-		built = build_group(server, call, rpcordma_svc_reply(rqst), out);
+	const bool optional = call->message().kind == xdr::Kind::optional;
+	Status built = __builtin_expect(optional, 0) && has_directions(*call) ?
+			       Status(Error::no_space) :
+			       build_reply(server, call, rqst, out, shortfall);
+	if (__builtin_expect(!built.ok(), 0) && built.error() == Error::no_space && optional)
+		built = build_response(server, call, rqst,
+				       find_results(call, rpcordma_svc_reply(rqst)),
+				       !rpcordma_svc_ddp_allowed(rqst), out, shortfall);
 	if (built.ok()) {
 		out.invalidate = invalidated_key(server, call->message());
 		if (__builtin_expect(call->message().invalidate.get() && !out.invalidate, 0))

@@ -189,8 +189,8 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 	const int rc = post_chain(server, first, &bad);
 	trace::post(server.endpoint, "reply", xid, requests, true, rc, call);
 	if (!rc) {
-		if (writes && !out.group)
-			rpcordma_server_count(RPCORDMA_SERVER_WRITE, writes);
+		if (writes && writes != out.others)
+			rpcordma_server_count(RPCORDMA_SERVER_WRITE, writes - out.others);
 		return {};
 	}
 	/*

@@ -22,14 +22,14 @@ struct Outgoing {
 	const rpcordma_send_wr *first_write =
 		nullptr; /* of the call's transfer; the last is linked to the first Send */
 	u32 writes = 0;
-	/* These are no Writes: a reply's transmissions but for the last, with round-trip reduction. */
-	bool group = false;
+	/* The last of these are no Writes: a reply's transmissions but for the last, with round-trip reduction. */
+	u32 others = 0;
 	bool begun = false; /* Writes of it are posted: the device is an owner of the call already */
 	u32 invalidate = 0; /* the R_key that the last Send invalidates; 0: none */
 	u32 transmissions = 1;
 	u32 lengths[protocol::kTransmissions] = {}; /* bytes in each Send */
 	u32 gathered =
-		0; /* SGEs of the only Send, in the call's transfer, the buffer's first; 0: its buffer has all */
+		0; /* SGEs of the last Send, in the call's transfer, the buffer's first; 0: its buffer has all */
 
 	/** Work requests of all. */
 	[[nodiscard]] u32 requests() const

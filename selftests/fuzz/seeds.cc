@@ -576,12 +576,98 @@ struct Served : Story {
 		byte(7).byte(pages);
 		return *this;
 	}
+	/* A call with these directions, as in the target, before which the client says what it takes: @structure. */
+	Served &directs(u32 structure, u32 xid, u32 rsbuf,
+			std::initializer_list<std::vector<u8>> directions)
+	{
+		byte(7 | (8 | (u32(directions.size()) - 1)) << 3).byte(structure).byte(xid).byte(rsbuf);
+		for (const std::vector<u8> &one : directions)
+			all(one);
+		return *this;
+	}
 	Served &lacks(u32 what)
 	{
 		byte(6).byte(what);
 		return *this;
 	}
 };
+
+/* Directions of target_responder.cc: to send; to write, or one of both, into segments of these lengths. */
+std::vector<u8> direct_send(u32 least = 0)
+{
+	Seed s;
+
+	s.byte(least ? 5 : 1);
+	return (least ? s.half(least) : s).bytes;
+}
+std::vector<u8> direct(u32 type, std::initializer_list<u32> lengths, u32 most_sent = 0)
+{
+	Seed s;
+
+	s.byte((type - 1) | u32(lengths.size()) << 3);
+	for (u32 length : lengths)
+		s.half(length).byte(0);
+	return s.half(most_sent).bytes;
+}
+
+/* Calls that say where their results may go. */
+template <typename Write> void write_directed(const Write &write)
+{
+	const auto sends = direct_send();
+
+	for (u32 structure = 0; structure < 4; structure++) {
+		const std::string number = std::to_string(structure);
+
+		write(Served::continuing()
+			      .directs(structure, 9, 4, {sends})
+			      .replies(0, 40, 5001, 7)
+			      .time(1),
+		      "directed-sent-" + number);
+		write(Served::continuing()
+			      .directs(structure, 9, 4, {sends, sends})
+			      .replies(4, 40, 5004, 8)
+			      .time(1),
+		      "directed-two-" + number);
+		write(Served::continuing()
+			      .directs(structure, 9, 4, {direct(1, {1000, 5000}), sends})
+			      .replies(4, 40, 5004, 8)
+			      .time(1),
+		      "directed-both-" + number);
+	}
+	write(Served::continuing()
+		      .directs(0, 9, 1, {direct(1, {700, 900})})
+		      .replies(0, 40, 5000, 8)
+		      .time(1),
+	      "directed-too-short");
+	write(Served::continuing()
+		      .directs(0, 9, 1,
+			       {direct(3, {5000}), direct(4, {5000}, 100), direct_send(4000)})
+		      .replies(4, 40, 4000, 8)
+		      .time(1),
+	      "directed-either");
+	write(Served::continuing()
+		      .directs(0, 9, 4, {sends, direct(1, {5000})})
+		      .replies(8, 40, 5000, 8)
+		      .time(1),
+	      "directed-sealed");
+	write(Served::continuing()
+		      .directs(0, 9, 4, {sends, sends, sends, sends})
+		      .replies(0, 40, 0, 0)
+		      .time(1),
+	      "directed-nothing");
+	write(Served::continuing()
+		      .lacks(0x11)
+		      .directs(3, 9, 4, {sends, direct(1, {5000})})
+		      .replies(4, 40, 5004, 8)
+		      .time(1),
+	      "directed-short-of-memory");
+	write(Served::continuing()
+		      .directs(0, 9, 4, {direct(1, {5000}), sends})
+		      .replies(4, 40, 5004, 8)
+		      .befalls(1)
+		      .time(1),
+	      "directed-gone");
+}
 
 /* And those of target_requester.cc. */
 struct Asked : Story {
@@ -816,6 +902,7 @@ void write_responder()
 	write(Served::in_2(kGround3).calls(0, 0x89, {}, 12, 12).replies(0, 40, 0, 0),
 	      "pages-too-soon");
 	write_items(write);
+	write_directed(write);
 
 	/* Of other seeds DMA and who runs when are others. */
 	for (u32 seed = 1; seed <= 3; seed++)

@@ -9,6 +9,7 @@
  */
 #include "assembly.hh"
 #include "world.hh"
+#include "module/chunk/placement.hh"
 #include "module/server/audit.hh"
 #include "xdr/rpc.hh"
 
@@ -39,12 +40,13 @@ struct Reply {
 /* All that was said to the server, and what the service made of it; by xid. */
 std::multimap<u32, Message> said;
 std::multimap<u32, Reply> replies;
-/* Calls that were said in one or more transmissions of rtrext-01, and of each in how many its reply may come; by xid. */
-struct Continued {
-	Octets call;
-	u32 reply_transmissions = 1;
+/* Calls that were said in one or more transmissions of rtrext-01; by xid. */
+std::multimap<u32, Octets> continued;
+/* What the first of these said: in how many the reply may come, and how many directions there are; by xid. */
+struct Asked {
+	u32 reply_transmissions, directions;
 };
-std::multimap<u32, Continued> continued;
+std::multimap<u32, Asked> leads;
 
 /* Byte @at of the memory that a stranger has behind @key. */
 u8 memory_byte(u32 key, u64 at)
@@ -111,6 +113,8 @@ public:
 			for (xdr::WriteChunk chunk : message.header.writes)
 				offer_(chunk);
 			offer_(message.header.reply);
+			offer_directions_(message.header);
+			note_structure_(message.header);
 		}
 		if (say(message.bytes))
 			return true;
@@ -215,9 +219,10 @@ private:
 
 		if (header.ok() && header.value().option == xdr::Option::xmtreq &&
 		    rpcordma::rtrext::decode(header.value().body(), lead) == rpcordma::Error::none)
-			asked_for_ = std::max(1u, lead.reply_transmissions);
+			leads.emplace(xid_of(bytes), Asked{std::max(1u, lead.reply_transmissions),
+							   lead.sets.places()});
 		if (told_.add(bytes) == Transmissions::What::last)
-			continued.emplace(xid_of(bytes), Continued{told_.stream(), asked_for_});
+			continued.emplace(xid_of(bytes), told_.stream());
 	}
 
 	/* What the server says by rtrext-01: a reply in transmissions, or that those of a call are no good. */
@@ -239,28 +244,122 @@ private:
 				"xid %#x: a report of nobody's, or amid a reply", xid);
 			return;
 		}
+		if (!hearing_)
+			parts_.clear();
+		parts_.push_back(bytes);
 		const Transmissions::What what = heard_.add(bytes);
 		REQUIRE(what != Transmissions::What::other,
 			"xid %#x: a transmission that is out of order", xid);
 		hearing_ = what == Transmissions::What::part;
-		u32 most = 0;
-		const auto [begin, behind] = continued.equal_range(xid);
-		for (auto it = begin; it != behind; ++it)
-			most = std::max(most, it->second.reply_transmissions);
-		REQUIRE(heard_.count() <= most, "xid %#x: %u transmissions, where %u may come", xid,
-			heard_.count(), most);
 		if (hearing_)
 			return;
-		const Octets &stream = heard_.stream();
+		rpcordma::rtrext::Response response;
+		const xdr::Message lead = understood(parts_[0]).value();
+		REQUIRE(rpcordma::rtrext::decode(lead.body(), response) == rpcordma::Error::none,
+			"xid %#x: a reply that does not decode", xid);
+		bool asked = false;
+		const auto [begin, behind] = leads.equal_range(xid);
+		for (auto it = begin; it != behind; ++it)
+			asked = asked || (heard_.count() <= it->second.reply_transmissions &&
+					  response.items.count() == it->second.directions);
+		REQUIRE(asked, "xid %#x: nobody asked for %u transmissions and %u items", xid,
+			heard_.count(), response.items.count());
 		const auto [first, end] = replies.equal_range(xid);
-		for (auto it = first; it != end; ++it) {
-			const Octets &is = it->second.bytes;
-
-			if (stream.size() == is.size() + rpcordma::xdr_pad(u32(is.size())) &&
-			    std::equal(is.begin(), is.end(), stream.begin()))
-				return;
-		}
+		for (auto it = first; it != end; ++it)
+			for (const auto &structure : structures_)
+				if (carries_items_(response.items, structure, it->second))
+					return;
 		fail("xid %#x: this is not what the service replied, in transmissions", xid);
+	}
+
+	/* What is written by directions, as by chunks; and items that are read. */
+	void offer_directions_(const xdr::Message &header)
+	{
+		rpcordma::rtrext::Request lead;
+
+		if (header.option != xdr::Option::xmtreq ||
+		    rpcordma::rtrext::decode(header.body(), lead) != rpcordma::Error::none)
+			return;
+		for (const rpcordma::rtrext::Set &set : lead.sets)
+			for (const rpcordma::rtrext::Place &place : set.places)
+				offer_(place.segments);
+		for (const rpcordma::rtrext::Item &item : lead.items)
+			for (const xdr::Segment segment : item.segments)
+				readable_.push_back(segment);
+	}
+
+	/* Where the client says that it takes what is sent: any of what it has said may be what the server goes by. */
+	void note_structure_(const xdr::Message &header)
+	{
+		rpcordma::properties::Properties said;
+		u32 fixed;
+
+		if ((header.kind == xdr::Kind::connprop &&
+		     rpcordma::properties::decode_connprop(header.body(), said, fixed) ==
+			     rpcordma::Error::none) ||
+		    (header.kind == xdr::Kind::updprop &&
+		     rpcordma::properties::decode_updprop(header.body(), said) ==
+			     rpcordma::Error::none))
+			if (said.structure.segments)
+				structures_.push_back(said.structure);
+	}
+
+	/* The bytes of @item that was sent, by @structure. False: it does not lie so. */
+	bool sent_(const rpcordma::rtrext::Item &item,
+		   const rpcordma::properties::Structure &structure, Octets &to) const
+	{
+		bool there = structure.segments;
+		const auto take = [&](const rpcordma::chunk::ItemPiece &piece) {
+			const u32 part = piece.number / structure.segments;
+			const u64 at = rpcordma::chunk::begin_of(structure, piece);
+
+			there = there && part < parts_.size() &&
+				at + piece.length <= parts_[part].size();
+			if (there)
+				to.insert(to.end(), parts_[part].begin() + long(at),
+					  parts_[part].begin() + long(at + piece.length));
+			return there;
+		};
+
+		return there && !item.offset &&
+		       !rpcordma::chunk::for_each_piece(item, structure.segment_length, take) &&
+		       there;
+	}
+
+	/* Whether the transmissions that came are @reply, if @structure is what the client takes. */
+	bool carries_items_(const rpcordma::rtrext::Items &items,
+			    const rpcordma::properties::Structure &structure,
+			    const Reply &reply) const
+	{
+		Octets whole = heard_.stream(), is = reply.bytes;
+		u32 i = 0;
+
+		is.resize((is.size() + 3) & ~std::size_t(3));
+		std::fill(is.begin() + long(reply.bytes.size()), is.end(), 0);
+		for (const rpcordma::rtrext::Item &item : items) {
+			const u32 n = i++;
+
+			if (!item.placed())
+				continue;
+			Octets placed;
+			if (n >= reply.results.size() ||
+			    reply.results[n] != std::pair(item.displacement, item.length) ||
+			    item.displacement > whole.size())
+				return false;
+			if (item.type == rpcordma::rtrext::Type::sent ?
+				    !sent_(item, structure, placed) :
+				    !written_(item.segments, placed))
+				return ambiguous_;
+			/* Its pad went with it, whatever that was. */
+			const u32 end = item.displacement + item.length;
+			const u32 pad =
+				std::min(rpcordma::xdr_pad(item.length), u32(is.size()) - end);
+			std::fill_n(is.begin() + end, pad, 0);
+			placed.resize(placed.size() + pad);
+			whole.insert(whole.begin() + item.displacement, placed.begin(),
+				     placed.end());
+		}
+		return ambiguous_ || whole == is;
 	}
 
 	/* Where two messages offer the same memory, what is written there is either's. */
@@ -350,9 +449,11 @@ private:
 
 	const bool invalidation_;
 	bool ambiguous_ = false;
-	Transmissions told_, heard_;
-	u32 asked_for_ = 1;    /* transmissions of a reply, by the last XMTREQ */
-	bool hearing_ = false; /* a part of a reply is to follow */
+	Transmissions told_, heard_{true};
+	bool hearing_ = false;	    /* a part of a reply is to follow */
+	std::vector<Octets> parts_; /* of the reply that came last */
+	/* That it has said, besides none. */
+	std::vector<rpcordma::properties::Structure> structures_{{}};
 	std::vector<xdr::Segment> readable_, writable_;
 	std::vector<Written> writes_;
 };
@@ -380,7 +481,7 @@ public:
 			known = known || (it->second.decodes && is_call_of(it->second, call));
 		const auto [begin, behind] = continued.equal_range(xid);
 		for (auto it = begin; it != behind; ++it)
-			known = known || it->second.call == call;
+			known = known || it->second == call;
 		/* Of a call with items it is only known that it was said. */
 		for (auto it = first; it != end; ++it)
 			known = known || has_items(it->second.bytes);
@@ -463,6 +564,7 @@ public:
 		said.clear();
 		replies.clear();
 		continued.clear();
+		leads.clear();
 		REQUIRE(module_.start(), "the server does not start");
 		service_ = std::make_unique<Service>(files_, 1 + (in_.byte() & 1), kMostMessage);
 		(void)service_->listen();
@@ -497,6 +599,71 @@ private:
 		settle();
 	}
 
+	/* Each has a key of its own. */
+	xdr::Segment segment_()
+	{
+		const u32 length = in_.below(6000);
+
+		keys_ += keys_ % 8 == 6 ? 2 : 1;
+		return {rpcordma::Rkey(keys_ + (in_.byte() == 0xff ? 7 - keys_ % 8 : 0)), length,
+			u64(keys_) << 32 | 0x123};
+	}
+
+	/* What the client takes, of one of some structures. */
+	void say_structure_(u8 which)
+	{
+		static const rpcordma::properties::Structure structures[] = {
+			{20480, 4, 4096}, {8192, 1, 4096}, {8192, 4, 1024}, {36864, 8, 4096}};
+		rpcordma::properties::Properties said;
+
+		said.structure = structures[which & 3];
+		said.receive_size = said.structure.total;
+		said.extensions = 7;
+		said.present = rpcordma::properties::all;
+		Octets message(1024);
+		const auto length = v2::encode_connprop({message.data(), message.size()},
+							rpcordma::Xid(0xff), rpcordma::Credits(32),
+							said, 0);
+		message.resize(length.value());
+		(void)client_().tell(message);
+	}
+
+	/* A call with directions for its results, one more than @how says; before it, at times, what the client takes. */
+	void directed_call_(u32 how)
+	{
+		if (how & 8)
+			say_structure_(in_.byte());
+		const u8 xid = in_.byte(), rsbuf = in_.byte();
+		Octets message(2048);
+		rpcordma::rtrext::Encoder encoder({message.data(), message.size()},
+						  rpcordma::Xid(xid), rpcordma::Credits(32),
+						  xdr::Option::xmtreq);
+		encoder.set(0, 40);
+		for (u32 i = 0; i <= (how & 3); i++) {
+			const u8 kind = in_.byte();
+			const auto type = static_cast<rpcordma::rtrext::Type>(1 + (kind & 3));
+			const u32 least = kind & 4 ? in_.half() : 0;
+			xdr::Segment segments[3];
+			const u32 count = kind >> 3 & 3;
+
+			if (kind & 0x20)
+				encoder.set(40 + i, 41 + i);
+			if (type == rpcordma::rtrext::Type::sent) {
+				encoder.place_sent(least);
+				continue;
+			}
+			for (u32 n = 0; n < count; n++)
+				segments[n] = segment_();
+			encoder.place(least, type, {segments, count}, in_.below(6000));
+		}
+		const auto header = encoder.finish(1, rsbuf & 7, 40);
+		if (!header.ok())
+			return;
+		message.resize(header.value());
+		append_call_(message, xid, false, 40);
+		(void)client_().tell(message);
+	}
+
 	/* A header of this or that, and a call behind it, of up to @more bytes more than a byte says. */
 	void call_(u32 more)
 	{
@@ -505,30 +672,20 @@ private:
 		Octets message(1024);
 		const rpcordma::MutableBytes room(message.data(), message.size());
 		const auto proc = nomsg ? xdr::Kind::nomsg : xdr::Kind::msg;
-		/* Each segment has a key of its own. */
-		const auto segment = [this] {
-			const u32 length = in_.below(6000);
-
-			keys_ += keys_ % 8 == 6 ? 2 : 1;
-			return xdr::Segment{rpcordma::Rkey(keys_ +
-							   (in_.byte() == 0xff ? 7 - keys_ % 8 : 0)),
-					    length, u64(keys_) << 32 | 0x123};
-		};
-
 		const auto finish = [&](auto &&encoder) {
 			for (u32 i = 0; i < (kind & 3u); i++) {
 				const u32 position = nomsg && !i ? 0 : in_.byte() * 4;
-				encoder.read_segment(rpcordma::Position(position), segment());
+				encoder.read_segment(rpcordma::Position(position), segment_());
 			}
 			for (u32 i = 0; i < ((kind >> 2) & 3u); i++) {
 				const u32 segments = 1 + (kind >> 6 & 1);
 				encoder.write_chunk(segments);
 				for (u32 n = 0; n < segments; n++)
-					encoder.segment(segment());
+					encoder.segment(segment_());
 			}
 			if (kind & 0x10) {
 				encoder.reply_chunk(1u);
-				encoder.segment(segment());
+				encoder.segment(segment_());
 			}
 			return encoder.finish();
 		};
@@ -687,8 +844,11 @@ private:
 		case 6:
 			set_faults(in_.byte());
 			break;
-		case 7: /* the kernel wants memory back */
-			(void)rpcordma_core_server_shrink(in_.byte());
+		case 7: /* the kernel wants memory back; or, with more, a call with directions */
+			if (what >> 3 & 15)
+				directed_call_(what >> 3 & 15);
+			else
+				(void)rpcordma_core_server_shrink(in_.byte());
 			break;
 		}
 		if (!(what & 0x80))

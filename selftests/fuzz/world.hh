@@ -82,6 +82,10 @@ public:
 		part,
 		last, /* stream() has the RPC message */
 	};
+	/** @items: whether a reply may have some, which whoever asks puts where they belong. */
+	explicit Transmissions(bool items = false) : items_(items)
+	{
+	}
 	What add(const Octets &message)
 	{
 		using rpcordma::xdr::Option;
@@ -130,9 +134,11 @@ private:
 	{
 		using rpcordma::xdr::Option;
 		const auto is = [&](auto lead, Option option) {
+			const bool may = items_ && option == Option::xmtresp;
+
 			if (m.option != option ||
 			    rpcordma::rtrext::decode(m.body(), lead) != rpcordma::Error::none ||
-			    lead.items.count())
+			    (lead.items.count() && !may))
 				return false;
 			left_ = lead.transmissions - 1;
 			length = lead.stream_length;
@@ -142,6 +148,7 @@ private:
 		       is(rpcordma::rtrext::Response(), Option::xmtresp);
 	}
 
+	const bool items_;
 	u32 xid_ = 0, next_ = 0, left_ = 0;
 	rpcordma::xdr::Option lead_ = rpcordma::xdr::Option::none;
 	Octets stream_;

@@ -750,10 +750,12 @@ void scenario()
 	VersionMemory::reset();
 	/* What the module remembers for longer than it is loaded. */
 	rpcordma::server_failures = rpcordma::Failures();
-	if (kVersion2 && chance.one_in(8))
-		strange_versions();
-	else
+	if (!kVersion2 || !chance.one_in(7))
 		Play().run();
+	else if (chance.one_in(3))
+		strange_directions();
+	else
+		strange_versions();
 	REQUIRE(!rpcordma::receive_budget.taken(),
 		"no connection is left, and %llu pages of the budget are taken",
 		static_cast<unsigned long long>(rpcordma::receive_budget.taken()));

@@ -8,5 +8,7 @@ namespace sim {
 void scenario();
 /** One part of it: peers that keep to none of version 2's rules. */
 void strange_versions();
+/** One with clients that say anything of where results may go; as that. */
+void strange_directions();
 
 } // namespace sim

@@ -59,6 +59,8 @@ public:
 	static unsigned long long two_reads, two_replies, both_used;
 	/* Calls and replies of several transmissions, and calls with an item; of all runs. */
 	static unsigned long long groups, reply_groups, items;
+	/* Of clients with directions (strange_directions.cc). */
+	static unsigned long long results_sent, results_written;
 
 private:
 	u32 server_version_ = 0; /* 0: it has said nothing */

@@ -62,6 +62,7 @@ SERVER_COUNTERS = {
     "v2_groups": "Calls of several messages that came whole.",
     "v2_sent_items": "Calls whose payload came in Sends.",
     "v2_reply_groups": "Replies of several messages.",
+    "v2_sent_results": "Results of replies that went in Sends, where calls had directions for them.",
     "v2_groups_dropped": "Calls of several messages that were broken off or refused.",
     "v2_repterr": "Reports sent of what was wrong with a message of several.",
     "v2_repterr_received": "Such reports of a client's, of a reply.",

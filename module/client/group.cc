@@ -157,12 +157,10 @@ bool rpcordma_client::begin_asking(Connection &c, Call *call, const rpcordma_req
 	    kHeader + plan.inline_length > c.session.thresholds().send)
 		return false;
 	/* Around the item; no longer than the head of a Receive has room for. */
-	const u64 around = u64(reply.head_length) + reply.tail_length;
+	const u32 around = reply.head_length + reply.tail_length;
 	const u32 numbers = div_round_up(reply.page_length, ours.segment_length) * xdr::word_size;
-	if (around > ours.head())
-		return false;
 	const chunk::Placement placed =
-		chunk::place(ours, kReplyHeader + numbers + u32(around), reply.page_length, most);
+		chunk::place(ours, kReplyHeader + numbers + around, reply.page_length, most);
 	/* Inline it may come as well, where the server cannot send it so: there is room for that, too. */
 	const u32 bytes = min(c.session.thresholds().receive, protocol::kMostInline);
 	const u64 inline_count =
@@ -175,7 +173,7 @@ bool rpcordma_client::begin_asking(Connection &c, Call *call, const rpcordma_req
 		return false;
 	/* What fits one transmission costs no padding there. */
 	const u32 one = rtrext::stream_room(bytes, kReplyHeader);
-	item_least = one > around ? (one - u32(around)) & ~u32(xdr::word_size - 1) : 0;
+	item_least = one > around ? (one - around) & ~u32(xdr::word_size - 1) : 0;
 	call->plan.set_asked_item(kHeader, plan.inline_length);
 	return true;
 }

@@ -183,6 +183,9 @@ inline void expect_sound(const CallShape &call, const Limits &limits, const Thre
 		EXPECT_TRUE(covers(plan.write_chunk, in_at, in_end));
 		EXPECT_TRUE(covers(plan.reply_chunk, 0, in_at + receive.tail_length));
 		break;
+	case ReceiveMode::sent_item:
+		EXPECT_TRUE(false); /* not of reduce() */
+		break;
 	}
 	EXPECT_EQ(plan.reply_chunk_shape(call).length(),
 		  plan.receive_mode == ReceiveMode::write_and_reply ? in_at + receive.tail_length :

@@ -128,6 +128,12 @@ static int set_send_write_max(const char *text, const struct kernel_param *param
 			  &rpcordma_tunables.send_write_max, NULL);
 }
 
+static int set_send_read_max(const char *text, const struct kernel_param *parameter)
+{
+	return set_number(text, parameter, 0, 262144, "not a number of bytes from 0 to 262144",
+			  &rpcordma_tunables.send_read_max, NULL);
+}
+
 static int set_version2_receive_bytes(const char *text, const struct kernel_param *parameter)
 {
 	unsigned long bytes;
@@ -163,6 +169,11 @@ static const struct kernel_param_ops send_write_max_ops = {
 	.get = param_get_uint,
 };
 
+static const struct kernel_param_ops send_read_max_ops = {
+	.set = set_send_read_max,
+	.get = param_get_uint,
+};
+
 static const struct kernel_param_ops version2_receive_bytes_ops = {
 	.set = set_version2_receive_bytes,
 	.get = param_get_ulong,
@@ -182,6 +193,11 @@ module_param_cb(send_write_max, &send_write_max_ops, &rpcordma_tunables.send_wri
 __MODULE_PARM_TYPE(send_write_max, "uint");
 MODULE_PARM_DESC(send_write_max,
 		 "experimental: on connections made from now on with version2_rtr=7 at both ends, a client sends the data of a WRITE of up to so many bytes in up to four messages into pages of the server's instead of having the server read them by RDMA; 0 to 262144, and no more than four times version2_pages of 4 KiB are of use; 0: none (default: 0)");
+
+module_param_cb(send_read_max, &send_read_max_ops, &rpcordma_tunables.send_read_max, 0644);
+__MODULE_PARM_TYPE(send_read_max, "uint");
+MODULE_PARM_DESC(send_read_max,
+		 "experimental: on connections made from now on with version2_rtr=7 at both ends, a client has the data of a READ of up to so many bytes sent in up to four messages, and copies them, instead of having the server write them by RDMA; 0 to 262144, and no more than four times version2_pages of 4 KiB are of use; 0: none (default: 0)");
 
 module_param_cb(version2_receive_bytes, &version2_receive_bytes_ops,
 		&rpcordma_server_tunables.version2_receive_bytes, 0644);

@@ -55,6 +55,7 @@ struct rpcordma_tunables {
 	rpcordma_u32 version2_rtr; /* module parameter: what may be announced of round-trip reduction, 0 to 7 */
 	/* Module parameter: the longest payload of a call that goes in Sends where round-trip reduction can, bytes */
 	rpcordma_u32 send_write_max;
+	rpcordma_u32 send_read_max; /* module parameter: the same of a reply, bytes */
 };
 extern struct rpcordma_tunables rpcordma_tunables;
 
@@ -94,6 +95,8 @@ struct rpcordma_client_stats {
 	/* Of version 2's round-trip reduction; not on the line: */
 	unsigned long group_count; /* calls sent in several transmissions */
 	unsigned long sent_item_count; /* calls whose payload went in Sends, into pages of the server's */
+	unsigned long asked_item_count; /* calls that asked for the payload of their replies in Sends */
+	unsigned long received_item_count; /* replies whose payload came so */
 	unsigned long credits_short; /* calls that went by chunks, as there were too few credits for that */
 	unsigned long reserve_short; /* calls that offered a Reply chunk, as there were too few Receives for that */
 	unsigned long reply_group_count; /* replies that came in several transmissions */

@@ -84,6 +84,7 @@ enum class ReceiveMode : u8 {
 	write_chunk,	 /* page data by Write chunk, the rest inline */
 	reply_chunk,	 /* all by Reply chunk */
 	write_and_reply, /* page data by Write chunk, the rest inline or by Reply chunk */
+	sent_item, /* not of reduce(): page data in DDP segments of ours or inline, the rest inline (rtrext-01) */
 };
 
 /** Most ranges of the send buffer that go inline: head, tail, and pages of a 64 KiB threshold. */
@@ -160,6 +161,15 @@ struct Plan {
 		transmissions = count;
 		read_chunk.clear();
 		reply_chunk.clear();
+	}
+	/**
+	 * The page data of the reply, which were planned as write_chunk, come in Sends instead. The call is a ROPT_XMTREQ, with
+	 * @length bytes inline behind a header of @header.
+	 */
+	constexpr void set_asked_item(u32 header, u32 length)
+	{
+		set_short(header, length);
+		receive_mode = ReceiveMode::sent_item;
 	}
 	/** The number of memory regions, so of R_keys in the header. */
 	[[nodiscard]] constexpr u32 rkeys() const

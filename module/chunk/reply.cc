@@ -34,19 +34,20 @@ namespace {
  * Lay out a reply whose payload, @landing.written bytes, is in the page data already.
  *
  * @stream   bytes of the reply's Payload stream without the payload
+ * @before   of these, those before the payload, as far as the head holds them
  * @receive  what was offered
  *
- * The first bytes of @stream are the head's, as many as it holds; the rest follows the payload and
- * its XDR pad. Returns the length of that rest, cut to what the tail holds.
+ * What is behind @before follows the payload and its XDR pad. Returns its length, cut to what the tail holds.
  */
-[[nodiscard]] u32 place_around_payload(u32 stream, const BufferShape &receive, Landing &landing)
+[[nodiscard]] u32 place_around_payload(u32 stream, u32 before, const BufferShape &receive,
+				       Landing &landing)
 {
 	const u32 pad = xdr_pad(landing.written);
 	const u32 room = receive.tail_length - min(pad, receive.tail_length);
 	u32 rest;
 
-	landing.head_length = min(stream, receive.head_length);
-	rest = stream - landing.head_length;
+	landing.head_length = before;
+	rest = stream - before;
 	if (rest) {
 		/* The tail has to follow the last byte written, not the last byte that was offered.
 		 */
@@ -65,7 +66,10 @@ namespace {
 void land_inline(u32 inline_length, const BufferShape &receive, Landing &landing)
 {
 	if (landing.written) {
-		landing.tail_copy = place_around_payload(inline_length, receive, landing);
+		/* Its place is not told: what the head has room for is before it. */
+		landing.tail_copy = place_around_payload(inline_length,
+							 min(inline_length, receive.head_length),
+							 receive, landing);
 		landing.head_copy = landing.head_length;
 		return;
 	}
@@ -93,7 +97,9 @@ void land_reply_chunk(const BufferShape &receive, const Plan &plan, Landing &lan
 		landing.page_length = 0;
 		return;
 	}
-	const u32 rest = place_around_payload(landing.replied, receive, landing);
+	const u32 rest = place_around_payload(landing.replied,
+					      min(landing.replied, receive.head_length), receive,
+					      landing);
 
 	landing.tail_move = landing.tail_pad ? rest : 0;
 }
@@ -126,8 +132,21 @@ Result<Landing> land_reply(const ReplyFacts &facts, const BufferShape &receive, 
 			return Error::bad_message;
 		land_inline(facts.inline_length, receive, landing);
 	}
-	landing.buflen_reduction = (receive.head_length - landing.head_length) +
-				   (receive.page_length - landing.page_length);
+	landing.count_reduction(receive);
+	return landing;
+}
+
+Result<Landing> land_item(u32 stream, u32 displacement, u32 length, const BufferShape &receive)
+{
+	Landing landing;
+
+	if (displacement > min(stream, receive.head_length) || length > receive.page_length)
+		return Error::bad_message;
+	landing.written = length;
+	landing.page_length = receive.page_length;
+	landing.tail_copy = place_around_payload(stream, displacement, receive, landing);
+	landing.head_copy = landing.head_length;
+	landing.count_reduction(receive);
 	return landing;
 }
 

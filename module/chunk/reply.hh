@@ -60,6 +60,13 @@ struct Landing {
 	bool truncated = false;
 	/** A chunk came back with fewer segments than were offered, against RFC 8166 3.4.6. */
 	bool segments_missing = false;
+
+	/** Have buflen_reduction be what head and page data are shorter than @receive's. */
+	constexpr void count_reduction(const BufferShape &receive)
+	{
+		buflen_reduction =
+			(receive.head_length - head_length) + (receive.page_length - page_length);
+	}
 };
 
 /**
@@ -87,6 +94,20 @@ struct Landing {
  */
 [[nodiscard]] Result<Landing> land_reply(const ReplyFacts &facts, const BufferShape &receive,
 					 const Plan &plan);
+
+/**
+ * The same for a reply whose item came in DDP segments (rtrext-01), of which the inline bytes are those of its stream: as for
+ * an item that came by Write chunk, but that the reply says where the item belongs. The head is cut to what is before that.
+ * Landing::written is the item's length; its bytes are the first of the page data.
+ *
+ * @stream        inline bytes
+ * @displacement  of the stream, which the item follows
+ * @length        of the item, without its pad; not 0
+ *
+ * Errors: EBADMSG, it belongs behind the stream's end, or behind the head; or it is longer than the page data.
+ */
+[[nodiscard]] Result<Landing> land_item(u32 stream, u32 displacement, u32 length,
+					const BufferShape &receive);
 
 /** Where the reply is of land_lone(): all inline bytes go to the head, whose length is @head_length then. */
 struct LoneLanding {

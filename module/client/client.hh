@@ -118,6 +118,7 @@ struct rpcordma_client {
 	u32 group_bytes = 0; /* of each transmission of the call that is being sent; send lock */
 	/* What the peer receives its item into, if it has one; likewise. */
 	rpcordma::properties::Structure item_room;
+	u32 item_least = 0; /* of the item of its reply, if one may come in Sends: shorter ones are inline; likewise */
 	bool aside_made = false; /* one more, for messages about the connection; send lock */
 
 	/* slots.cc */
@@ -188,6 +189,7 @@ struct rpcordma_client {
 	/* group.cc */
 	[[nodiscard]] bool begin_group(Connection &c, Call *call, const rpcordma_request &request);
 	[[nodiscard]] bool begin_item(Connection &c, Call *call, const rpcordma_request &request);
+	[[nodiscard]] bool begin_asking(Connection &c, Call *call, const rpcordma_request &request);
 	[[nodiscard]] bool take_for_group(Call *call, u32 count, u32 replies,
 					  const rpcordma_request &request);
 	[[nodiscard]] Status make_group(const Connection &c, Call *call,

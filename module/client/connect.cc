@@ -325,8 +325,10 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	Connection *c = made.let_go();
 	c->client = &client;
 	c->reduction = rpcordma_tunables.version2_rtr;
-	if (c->reduction)
+	if (c->reduction) {
 		c->send_write_max = rpcordma_tunables.send_write_max;
+		c->send_read_max = rpcordma_tunables.send_read_max;
+	}
 	client.reserve.store(0, std::memory_order_relaxed);
 	c->peer = client.peer;
 	c->marked = marked && (client.aside_made || client.make_backward_call());

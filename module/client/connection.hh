@@ -45,8 +45,9 @@ struct Connection : ConnectionBase {
 	bool marked = false;
 	/* What the administrator allowed of round-trip reduction when it was made. */
 	u32 reduction = 0;
-	/* Longest item of a call that may go in Sends, as the administrator allowed it then, bytes; 0: none. */
+	/* Longest items that may go in Sends, of calls and of replies, as the administrator allowed it then, bytes; 0: none. */
 	u32 send_write_max = 0;
+	u32 send_read_max = 0;
 	std::atomic<bool> device_gone{false};
 	/* What the question came to; asking until somebody decides, once. */
 	std::atomic<protocol::Answer> answer{protocol::Answer::none};

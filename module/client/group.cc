@@ -5,15 +5,19 @@
  * are posted as one chain, and nothing else of this end comes between them. Each has a credit. A call whose reply may be long is
  * an XMTREQ as well, and says in how many transmissions that may come: for these it has Receives.
  *
- * And calls whose page data go in Sends instead of a Read chunk: each transmission begins with what is as long as the peer's
+ * Calls whose page data go in Sends instead of a Read chunk: each transmission begins with what is as long as the peer's
  * head, header, stream and zeros, so that its part of the page data comes into pages of the peer's. The data are copied into
  * the Sends' own pages.
+ *
+ * And calls whose reply's page data may come in Sends instead of a Write chunk: they say so, and reply.cc copies the data from
+ * the Receives' pages.
  *
  * With the transport's send lock.
  */
 
 #include "module/chunk/placement.hh"
 #include "module/client/client.hh"
+#include "module/rdma/transmission.hh"
 #include "xdr/rtrext.hh"
 
 using namespace rpcordma;
@@ -136,6 +140,44 @@ bool rpcordma_client::begin_item(Connection &c, Call *call, const rpcordma_reque
 	return true;
 }
 
+/* Whether @call, which was planned with a Write chunk, has its reply's page data come in Sends; as begin_group(). */
+bool rpcordma_client::begin_asking(Connection &c, Call *call, const rpcordma_request &request)
+{
+	const chunk::Plan &plan = call->plan;
+	const chunk::BufferShape &reply = call->shape.receive;
+	const properties::Structure ours = structure_of(c.receive_queue.maker().room());
+	const u32 most = min(c.session.peer_reduction().reply_limit, protocol::kReplyTransmissions);
+	constexpr u32 kHeader =
+		rtrext::least_request_length + rtrext::set_length + rtrext::send_place_length;
+	constexpr u32 kReplyHeader = rtrext::least_response_length + rtrext::sent_item_length;
+
+	if (reply.page_length > c.send_read_max || !ours.segments ||
+	    plan.send_mode != chunk::SendMode::inline_only || plan.transmissions != 1 ||
+	    !plan.reply_chunk.empty() || plan.inline_length % xdr::word_size ||
+	    kHeader + plan.inline_length > c.session.thresholds().send)
+		return false;
+	/* Around the item; no longer than the head of a Receive has room for. */
+	const u32 around = reply.head_length + reply.tail_length;
+	const u32 numbers = div_round_up(reply.page_length, ours.segment_length) * xdr::word_size;
+	const chunk::Placement placed =
+		chunk::place(ours, kReplyHeader + numbers + around, reply.page_length, most);
+	/* Inline it may come as well, where the server cannot send it so: there is room for that, too. */
+	const u32 bytes = min(c.session.thresholds().receive, protocol::kMostInline);
+	const u64 inline_count =
+		rtrext::response_transmissions(reply.length() + rtrext::sent_item_length, bytes);
+	if (!placed.transmissions || inline_count > most)
+		return false;
+	const u32 replies = max(placed.transmissions, u32(inline_count));
+	if (provide_sends(c, call, 1, kHeader + plan.inline_length) < kHeader + plan.inline_length ||
+	    !take_for_group(call, 1, replies > 1 ? replies : 0, request))
+		return false;
+	/* What fits one transmission costs no padding there. */
+	const u32 one = rtrext::stream_room(bytes, kReplyHeader);
+	item_least = one > around ? (one - around) & ~u32(xdr::word_size - 1) : 0;
+	call->plan.set_asked_item(kHeader, plan.inline_length);
+	return true;
+}
+
 /*
  * Whether @call, which was planned with chunks, goes in several transmissions instead. Then its plan says so, and it has
  * their credits and buffers.
@@ -145,10 +187,12 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 	const protocol::Reduction theirs = c.session.peer_reduction();
 	const chunk::Plan &plan = call->plan;
 
-	/* A chunk for a part of the reply: then chunks for all, as an XMTREQ offers none. */
 	if (!c.session.reduction().takes_groups() || !theirs.takes_groups() ||
-	    !plan.write_chunk.empty() || plainness.in_force(rpcordma_now_ms()))
+	    plainness.in_force(rpcordma_now_ms()))
 		return false;
+	/* A chunk for a part of the reply: then chunks for all, as an XMTREQ offers none. */
+	if (!plan.write_chunk.empty())
+		return begin_asking(c, call, request);
 	if (plan.send_mode == chunk::SendMode::read_chunk)
 		return begin_item(c, call, request);
 	if (!plan.read_chunk.empty())
@@ -266,8 +310,8 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 		return make_item(c, call, request);
 	for (u32 i = 0; i < count; i++) {
 		SendBuffer &send = send_of(call, i);
-		const u32 n = min(i ? next_room(group_bytes) : first_room(group_bytes), length - at);
-		u32 header;
+		u32 header,
+			n = min(i ? next_room(group_bytes) : first_room(group_bytes), length - at);
 
 		if (i) {
 			header = TRY(rtrext::encode(send.room(), xid, credits, xdr::Direction::call,
@@ -275,6 +319,11 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 		} else {
 			rtrext::Encoder encoder(send.room(), xid, credits, xdr::Option::xmtreq);
 
+			if (call->plan.receive_mode == chunk::ReceiveMode::sent_item) {
+				encoder.set(0, ~0u);
+				encoder.place_sent(item_least);
+				n = length;
+			}
 			header = TRY(encoder.finish(count, max(1u, call->receives), n));
 		}
 		copy_into(send, header, *request.send, at, n);

@@ -95,13 +95,35 @@ static void unplace(const Call &call, u32 length)
 				 min(length - tail_at, offered.tail_length));
 }
 
+/* Copy the inline bytes of a reply to where @at says, and tell sunrpc what it has. Returns the reply's length. */
+static u32 copy_stream(const Call *call, const Receive &receive, const chunk::Landing &at)
+{
+	rpcordma_xdr_buf *buf = call->reply;
+	u8 *head = static_cast<u8 *>(buf->head.base), *tail = static_cast<u8 *>(buf->tail.base);
+	PayloadReader payload(receive);
+	payload.read(at.head_copy, [&](Bytes piece, u32 offset) {
+		__builtin_memcpy(head + offset, piece.data(), piece.size());
+	});
+	payload.read(at.page_copy, [&](Bytes piece, u32 offset) {
+		rpcordma_copy_to_pages(buf, offset, piece.data(), static_cast<u32>(piece.size()));
+	});
+	if (at.tail_move)
+		__builtin_memmove(tail + at.tail_pad, tail, at.tail_move);
+	payload.read(at.tail_copy, [&](Bytes piece, u32 offset) {
+		__builtin_memcpy(tail + at.tail_pad + offset, piece.data(), piece.size());
+	});
+	if (at.tail_pad)
+		__builtin_memset(tail, 0, at.tail_pad);
+	rpcordma_rqst_set_reply(call->rqst, at.head_length, at.page_length, at.buflen_reduction);
+	return at.length;
+}
+
 /*
  * Judge a reply with chunks, or one longer than the head, against what was offered, and put its bytes in their place.
  */
 [[nodiscard]] static Result<u32> place_reply(Client &client, Call *call, const Receive &receive)
 {
 	const xdr::Message &message = receive.message;
-	rpcordma_xdr_buf *buf = call->reply;
 	chunk::ReplyFacts facts;
 	Lengths written, replied;
 
@@ -121,29 +143,64 @@ static void unplace(const Call &call, u32 length)
 
 	if (at.replied)
 		unplace(*call, at.replied);
-	u8 *head = static_cast<u8 *>(buf->head.base), *tail = static_cast<u8 *>(buf->tail.base);
-	PayloadReader payload(receive);
-	payload.read(at.head_copy, [&](Bytes piece, u32 offset) {
-		__builtin_memcpy(head + offset, piece.data(), piece.size());
-	});
-	payload.read(at.page_copy, [&](Bytes piece, u32 offset) {
-		rpcordma_copy_to_pages(buf, offset, piece.data(), static_cast<u32>(piece.size()));
-	});
-	if (at.tail_move)
-		__builtin_memmove(tail + at.tail_pad, tail, at.tail_move);
-	payload.read(at.tail_copy, [&](Bytes piece, u32 offset) {
-		__builtin_memcpy(tail + at.tail_pad + offset, piece.data(), piece.size());
-	});
-	if (at.tail_pad)
-		__builtin_memset(tail, 0, at.tail_pad);
-	rpcordma_rqst_set_reply(call->rqst, at.head_length, at.page_length, at.buflen_reduction);
 	tally(client.stats.fixup_copy_count, at.page_copy);
 	tally(client.stats.total_rdma_reply, at.written + at.replied);
-	return at.length;
+	return copy_stream(call, receive, at);
+}
+
+/* Copy the bytes of @item, which was judged, from the pages of the Receives of @first's message to where they belong. */
+static void copy_item(const Call &call, const Receive &first, const properties::Structure &room,
+		      const rtrext::Item &item)
+{
+	u32 at = 0;
+
+	(void)chunk::for_each_piece(item, room.segment_length, [&](const chunk::ItemPiece &piece) {
+		const Receive *part = &first;
+
+		for (u32 n = piece.number / room.segments; n; n--)
+			part = part->next;
+		const u32 in_pages = u32(chunk::begin_of(room, piece)) - room.head();
+		rpcordma_copy_to_pages(call.reply, at, part->pages->piece(in_pages).data(),
+				       piece.length);
+		at += piece.length;
+		return true;
+	});
+}
+
+/*
+ * Judge an XMTRESP by what its call asked for, and put its bytes in their place. It has an item for each direction, which says
+ * what became of it (rtrext-01 7.4, Table 2): our calls have one, to send, or none.
+ */
+[[nodiscard]] static Result<u32> place_response(Client &client, const Connection &c, Call *call,
+						const Receive &receive)
+{
+	const bool asked = call->plan.receive_mode == chunk::ReceiveMode::sent_item;
+	rtrext::Response response;
+
+	if (rtrext::decode(receive.message.body(), response) != Error::none ||
+	    response.items.count() != u32(asked))
+		return Error::bad_message;
+	if (!asked)
+		return place_reply(client, call, receive);
+	const rtrext::Item item = *response.items.begin();
+	if (item.type == rtrext::Type::segments)
+		return Error::bad_message;
+	if (item.type != rtrext::Type::sent || !item.length)
+		return place_reply(client, call, receive);
+	u32 stream = 0;
+	for (const Receive *part = &receive; part; part = part->next)
+		stream += part->payload_length();
+	const chunk::Landing at =
+		TRY(chunk::land_item(stream, item.displacement, item.length, call->shape.receive));
+	copy_item(*call, receive, structure_of(c.receive_queue.maker().room()), item);
+	tally(client.stats.fixup_copy_count, item.length);
+	tally(client.stats.received_item_count, 1);
+	return copy_stream(call, receive, at);
 }
 
 /* What the reply in @receive comes to: its length, its bytes being in their place; or an error, of the call. */
-[[nodiscard]] static Result<u32> deliver(Client &client, Call *call, const Receive &receive)
+[[nodiscard]] static Result<u32> deliver(Client &client, const Connection &c, Call *call,
+					 const Receive &receive)
 {
 	const xdr::Message &message = receive.message;
 	const Bytes payload = message.payload;
@@ -194,7 +251,9 @@ static void unplace(const Call &call, u32 length)
 			return Error::io;
 		}
 	}
-	const Result<u32> placed = place_reply(client, call, receive);
+	const Result<u32> placed = message.kind == xdr::Kind::optional ?
+					   place_response(client, c, call, receive) :
+					   place_reply(client, call, receive);
 	if (placed.ok())
 		return placed;
 	trace::failure(client.peer, Failure::reply_contradicts, call->xid, placed.error());
@@ -209,7 +268,7 @@ static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Con
 	/* C1 */
 	if (!call->mapped.empty())
 		rpcordma_warn("C1: an RPC completes while the peer can reach its memory");
-	const Result<u32> delivered = deliver(client, call, *receive);
+	const Result<u32> delivered = deliver(client, c, call, *receive);
 	if (!delivered.ok()) {
 		tally(client.stats.bad_reply_count, 1);
 		call->failure = delivered.error();
@@ -317,9 +376,10 @@ template <typename IsMeant>
 	const ErrorCode code = message.error.code;
 	bool not_taken = code == ErrorCode::option;
 	const bool group = some_waits(client, xid, [&](const Call &call) {
-		const bool item = call.plan.send_mode == chunk::SendMode::sent_item;
+		const bool item = call.plan.send_mode == chunk::SendMode::sent_item ||
+				  call.plan.receive_mode == chunk::ReceiveMode::sent_item;
 
-		/* Or what a server says that looks at no items, though it has segments for them. */
+		/* Or what a server says that looks at no items, though it has segments for them; or at no directions. */
 		not_taken = not_taken ||
 			    (item && (code == ErrorCode::system || code == ErrorCode::chunk));
 		return call.credits || (not_taken && (item || call.receives));
@@ -423,7 +483,8 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 {
 	const bool understood = verdict.action == protocol::Session::Action::control;
 	TransmissionReader reader(client.peer, c.groups, xdr::Option::xmtresp,
-				  protocol::kReservedReceives);
+				  protocol::kReservedReceives,
+				  structure_of(c.receive_queue.maker().room()));
 	const Transmitted taken = reader.take(receive, understood);
 
 	c.session.collect(c.groups.amid());

@@ -168,7 +168,8 @@ static constexpr Error kGoesAsGroup = Error::no_option;
 [[nodiscard, gnu::always_inline]] static inline bool may_be_group(const Connection &c,
 								  const chunk::Plan &plan)
 {
-	const bool may = u32(plan.nomsg()) | u32(!plan.reply_chunk.empty()) | c.send_write_max;
+	const bool may = u32(plan.nomsg()) | u32(!plan.reply_chunk.empty()) | c.send_write_max |
+			 c.send_read_max;
 
 	return __builtin_expect(may, 0);
 }
@@ -505,7 +506,9 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 		client.return_extra_credits(call);
 		return fail_own(request, Error::io);
 	}
-	if (call->plan.send_mode == chunk::SendMode::sent_item)
+	if (call->plan.receive_mode == chunk::ReceiveMode::sent_item)
+		tally(client.stats.asked_item_count, 1);
+	else if (call->plan.send_mode == chunk::SendMode::sent_item)
 		tally(client.stats.sent_item_count, 1);
 	else
 		tally(client.stats.group_count, call->plan.transmissions > 1);

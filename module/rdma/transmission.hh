@@ -4,9 +4,9 @@
  * it belongs to (group_assembly.hh), and judged. What is wrong with it comes out as what is to be answered; whoever has the
  * connection answers.
  *
- * Items of a call are judged when it is whole, and stay where they came: in the pages of its Receives; or in RDMA segments, which
- * whoever has the call fetches. Those of a reply are more than this end takes. Directions for where a reply's items may go are
- * read when it is made.
+ * Items of a message are judged when it is whole, and stay where they came: in the pages of its Receives; or in RDMA segments,
+ * which whoever has a call fetches. Whether a reply may have some is for its call to say. Directions for where a reply's items
+ * may go are read when it is made.
  */
 #pragma once
 
@@ -87,7 +87,7 @@ public:
 	 * @peer   who sends; for traces
 	 * @lead   what begins the messages that this end takes: xmtreq, or xmtresp
 	 * @most   transmissions of one; of calls, no more than protocol::kCallTransmissions
-	 * @room   of calls, what they are received into
+	 * @room   what they are received into
 	 */
 	constexpr TransmissionReader(const rpcordma_peer *peer, GroupAssembly &groups,
 				     xdr::Option lead, u32 most,
@@ -206,14 +206,21 @@ private:
 		if (lead_ == xdr::Option::xmtresp) {
 			if (response_.transmissions > most_)
 				return rtrext::Verdict::refuse(xdr::ErrorCode::chunk);
-			const auto verdict = rtrext::judge(message, response_, behind);
-			return verdict.good() && response_.items.count() ?
-				       rtrext::Verdict::refuse(xdr::ErrorCode::system) :
-				       verdict;
+			return rtrext::judge(message, response_, behind);
 		}
 		return rtrext::judge(message, request_, behind, most_);
 	}
 
+	/* What @first is, which is whole, by its @items. */
+	[[nodiscard]] rtrext::Verdict items_verdict_(const Receive &first,
+						     const rtrext::Items &items) const
+	{
+		const MessageLengths lengths(first);
+		const auto verdict = rtrext::judge_whole(items, lengths.stream());
+
+		return verdict.good() ? chunk::judge_placement(room_, lengths.each(), items) :
+					verdict;
+	}
 	/* What the call @first is, which is whole, by its items: @request is its own then. */
 	[[nodiscard]] rtrext::Verdict whole_verdict_(const Receive &first,
 						     rtrext::Request &request) const
@@ -230,11 +237,17 @@ private:
 			fetched += item.type == rtrext::Type::segments;
 		if (fetched && (fetched < request.items.count() || first.next))
 			return rtrext::Verdict::refuse(xdr::ErrorCode::system);
-		const MessageLengths lengths(first);
-		const auto verdict = rtrext::judge_whole(request.items, lengths.stream());
-		return verdict.good() ?
-			       chunk::judge_placement(room_, lengths.each(), request.items) :
-			       verdict;
+		return items_verdict_(first, request.items);
+	}
+	/* The same of a reply. */
+	[[nodiscard]] rtrext::Verdict whole_verdict_(const Receive &first) const
+	{
+		rtrext::Response response;
+
+		if (rtrext::decode(first.message.body(), response) != Error::none ||
+		    !response.items.count())
+			return {};
+		return items_verdict_(first, response.items);
 	}
 
 	void judge_(Receive *receive, Transmitted &taken)
@@ -248,9 +261,11 @@ private:
 			receive->whole_length = receive->length;
 			receive->length = receive->message.header_length + stream_length_;
 			receive->message.payload = receive->message.payload.first(stream_length_);
-			if (!taken.whole || lead_ != xdr::Option::xmtreq)
+			if (!taken.whole)
 				return;
-			verdict = whole_verdict_(*taken.whole, taken.request);
+			verdict = lead_ == xdr::Option::xmtreq ?
+					  whole_verdict_(*taken.whole, taken.request) :
+					  whole_verdict_(*taken.whole);
 			if (verdict.good())
 				return;
 			/* The first one says where its items are. */

@@ -19,6 +19,8 @@ def counters(pair):
             "replies": stats["reply_group_count"], "sent back": counted["v2_reply_groups"],
             "items": stats["sent_item_count"], "items taken": counted["v2_sent_items"],
             "lent": counted["lent_pages"], "Read chunks": stats["read_chunk_count"],
+            "asked": stats["asked_item_count"], "items back": stats["received_item_count"],
+            "Write chunks": stats["write_chunk_count"], "Writes": counted["write"],
             "dropped": counted["v2_groups_dropped"], "repterr": counted["v2_repterr"], "Reads": counted["read"]}
 
 
@@ -99,6 +101,44 @@ def placed_writes(t, pair):
     return at, counted
 
 
+def placed_reads(t, pair):
+    """READs of up to 64 KiB whose data come in Sends, into pages of the client's: no Write chunk, so no region of memory, and
+    no RDMA Write. Each file is compared with the server's."""
+    pair.client.run("echo 65536 > /sys/module/rpcordma/parameters/send_read_max", 10, "READs in Sends")
+    pair.mount("4.2")
+    disturb.grow(pair)
+    # Of whole pages; what is one page too long for a message; odd ones.
+    for size, count in ((65536, 8), (20480, 8), (40001, 8)):
+        pair.server.run(f"dd if=/dev/urandom of=/export/placed bs={size} count={count} 2>/dev/null", 20, "a file")
+        seen = during(pair, f"READs of {size} bytes",
+                      f"dd if=/mnt/placed of=/tmp/file bs={size} count={count} iflag=direct 2>/dev/null")
+        for name, wanted in (("asked", count), ("items back", count), ("Write chunks", 0), ("Writes", 0)):
+            t.equal(seen[name], wanted, f"{name}, of READs of {size} bytes (all: {seen})")
+        ends = [vm.run(f"md5sum < {path}", 20, "what the file is") for vm, path in
+                ((pair.client, "/tmp/file"), (pair.server, "/export/placed"))]
+        t.equal(ends[0].split()[0], ends[1].split()[0], f"the file, at the client and at the server, of {size} bytes each")
+    # One byte more is written by RDMA, as ever; and the end of a file is inline.
+    seen = during(pair, "a READ of 65537 bytes", "dd if=/mnt/placed of=/dev/null bs=65537 count=1 iflag=direct 2>/dev/null")
+    t.equal(seen["asked"], 0, f"READs of 65537 bytes that ask for Sends (all: {seen})")
+    t.check(seen["Writes"] > 0, f"no RDMA Write for 65537 bytes (all: {seen})")
+    seen = during(pair, "a READ of what is short",
+                  "dd if=/mnt/f of=/dev/null bs=65536 count=1 iflag=direct 2>/dev/null")
+    t.equal((seen["asked"], seen["items back"], seen["Writes"]), (1, 0, 0), f"a short file (all: {seen})")
+    pair.client.run("mkdir /mnt/q && fsops copy /src/d08 /mnt/q/d08 2 && drop_caches && "
+                    "fsops compare /src/d08 /mnt/q/d08", 90, "files, there and back, with READs in Sends")
+    pair.server.run("dd if=/dev/urandom of=/export/dropped bs=65536 count=40 2>/dev/null", 20, "a file")
+    pair.client.run(f"(sleep 0.3; echo 1 > {OURS}/disconnect) & "
+                    "dd if=/mnt/dropped of=/tmp/file bs=65536 count=40 iflag=direct 2>/dev/null; wait", 90,
+                    "READs while the connection is dropped")
+    ends = [vm.run(f"md5sum < {path}", 20, "what the file is") for vm, path in
+            ((pair.client, "/tmp/file"), (pair.server, "/export/dropped"))]
+    t.equal(ends[0].split()[0], ends[1].split()[0], "the file that was read while the connection was dropped")
+    last = counters(pair)
+    for name in ("reported", "repterr"):
+        t.equal(last[name], 0, f"{name} (all: {last})")
+    pair.umount()
+
+
 @test("rtrext")
 def rtrext(t):
     """both ends with version2_rtr=7: a mount, a long call of 20,000 bytes in three messages, without an RDMA Read; verified files"""
@@ -156,6 +196,7 @@ def rtrext(t):
         t.equal(after[name], 0, f"{name} (all: {after})")
     pair.umount()
     at, counted = placed_writes(t, pair)
+    placed_reads(t, pair)
     pair.unload()
     # The capture is whole once the machine has ended.
     pcap = pair.client.capture

@@ -105,6 +105,7 @@ def _reduced(pair):
     stats = disturb.client_stats(pair)
     counted = disturb.server_counters(pair)
     return {"calls in several messages": stats["group_count"], "WRITEs in Sends": stats["sent_item_count"],
+            "READs in Sends": stats["received_item_count"],
             "taken by the server": counted["v2_groups"] + counted["v2_sent_items"],
             "replies in several messages": stats["reply_group_count"], "reports": stats["repterr_count"]}
 

@@ -320,9 +320,13 @@ def look_parameters(machine, now):
     if values.get("version2") == "0" and values.get("version2_rtr", "0") != "0":
         yield Finding(WARNING, f"version2_rtr is {values['version2_rtr']}, and version2 is 0: nothing is done of it",
                       (f"echo 1 > {folder}/version2",))
-    if values.get("send_write_max", "0") != "0" and values.get("version2_rtr") != "7":
-        yield Finding(WARNING, f"send_write_max is {values['send_write_max']}, and version2_rtr is not 7: no payload goes in "
-                      "Sends", (f"echo 7 > {folder}/version2_rtr    # at the server, too",))
+    for name in ("send_write_max", "send_read_max"):
+        if values.get(name, "0") != "0" and values.get("version2_rtr") != "7":
+            yield Finding(WARNING, f"{name} is {values[name]}, and version2_rtr is not 7: no payload goes in Sends",
+                          (f"echo 7 > {folder}/version2_rtr    # at the server, too",))
+    if values.get("send_read_max", "0") != "0" and values.get("version2_pages") == "0":
+        yield Finding(WARNING, f"send_read_max is {values['send_read_max']}, and version2_pages is 0: no reply's payload comes "
+                      "in Sends", (f"echo 4 > {folder}/version2_pages",))
 
 
 def look_machine(machine, now):

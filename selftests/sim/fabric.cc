@@ -964,12 +964,23 @@ void Qp::overhear_response_(const Message &message)
 	rpcordma::rtrext::Response lead;
 	Conversation &heard = *conversation;
 	const u32 xid = message.xid.get();
+	const u32 most = heard.replies.count(xid) ? heard.replies[xid] : 1;
+	/* It answers the direction, and by what Table 2 allows. */
+	const bool directed = heard.directed.erase(xid);
 
 	REQUIRE(rpcordma::rtrext::decode(message.body(), lead) == rpcordma::Error::none &&
-			lead.transmissions > 1 && heard.replies.count(xid) &&
-			lead.transmissions <= heard.replies[xid],
+			(lead.transmissions > 1 || directed) && lead.transmissions <= most,
 		"%s: a reply of %u transmissions to %#x, which may have %u", name.c_str(),
-		lead.transmissions, xid, heard.replies.count(xid) ? heard.replies[xid] : 1);
+		lead.transmissions, xid, most);
+	REQUIRE(lead.items.count() == directed, "%s: a reply to %#x of %u items", name.c_str(), xid,
+		lead.items.count());
+	for (const rpcordma::rtrext::Item &item : lead.items) {
+		REQUIRE(item.type != rpcordma::rtrext::Type::segments,
+			"%s: what %#x was to be sent is written", name.c_str(), xid);
+		VersionTalk::reply_items += item.type == rpcordma::rtrext::Type::sent;
+	}
+	if (lead.transmissions == 1)
+		return;
 	heard.reply.begin(xid, lead.transmissions);
 	VersionTalk::reply_groups++;
 }
@@ -983,8 +994,17 @@ u32 Qp::overhear_lead_(const Message &message)
 		return 0;
 	REQUIRE(rpcordma::rtrext::decode(message.body(), lead) == rpcordma::Error::none,
 		"%s: an XMTREQ that does not decode", name.c_str());
-	REQUIRE(lead.items.count() <= 1 && !lead.sets.count(), "%s: %u items, %u sets of directions",
-		name.c_str(), lead.items.count(), lead.sets.count());
+	const bool asks = lead.sets.count() != 0;
+
+	REQUIRE(lead.items.count() <= !asks && lead.sets.count() <= 1 &&
+			lead.sets.places() == lead.sets.count(),
+		"%s: %u items, %u sets of %u directions", name.c_str(), lead.items.count(),
+		lead.sets.count(), lead.sets.places());
+	if (asks) {
+		REQUIRE((*(*lead.sets.begin()).places.begin()).type == rpcordma::rtrext::Type::sent,
+			"%s: a direction that our clients do not give", name.c_str());
+		conversation->directed.insert(message.xid.get());
+	}
 	for (const rpcordma::rtrext::Item &item : lead.items) {
 		REQUIRE(item.type == rpcordma::rtrext::Type::sent && conversation->versions->told &&
 				item.length <= rpcordma_tunables.send_write_max,
@@ -997,7 +1017,7 @@ u32 Qp::overhear_lead_(const Message &message)
 			"%s: a reply of %u transmissions", name.c_str(), lead.reply_transmissions);
 		conversation->replies[message.xid.get()] = lead.reply_transmissions;
 	}
-	if (lead.transmissions == 1 && (lead.items.count() || lead.reply_transmissions > 1))
+	if (lead.transmissions == 1 && (lead.items.count() || asks || lead.reply_transmissions > 1))
 		return 0;
 	REQUIRE(lead.transmissions > 1 &&
 			lead.transmissions <= rpcordma::protocol::kCallTransmissions,

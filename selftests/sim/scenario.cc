@@ -128,6 +128,7 @@ void draw_reduction()
 	rpcordma_tunables.version2_rtr = chance.any_of(bits);
 	rpcordma_server_tunables.version2_rtr = chance.any_of(bits);
 	rpcordma_tunables.send_write_max = chance.any_of(items);
+	rpcordma_tunables.send_read_max = chance.any_of(items);
 }
 
 /* A run in which most WRITEs may go in Sends: both ends have what that takes, and there are calls enough to grow. */
@@ -143,6 +144,7 @@ void draw_placing()
 		chance.any_of(pages);
 	rpcordma_server_tunables.version2_receive_bytes = 64 << 20;
 	rpcordma_tunables.send_write_max = chance.one_in(2) ? 65536 : 262144;
+	rpcordma_tunables.send_read_max = chance.one_in(2) ? 65536 : 262144;
 	rpcordma_tunables.slot_table_entries = chance.between(16, 40);
 	rpcordma_server_tunables.max_requests = 64;
 }
@@ -154,7 +156,7 @@ void draw_versions()
 	rpcordma_tunables.version2 = rpcordma_server_tunables.version2 = 0;
 	rpcordma_tunables.version2_pages = rpcordma_server_tunables.version2_pages = 0;
 	rpcordma_tunables.version2_rtr = rpcordma_server_tunables.version2_rtr = 0;
-	rpcordma_tunables.send_write_max = 0;
+	rpcordma_tunables.send_write_max = rpcordma_tunables.send_read_max = 0;
 	if (chance.one_in(2))
 		return;
 	draw_reduction();

@@ -153,7 +153,8 @@ void VersionTalk::heard(const xdr::Message &message, bool strange)
 bool VersionMemory::calm;
 u32 VersionTalk::grown;
 unsigned long long VersionTalk::two_reads, VersionTalk::two_replies, VersionTalk::both_used;
-unsigned long long VersionTalk::groups, VersionTalk::reply_groups, VersionTalk::items;
+unsigned long long VersionTalk::groups, VersionTalk::reply_groups, VersionTalk::items,
+	VersionTalk::reply_items;
 unsigned long long VersionTalk::results_sent, VersionTalk::results_written;
 u32 VersionMemory::changes, VersionMemory::asked_again;
 unsigned long long VersionMemory::went_down, VersionMemory::came_back;

@@ -57,8 +57,8 @@ public:
 	static u32 grown; /* servers' connections that said so; of a run */
 	/* Calls with two kinds of Read chunk, with two kinds of chunk for the reply, replies in both; of all runs. */
 	static unsigned long long two_reads, two_replies, both_used;
-	/* Calls and replies of several transmissions, and calls with an item; of all runs. */
-	static unsigned long long groups, reply_groups, items;
+	/* Calls and replies of several transmissions, and those with an item; of all runs. */
+	static unsigned long long groups, reply_groups, items, reply_items;
 	/* Of clients with directions (strange_directions.cc). */
 	static unsigned long long results_sent, results_written;
 

@@ -226,13 +226,14 @@ class OneKernel:
     @cpus       that it has
     @share      None, or a directory of the host's, as machine.VM has it
     @counted    it has one CPU, and its time is what that executes: machine.VM has more of it
+    @cpu        as machine.VM has it; None: the usual one, of each kind of machine
     @plugin     path of a plugin of QEMU's that runs in it, or None
     """
 
     # Where the machine that mounts has the server's files; "": nowhere.
     stored = "/export"
 
-    def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None, counted=False, plugin=None):
+    def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None, counted=False, cpu=None, plugin=None):
         self.xprt = xprt or lab.default_xprt()
         self._served = False
         self.logs = os.path.join(lab.LOGS, name)
@@ -245,8 +246,8 @@ class OneKernel:
         self._sockets = tempfile.mkdtemp(prefix="rpcordma-vm-")
 
         def boot():
-            how = {"cpus": 1, "cmdline": "nokaslr", "counted": True} if counted else \
-                {"cpus": cpus, "snapshots": lab.SNAPSHOTS, "warm": lab.WARM}
+            how = {"cpus": 1, "cpu": cpu or machine.COUNTED_CPU, "cmdline": "nokaslr", "counted": True} if counted else \
+                {"cpus": cpus, "cpu": cpu or machine.CPU, "snapshots": lab.SNAPSHOTS, "warm": lab.WARM}
             self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory, share=share,
                                  plugin=plugin and (plugin, os.path.join(self._sockets, "plugin")), **how)
             self.vms = [self.vm]
@@ -283,7 +284,7 @@ class OneKernel:
 
     def devices_up(self, preset, bounce=True, **params):
         """Makes both devices; @params are module parameters of vhca."""
-        params = {"preset": preset, "bounce": "Y" if bounce else "N", **params}
+        params = {"preset": preset, "bounce": "Y" if bounce else "N", "checks": "Y", **params}
         self.vm.run("".join(f"echo {value} > /sys/module/vhca/parameters/{name}\n" for name, value in params.items()) +
                     "for dev in va vb; do rdma link add vhca_$dev type vhca netdev $dev || die \"no vhca_$dev\"; done",
                     20, f"devices of preset {preset}")

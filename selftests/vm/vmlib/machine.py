@@ -25,8 +25,8 @@ CPU = "max,-cx16"
 
 # A machine whose clock counts instructions. A string instruction counts for each time that it goes round: without ERMS
 # and FSRM the kernel copies eight bytes in each and not one.
-COUNTED = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01T00:00:00,clock=vm",
-           "-cpu", CPU + ",-erms,-fsrm,-rdrand,-rdseed"]
+COUNTED = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01T00:00:00,clock=vm"]
+COUNTED_CPU = CPU + ",-erms,-fsrm,-rdrand,-rdseed"
 
 
 def emulators_fault(vms):
@@ -110,13 +110,14 @@ class VM:
     @warm       script of things that every machine needs; its effect is in the snapshot
     @plugin     None, or (path of a plugin of QEMU's, path of the socket that it serves)
     @disk       None, or the path of a disk (/dev/vda), which has what was written to it also when the machine is gone
+    @cpu        its model, and what it lacks
     @counted    its time is the instructions that its one CPU executes, one a nanosecond (COUNTED), and not the host's.
                 Where it has nothing to do it goes to the next timer at once: a machine that waits for a script is soon
                 hours older, so all that is to be of one time has to be one script
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None, counted=False):
+                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None, cpu=CPU, counted=False):
         self.name = name
         self.plugin = plugin
         self.scanner = kernlog.Scanner()
@@ -138,7 +139,7 @@ class VM:
         self._agent, agent = socket.socketpair()
         self._monitor, monitor = socket.socketpair()
         args = ["qemu-system-x86_64", "-name", name, "-M", "q35",
-                *(COUNTED if counted else ["-accel", "tcg,thread=multi", "-cpu", CPU]),
+                *(COUNTED if counted else ["-accel", "tcg,thread=multi"]), "-cpu", cpu,
                 "-smp", str(cpus), "-m", str(memory), "-nodefaults",
                 "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
                 # Random numbers, and fresh ones for a machine that goes on from a snapshot: no two runs are alike then.

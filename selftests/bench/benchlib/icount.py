@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How fast it is where time is instructions: in-tree and ours in turn, at both ends, in one machine of one CPU.
 
-QEMU's -icount makes the machine's clock count what its one CPU executes, a nanosecond for each instruction, and go to the
-next timer where that has nothing to do. So a rate does not depend on what the host does, and two boots give nearly
+QEMU's -icount makes the machine's clock count what its one CPU executes, a nanosecond for each instruction, and go to
+the next timer where that has nothing to do. So a rate does not depend on what the host does, and two boots give nearly
 the same. Client and server are in one kernel, over two devices: the virtual one of selftests/hca without its checks,
 which does little but copy, and rxe. Each boot measures in-tree, ours, and in-tree again, and the next one the other way
 round; all of it in one script, as the clock runs away while the machine waits for the host. What is left of noise is
@@ -15,8 +15,8 @@ A row is one case in one boot:
      "p50", "p99"  microseconds of one, by one thread: the passes' median,
      "host"       {"seconds", "load"}: what the boot took the host, and how busy that was}
 
-Two more boots, which count what an RPC takes by modules (instructions.py) over either device, say what of an operation is
-the device's own. Their rows are
+Two more boots, which count what an RPC takes by modules (instructions.py) over either device, say what of an operation
+is the device's own. Their rows are
 
     {"case", "xprt", "round", "profile": {module: kernel instructions of one RPC, of both ends}, "copies": rounds of
      string instructions}
@@ -273,8 +273,8 @@ def _rate(row):
 
 
 def spread(rows):
-    """[how far the rates of a case, a leg and an order of these are apart, at most, as a share]: where boots do the same,
-    this is noise of the means."""
+    """[how far the rates of a case, a leg and an order of these are apart, at most, as a share]: where boots do the
+    same, this is noise of the means."""
     by = {}
     for row in rows:
         if "profile" not in row:
@@ -290,7 +290,8 @@ def tell(rows):
                    _text(_interval(_again(rows, [case], _rate)))) for case, row in measured.items()])
     print("\nmicroseconds of one operation, by one thread")
     report.table(("case", "p50: in-tree", "ours", "ours / in-tree", "p99: in-tree", "ours"),
-                 [(case, *_figures(rows, case, lambda row: row["p50"]), _text(ratio(rows, case, lambda row: row["p50"])),
+                 [(case, *_figures(rows, case, lambda row: row["p50"]),
+                   _text(ratio(rows, case, lambda row: row["p50"])),
                    *_figures(rows, case, lambda row: row["p99"])) for case in measured])
     apart = spread(rows)
     if apart:
@@ -312,7 +313,8 @@ def _tell_profiles(rows):
                   (*(names_ for _, names_ in SHARES), drivers)]
         total = sum(row["profile"].values())
         table.append((row["case"], NAMES[row["xprt"]], *(f"{share:.0f}" for share in shares),
-                      f"{total - sum(shares):.0f}", f"{total:.0f}", f"{row['copies']:.0f}", f"{shares[-1] / total:.1%}"))
+                      f"{total - sum(shares):.0f}", f"{total:.0f}", f"{row['copies']:.0f}",
+                      f"{shares[-1] / total:.1%}"))
     if table:
         print("\nkernel instructions of one RPC, both ends, by module; copies: rounds of string instructions besides")
         # A case's rows stand side by side.

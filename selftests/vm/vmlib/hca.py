@@ -246,10 +246,11 @@ class OneKernel:
         self._sockets = tempfile.mkdtemp(prefix="rpcordma-vm-")
 
         def boot():
-            how = {"cpus": 1, "cpu": cpu or machine.COUNTED_CPU, "cmdline": "nokaslr", "counted": True} if counted else \
-                {"cpus": cpus, "cpu": cpu or machine.CPU, "snapshots": lab.SNAPSHOTS, "warm": lab.WARM}
-            self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory, share=share,
-                                 plugin=plugin and (plugin, os.path.join(self._sockets, "plugin")), **how)
+            how = {"cpus": 1, "cpu": cpu or machine.COUNTED_CPU, "cmdline": "nokaslr", "counted": True}
+            if not counted:
+                how = {"cpus": cpus, "cpu": cpu or machine.CPU, "snapshots": lab.SNAPSHOTS, "warm": lab.WARM}
+            self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory,
+                                 share=share, plugin=plugin and (plugin, os.path.join(self._sockets, "plugin")), **how)
             self.vms = [self.vm]
             # What Lab calls it.
             self.client = self.server = self.vm

@@ -744,6 +744,9 @@ private:
 void scenario()
 {
 	next_id = 0;
+	/* Nothing is left of the seed before. */
+	rpcordma_tunables = {};
+	rpcordma_server_tunables = {};
 	swarm.draw();
 	given_up.clear();
 	dropped_calls.clear();

@@ -634,6 +634,12 @@ public:
 		rpcordma_tunables.max_inline_read = rpcordma_tunables.max_inline_write = kPageSize;
 		rpcordma_tunables.scratch_remap = false;
 		rpcordma_tunables.version2 = chance.between(1, 2);
+		rpcordma_tunables.version2_pages = chance.one_in(2) ? 4 : 0;
+		rpcordma_server_tunables.version2_pages = chance.one_in(2) ? 4 : 0;
+		rpcordma_server_tunables.version2_receive_bytes = 64 << 20;
+		rpcordma_tunables.version2_rtr = chance.one_in(2) ? 7 : 0;
+		rpcordma_server_tunables.version2_rtr = chance.one_in(2) ? 7 : 0;
+		rpcordma_tunables.send_write_max = chance.one_in(2) ? 65536 : 0;
 		rpcordma_server_tunables.max_requests = chance.between(4, 16);
 		rpcordma_server_tunables.max_req_size = chance.one_in(2) ? 2 * kPageSize : kPageSize;
 		rpcordma_server_tunables.max_outbound_read_requests = 4;

@@ -386,6 +386,12 @@ RPCORDMA_TEST(chunk_directed, efforts)
 	Planned none(Directions(many), {&small, 1}, 56, room_of(1, {}, 107));
 	EXPECT_EQ(none.status.ok(), false);
 	EXPECT_EQ(none.shortfall.segment, 0);
+	/* There is nothing behind a header. */
+	for (const u32 bytes : {40u, 43u, 44u}) {
+		TEST_NOTE("bytes", bytes);
+		EXPECT_EQ(Planned(Directions({}), {}, 56, room_of(~0u, {}, bytes)).status.ok(),
+			  bytes == 44);
+	}
 	for (const u32 bytes : {0u, 39u, 40u, 51u, 52u, 53u}) {
 		TEST_NOTE("bytes", bytes);
 		EXPECT_EQ(

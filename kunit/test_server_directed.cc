@@ -647,20 +647,28 @@ RPCORDMA_TEST(server_directed, no_memory)
 		EXPECT_EQ(s.in_service(), 0);
 		EXPECT_EQ(s.dma.bulk_maps, 0);
 	}
-	/* A Write cannot be had without a mapping. */
-	Directing s;
-	const NoTransfers others;
-	const Direction written = {Type::segments, 0, 0, 1, 1000, 0};
-	s.have_call(7, {&written, 1});
-	s.announce(kHead, 1000);
-	s.dma.bulks_left = 0;
-	EXPECT_EQ(s.send_answer(1000, 8), to_errno(Error::not_connected));
-	s.dma.bulks_left = kNoLimit;
-	s.release();
-	EXPECT_EQ(s.in_service(), 0);
-	EXPECT_EQ(s.log.take(trace::Failure::transfer_missing), 1);
-	EXPECT_EQ(s.log.take(trace::Failure::reply_failed), 1);
-	EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 1);
+	/* A Write cannot be had without a transfer, or a mapping. */
+	for (const bool mapping : {false, true}) {
+		TEST_NOTE("mapping", mapping);
+		Directing s;
+		const NoTransfers others;
+		const Direction written = {Type::segments, 0, 0, 1, 1000, 0};
+		u32 &left = mapping ? s.dma.bulk_maps_left : s.dma.bulks_left;
+
+		s.have_call(7, {&written, 1});
+		s.announce(kHead, 1000);
+		left = 0;
+		EXPECT_EQ(s.send_answer(1000, 8), to_errno(Error::not_connected));
+		left = kNoLimit;
+		s.release();
+		EXPECT_EQ(s.in_service(), 0);
+		EXPECT_EQ(s.dma.bulk_maps, 0);
+		EXPECT_EQ(s.log.take(mapping ? trace::Failure::write_map_failed :
+					       trace::Failure::transfer_missing),
+			  1);
+		EXPECT_EQ(s.log.take(trace::Failure::reply_failed), 1);
+		EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 1);
+	}
 }
 
 /* RPCSEC_GSS, clients that take nothing sent, or not so many transmissions; and replies that fit nowhere. */
@@ -724,6 +732,14 @@ RPCORDMA_TEST(server_directed, limits)
 		s.expect_reply(7, {&send_it, 1}, kHead + 3000);
 		s.expect_type(0, what ? Type::sent : Type::too_short, kHead, 3000);
 		EXPECT_EQ(s.messages, 1);
+		/* Without directions, and to who takes no XMTRESP. */
+		if (what) {
+			s.have_call(9, {});
+			s.answer(40000, 0);
+			s.expect_error2(9, xdr::ErrorCode::reply_resource);
+			EXPECT_EQ(s.log.take(trace::Failure::reply_no_room), 1);
+			EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 1);
+		}
 		s.have_call(8, {&send_it, 1});
 		s.announce(kHead, 40000);
 		s.answer(40000, 0);

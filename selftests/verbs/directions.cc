@@ -551,8 +551,7 @@ const std::vector<TestCase> direction_tests = {
 	{"rtr-read-several", "four READs in one call, two sent, one written, one inline", several},
 	{"rtr-write-fetched", "WRITEs whose data are items in RDMA segments: as by Read chunks",
 	 write_fetched},
-	{"rtr-directions-none",
-	 "1 to 16 directions for nothing: NOITEM; 17: SYSTEM; bad ones: BAD_XDR", nothing},
+	{"rtr-directions-none", "directions for nothing: NOITEM; 17: SYSTEM; bad: BAD_XDR", nothing},
 	{"rtr-directions-odd", "segments of nothing, or beyond all memory, replies to nobody", odd},
 	{"rtr-directions-bad-key", "a result into no memory: lost, then SYSTEM", bad_key},
 };

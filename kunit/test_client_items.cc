@@ -350,12 +350,12 @@ struct Reader : GroupRequester {
 	/** Send it: whether it asks for its data in Sends, and for up to @replies of them. */
 	[[nodiscard]] bool asks(rpc_rqst *call, u32 replies, u32 *least = nullptr)
 	{
-		const u32 asked = u32(stats().asked_item_count);
+		const u32 asked = u32(stats().asked_item_count), in_flight = sunrpc.in_flight;
 		rtrext::Request lead;
 
 		EXPECT_EQ(transmit(call), 0);
 		const auto message = decoded2(peer.last());
-		EXPECT_EQ(sunrpc.in_flight, 1);
+		EXPECT_EQ(sunrpc.in_flight, in_flight + 1);
 		if (stats().asked_item_count == asked) {
 			EXPECT_EQ(message.kind, xdr::Kind::msg);
 			return false;
@@ -732,7 +732,33 @@ RPCORDMA_TEST(client_items, read_given_up)
 	r.at_rest();
 }
 
+/* Without Receives for its reply, or memory for its Send, a READ offers a Write chunk. */
+RPCORDMA_TEST(client_items, read_short)
+{
+	Reader r;
+	const u32 size = 3 * r.part();
+	rpc_rqst *calls[6];
+
+	for (u32 i = 0; i < 6; i++) {
+		calls[i] = r.read(20 + i, size);
+		if (i < 5)
+			EXPECT_TRUE(r.asks(calls[i], 3));
+		else
+			EXPECT_EQ(r.transmit(calls[i]), 0);
+		EXPECT_EQ(r.core->reserve.load(), 16 - 3 * min(i + 1, 5u));
+	}
+	EXPECT_EQ(r.stats().asked_item_count, 5);
+	EXPECT_EQ(r.stats().reserve_short, 1);
+	EXPECT_EQ(decoded2(r.peer.last()).writes.count(), 1);
+	for (u32 i = 0; i < 6; i++) {
+		EXPECT_TRUE(r.reply2(20 + i, 24));
+		r.done(calls[i]);
+	}
+	EXPECT_EQ(r.core->reserve.load(), 16);
+	r.at_rest();
+}
+
 RPCORDMA_SUITE(client_items, sizes, peer, stream, memory, refused, read, read_inline, read_anywhere,
-	       read_contradicts, read_asked, read_refused, read_given_up);
+	       read_contradicts, read_asked, read_refused, read_given_up, read_short);
 
 } // namespace rpcordma

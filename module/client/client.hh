@@ -118,7 +118,8 @@ struct rpcordma_client {
 	u32 group_bytes = 0; /* of each transmission of the call that is being sent; send lock */
 	/* What the peer receives its item into, if it has one; likewise. */
 	rpcordma::properties::Structure item_room;
-	u32 item_least = 0; /* of the item of its reply, if one may come in Sends: shorter ones are inline; likewise */
+	/* Of the item of its reply, if one may come in Sends: shorter ones are inline; likewise. */
+	u32 item_least = 0;
 	bool aside_made = false; /* one more, for messages about the connection; send lock */
 
 	/* slots.cc */

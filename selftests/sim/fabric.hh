@@ -96,7 +96,7 @@ struct Conversation {
 	std::set<u32> owed;	  /* calls that the client has posted and has no reply to */
 	std::map<u32, u32> parts; /* of these, those of several transmissions: how many more than one */
 	std::map<u32, u32> replies; /* of calls, transmissions that the reply may have */
-	std::set<u32> directed; /* calls that have a direction for their results */
+	std::set<u32> directed;	    /* calls that have a direction for their results */
 	GroupHeard call, reply;	    /* the client is posting, and the server */
 	std::set<u32> to_be_replied; /* calls that reached the server, which has not posted a reply */
 	std::set<u32> backward_owed;

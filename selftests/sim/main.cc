@@ -37,10 +37,10 @@ struct Progress {
 	unsigned long long seed; /* that runs */
 	unsigned long long passed, steps;
 	unsigned long long histories; /* of all seeds, in one number */
-	unsigned long long two_reads, two_replies, both_used, groups, reply_groups, items, reply_items,
-		results_sent, results_written;	 /* VersionTalk's */
-	unsigned long long went_down, came_back; /* VersionMemory's */
-	unsigned long long full_payloads;	 /* Swarm's */
+	unsigned long long two_reads, two_replies, both_used, groups, reply_groups, items,
+		reply_items, results_sent, results_written; /* VersionTalk's */
+	unsigned long long went_down, came_back;	    /* VersionMemory's */
+	unsigned long long full_payloads;		    /* Swarm's */
 } * progress;
 
 /* No seed takes so long, s: one that does goes in circles without giving up the processor. */
@@ -91,8 +91,8 @@ void run(unsigned long long seed, bool verify)
 	progress->full_payloads += sim::Swarm::full_payloads;
 	sim::VersionTalk::two_reads = sim::VersionTalk::two_replies = sim::VersionTalk::both_used =
 		sim::VersionTalk::groups = sim::VersionTalk::reply_groups = sim::VersionTalk::items =
-			sim::VersionTalk::reply_items =
-			sim::VersionTalk::results_sent = sim::VersionTalk::results_written = 0;
+			sim::VersionTalk::reply_items = sim::VersionTalk::results_sent =
+				sim::VersionTalk::results_written = 0;
 	sim::VersionMemory::went_down = sim::VersionMemory::came_back = 0;
 	sim::Swarm::full_payloads = 0;
 }
@@ -189,12 +189,13 @@ int main(int argc, char **argv)
 			"two kinds of chunk: %llu calls, %llu for replies, %llu replies in both\n",
 			progress->two_reads, progress->two_replies, progress->both_used);
 	if (!single)
-		std::printf(
-			"several transmissions: %llu calls, %llu replies; items in Sends: %llu of calls, "
-			"%llu of replies; "
-			"results by directions: %llu sent, %llu written\n",
-			progress->groups, progress->reply_groups, progress->items,
-			progress->reply_items, progress->results_sent, progress->results_written);
+		std::printf("several transmissions: %llu calls, %llu replies; items in Sends: %llu "
+			    "of calls, "
+			    "%llu of replies; "
+			    "results by directions: %llu sent, %llu written\n",
+			    progress->groups, progress->reply_groups, progress->items,
+			    progress->reply_items, progress->results_sent,
+			    progress->results_written);
 	if (!single)
 		std::printf("versions: %llu clients went down to version 1, %llu came back to 2\n",
 			    progress->went_down, progress->came_back);
@@ -208,8 +209,7 @@ int main(int argc, char **argv)
 	if (progress->passed >= kEnough &&
 	    (!progress->two_reads || !progress->two_replies || !progress->both_used ||
 	     !progress->groups || !progress->reply_groups || !progress->items ||
-	     !progress->reply_items ||
-	     !progress->results_sent || !progress->results_written ||
+	     !progress->reply_items || !progress->results_sent || !progress->results_written ||
 	     (progress->passed >= kEnoughServers && (!progress->went_down || !progress->came_back)))) {
 		std::printf("\nthe seeds have not all that they are to have\n");
 		failed++;

@@ -185,10 +185,8 @@ inline void expect_words(Bytes message, Span<const u32> words)
  */
 template <typename What> void have_done_meanwhile(What &what)
 {
-	static What *the_what;
-
-	the_what = &what;
-	the_port->sync.meanwhile = [] { (*the_what)(); };
+	the_port->sync.what = &what;
+	the_port->sync.meanwhile = [] { (*static_cast<What *>(the_port->sync.what))(); };
 }
 
 } // namespace rpcordma

@@ -236,7 +236,7 @@ RPCORDMA_TEST(chunk_answer, not_in_the_reply)
 /* More chunks than there is a place for: the rest is inline. */
 RPCORDMA_TEST(chunk_answer, many)
 {
-	constexpr u32 n = Answer::kResults + 2;
+	constexpr u32 n = kMostResults + 2;
 	ListMaker made;
 	const xdr::Segment segments[] = {segment(4)};
 	ReplyRange results[n];
@@ -248,10 +248,10 @@ RPCORDMA_TEST(chunk_answer, many)
 	}
 	const auto answer = plan(made.decode(), results, 8 * n + 4, kInline);
 	ASSERT_OK(answer);
-	EXPECT_EQ(answer.value().placed_count, Answer::kResults);
-	EXPECT_EQ(answer.value().write_length, 4 * Answer::kResults);
-	EXPECT_EQ(answer.value().rest_count, Answer::kResults + 1);
-	EXPECT_EQ(answer.value().inline_length, 8 * n + 4 - 4 * Answer::kResults);
+	EXPECT_EQ(answer.value().placed_count, kMostResults);
+	EXPECT_EQ(answer.value().write_length, 4 * kMostResults);
+	EXPECT_EQ(answer.value().rest_count, kMostResults + 1);
+	EXPECT_EQ(answer.value().inline_length, 8 * n + 4 - 4 * kMostResults);
 }
 
 RPCORDMA_TEST(chunk_answer, reply_chunk)

@@ -377,7 +377,12 @@ RPCORDMA_TEST(chunk_directed, efforts)
 	ASSERT_TRUE(w.status.ok());
 	expect_item(w.plan, 0, Type::segments, 40, 16384);
 	EXPECT_EQ(w.plan.transmissions, 1);
-	/* The header with its segments is too long: the result goes without. */
+}
+
+/* Headers that are too long with their segments, or at all. */
+RPCORDMA_TEST(chunk_directed, headers)
+{
+	/* The result goes without. */
 	const Direction many[] = {{Type::segments, 0, 0, 4, {4, 4, 4, 4}, true}};
 	const ReplyRange small = {40, 16};
 	Planned h(Directions(many), {&small, 1}, 56, room_of(1, {}, 112));
@@ -424,7 +429,12 @@ RPCORDMA_TEST(chunk_directed, shortfall)
 	EXPECT_EQ(q.status.ok(), false);
 	EXPECT_EQ(q.shortfall.segment, 2);
 	EXPECT_EQ(q.shortfall.needed, 16 + 5000 - 24);
-	/* Segments of more than 4 GiB are not: what does not fit is the rest. */
+}
+
+/* Segments of more than 4 GiB are not too short: what does not fit is the rest. */
+RPCORDMA_TEST(chunk_directed, huge)
+{
+	const ReplyRange both[] = {{40, 5000}, {5040, 9000}};
 	const Direction huge[] = {{Type::segments, 0, 0, 4, {~0u, ~0u, ~0u, ~0u}, true}};
 	Planned h(Directions(huge), {both, 1}, 14100, room_of(1, {}, 4096));
 	EXPECT_EQ(h.status.ok(), false);
@@ -433,7 +443,14 @@ RPCORDMA_TEST(chunk_directed, shortfall)
 	ASSERT_TRUE(whole.status.ok());
 	EXPECT_EQ(whole.plan.write_length, 5000);
 	EXPECT_EQ(whole.plan.items[0].segments, 1);
-	/* Lengths at the end of what a number holds. */
+}
+
+/* Lengths at the end of what a number holds. */
+RPCORDMA_TEST(chunk_directed, last_lengths)
+{
+	const Direction two[] = {{Type::either, 0, 0, 2, {8, 16}, true},
+				 {Type::segments, 0, 0, 3, {4096, 4096, 100}, true}};
+	const Directions directions(two);
 	const ReplyRange last = {~3u, 3};
 	Planned l(directions, {&last, 1}, ~0u, room_of(4));
 	EXPECT_EQ(l.status.ok(), false);
@@ -480,14 +497,16 @@ RPCORDMA_TEST(chunk_directed, structures)
 namespace {
 
 /* A reply as its transmissions have it, put together again. */
-struct Reassembled {
-	static constexpr u32 kEach = 3072; /* bytes of a transmission at most */
+constexpr u32 kEach = 3072; /* bytes of a transmission at most */
+using Transmissions = u8[4][kEach];
 
-	u8 sent[4][kEach];
+struct Reassembled {
+	Transmissions &sent;
 	TransmissionLengths lengths[4] = {};
 	u8 *const whole;
 
-	explicit Reassembled(u32 length) : whole(test_alloc(length + 4).data())
+	Reassembled(Transmissions &room, u32 length)
+		: sent(room), whole(test_alloc(length + 4).data())
 	{
 		__builtin_memset(sent, 0xee, sizeof(sent));
 	}
@@ -604,6 +623,7 @@ struct Reassembled {
 /* Random replies: what goes is what a requester takes, and puts together to the same bytes. */
 RPCORDMA_TEST(chunk_directed, round_trips)
 {
+	auto &sent = *reinterpret_cast<Transmissions *>(test_alloc(sizeof(Transmissions)).data());
 	u32 answered[7] = {}, groups = 0, refused = 0;
 
 	for (u32 seed = 0; seed < 3000; seed++) {
@@ -652,7 +672,7 @@ RPCORDMA_TEST(chunk_directed, round_trips)
 			answered[static_cast<u32>(plan.items[i].type)]++;
 		}
 		groups += plan.transmissions > 1;
-		Reassembled reply(length);
+		Reassembled reply(sent, length);
 		/* Pads are zeros. */
 		reply.send(directions, plan, room, length);
 		rtrext::Response response;
@@ -681,7 +701,7 @@ RPCORDMA_TEST(chunk_directed, round_trips)
 	EXPECT_GT(refused, 30);
 }
 
-RPCORDMA_SUITE(chunk_directed, every_combination, matching, not_placed, efforts, shortfall,
-	       structures, round_trips);
+RPCORDMA_SUITE(chunk_directed, every_combination, matching, not_placed, efforts, headers, shortfall, huge,
+	       last_lengths, structures, round_trips);
 
 } // namespace rpcordma

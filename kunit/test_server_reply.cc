@@ -207,9 +207,9 @@ RPCORDMA_TEST(server_reply, many_results)
 	Connected c;
 
 	have_call(c, 100, 0);
-	for (u32 i = 0; i < chunk::Answer::kResults + 3; i++)
+	for (u32 i = 0; i < chunk::kMostResults + 3; i++)
 		EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 40 + 8 * i, 8), 0);
-	EXPECT_EQ(c.call_results(), chunk::Answer::kResults);
+	EXPECT_EQ(c.call_results(), chunk::kMostResults);
 	ASSERT_EQ(c.reply(300), 0);
 	c.work();
 	expect_written(kWrite, 40, 8);

@@ -43,7 +43,7 @@ Status plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results,
 		kept += until - at;
 	};
 	for (xdr::WriteChunk chunk : lists.writes) {
-		if (i == results.size() || i == Answer::kResults)
+		if (i == results.size() || i == kMostResults)
 			break;
 		const ReplyRange result = results[i];
 

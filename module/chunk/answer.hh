@@ -19,11 +19,11 @@ struct ReplyRange {
 	u32 length;
 };
 
+/** More DDP-eligible results of a reply than this go inline. */
+constexpr u32 kMostResults = 16;
+
 /** How a reply is sent. */
 struct Answer {
-	/** More DDP-eligible results than this go inline. */
-	static constexpr u32 kResults = 16;
-
 	xdr::Kind kind = xdr::Kind::msg;
 	u32 header_length = 0;
 	u32 transmissions =
@@ -36,10 +36,10 @@ struct Answer {
 	 * are counted are left unset.
 	 */
 	u32 placed_count = 0;
-	ReplyRange placed[kResults];
+	ReplyRange placed[kMostResults];
 	/* What stays of the reply, in order: before, between and behind the results placed. */
 	u32 rest_count = 0;
-	ReplyRange rest[kResults + 1];
+	ReplyRange rest[kMostResults + 1];
 };
 
 /**

@@ -102,7 +102,7 @@ private:
 		    (place.type == Type::by_size && length > place.most_sent))
 			return false;
 		return u64(plan_.segments) + segments_for_(length) <=
-		       min<u64>(u64(to.segments) * room_.transmissions, Directed::kSegments);
+		       min<u64>(u64(to.segments) * room_.transmissions, kMostSentSegments);
 	}
 
 	/* One that is to be sent has no segments. */
@@ -196,7 +196,7 @@ Status plan_directed(const rtrext::Sets &sets, Span<const ReplyRange> results, u
 
 void encode_directed(rtrext::Encoder &encoder, const rtrext::Sets &sets, const Directed &plan)
 {
-	u32 numbers[Directed::kSegments];
+	u32 numbers[kMostSentSegments];
 
 	for_each_direction(sets, plan, [&](const DirectedItem &item, const Place &place) {
 		const ReplyRange &at = item.range;

@@ -40,11 +40,11 @@ struct DirectedItem {
 	u32 segments = 0;
 };
 
+/** DDP segments of a reply at most. What is in more of them is not sent. */
+constexpr u32 kMostSentSegments = 64;
+
 /** How a reply goes. */
 struct Directed {
-	/** DDP segments of a reply at most. What is in more of them is not sent. */
-	static constexpr u32 kSegments = 64;
-
 	u32 count = 0;
 	DirectedItem items[rtrext::most_items];
 	/* What stays in the stream, in order. */

@@ -44,7 +44,7 @@ struct Transfer;
 /** The results of a reply that may go in Write chunks, as the service announces them. */
 struct ResultList {
 	u32 count = 0;
-	chunk::ReplyRange ranges[chunk::Answer::kResults];
+	chunk::ReplyRange ranges[chunk::kMostResults];
 };
 
 } // namespace rpcordma

@@ -18,7 +18,7 @@ void announce_result(ServerCall *call, chunk::ReplyRange range)
 {
 	ResultList &results = call->results;
 
-	if (results.count < chunk::Answer::kResults)
+	if (results.count < chunk::kMostResults)
 		results.ranges[results.count++] = range;
 }
 

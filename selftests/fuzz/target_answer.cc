@@ -31,7 +31,7 @@ bool possible(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 
 
 	kept = length;
 	for (xdr::WriteChunk chunk : lists.writes) {
-		if (i == results.size() || i == Answer::kResults)
+		if (i == results.size() || i == kMostResults)
 			break;
 		const ReplyRange &r = results[i++];
 		segments += chunk.count();

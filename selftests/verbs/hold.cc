@@ -67,8 +67,8 @@ void Crew::ask_(Connection &connection, u32 number)
 	for (u32 i = 0; i < number; i++) {
 		u32 xid = first_xid_ + i;
 		Octets call = nfs3_call(xid, getattr).opaque(handle_).get();
-		check(connection.send(message({xid}, {}, call)),
-		      "cannot send: " + connection.describe());
+		const bool sent = connection.send(message({xid}, {}, call));
+		check(sent, "cannot send: " + connection.describe());
 	}
 }
 
@@ -78,8 +78,8 @@ void Crew::answers_(Connection &connection, u32 number)
 
 	for (u32 i = 0; i < number; i++) {
 		Received received;
-		check(connection.receive(received, patience_ms),
-		      "no answer: " + connection.describe());
+		const bool came = connection.receive(received, patience_ms);
+		check(came, "no answer: " + connection.describe());
 		Answer answer(std::move(received));
 		check(answer.valid(), "came " + answer.describe());
 		u32 xid = answer.header().xid.get(), index = xid - first_xid_;

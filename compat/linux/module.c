@@ -197,7 +197,7 @@ MODULE_PARM_DESC(send_write_max,
 module_param_cb(send_read_max, &send_read_max_ops, &rpcordma_tunables.send_read_max, 0644);
 __MODULE_PARM_TYPE(send_read_max, "uint");
 MODULE_PARM_DESC(send_read_max,
-		 "experimental: on connections made from now on with version2_rtr=7 at both ends, a client has the data of a READ of up to so many bytes sent in up to four messages, and copies them, instead of having the server write them by RDMA; 0 to 262144, and no more than four times version2_pages of 4 KiB are of use; 0: none (default: 0)");
+		 "experimental: on connections made from now on with version2_rtr=7 at both ends, a client has the data of a READ of up to so many bytes sent in up to four messages, and copies them, instead of having the server write them by RDMA; 0 to 262144, and no more than four times version2_pages of 4 KiB, nor than some 130000, are of use; 0: none (default: 0)");
 
 module_param_cb(version2_receive_bytes, &version2_receive_bytes_ops,
 		&rpcordma_server_tunables.version2_receive_bytes, 0644);

@@ -52,8 +52,8 @@ public:
 	}
 
 	/**
-	 * Bytes that this end takes, and that it can send, at once in a version with properties: no less than it told the
-	 * peer when it connected. Behind begin().
+	 * Bytes that this end takes, and that it can send, at once in a version with properties: these may be more than the
+	 * private data can say. Behind begin().
 	 */
 	void have_room(u32 takes, u32 sends)
 	{

@@ -309,6 +309,60 @@ RPCORDMA_TEST(xdr_rtrext, limits)
 	}
 }
 
+/* So are more RDMA segments, wherever they are. */
+RPCORDMA_TEST(xdr_rtrext, segment_limits)
+{
+	for (u32 n : {most_segments, most_segments + 1})
+		for (u32 in_item = 0; in_item <= n; in_item += n / 2) {
+			Transmission t(Direction::call);
+			const u32 in_place = n - in_item;
+			const MutableBytes optinfo = test_alloc((16 + 4 * n) * 4);
+			u32 at = 0;
+			TEST_NOTE("n", n);
+			TEST_NOTE("in_item", in_item);
+
+			auto segments = [&](u32 count) {
+				set_word(optinfo, at++, count);
+				for (u32 i = 0; i < 4 * count; i++)
+					set_word(optinfo, at++, 0);
+			};
+			for (u32 word : {1u, 40u, 0u, 1u})
+				set_word(optinfo, at++, word);
+			segments(in_item);
+			for (u32 word : {1u, 0u, 9u, 1u, 0u, 1u})
+				set_word(optinfo, at++, word);
+			segments(in_place);
+			for (u32 word : {1u, 0u, 40u})
+				set_word(optinfo, at++, word);
+			ASSERT_EQ(decode(optinfo.first(at * 4), t.request), Error::none);
+			const Verdict verdict = judge(t.message, t.request, 40, 4);
+			EXPECT_EQ(verdict.good(), n == most_segments);
+			EXPECT_TRUE(verdict.good() || verdict.code == xdr::ErrorCode::system);
+		}
+}
+
+/* Items of a reply, which no call has asked for. */
+RPCORDMA_TEST(xdr_rtrext, reply_limits)
+{
+	for (u32 n : {most_items, most_items + 1}) {
+		Transmission t(Direction::reply);
+		const MutableBytes items = test_alloc((4 + 3 * n) * 4);
+		u32 at = 0;
+		TEST_NOTE("n", n);
+
+		set_word(items, at++, n);
+		for (u32 i = 0; i < n; i++)
+			for (u32 word : {0u, 0u, 6u})
+				set_word(items, at++, word);
+		for (u32 word : {1u, 28u})
+			set_word(items, at++, word);
+		ASSERT_EQ(decode(items.first(at * 4), t.response), Error::none);
+		const Verdict verdict = judge(t.message, t.response, 28);
+		EXPECT_EQ(verdict.good(), n == most_items);
+		EXPECT_TRUE(verdict.good() || verdict.code == xdr::ErrorCode::system);
+	}
+}
+
 /* The stream reaches to where the last item belongs, items themselves left out. */
 RPCORDMA_TEST(xdr_rtrext, whole_messages)
 {
@@ -594,7 +648,8 @@ RPCORDMA_TEST(xdr_rtrext, changed_into_nothing)
 }
 
 RPCORDMA_SUITE(xdr_rtrext, written, displacements, types, sums, sets, transmissions, judged,
-	       stream_lengths, rpc_headers, limits, whole_messages, reports, encoder_refuses,
+	       stream_lengths, rpc_headers, limits, segment_limits,
+	       reply_limits, whole_messages, reports, encoder_refuses,
 	       lengths, changed_bytes, changed_into_nothing);
 
 } // namespace rpcordma

@@ -318,6 +318,19 @@ Verdict judge_whole(const Items &items, u64 stream_length)
 	return {};
 }
 
+/* RDMA segments that the peer says items are in, or may go to. */
+static u64 count_segments(const Request &request)
+{
+	u64 count = 0;
+
+	for (const Item &item : request.items)
+		count += item.segments.count();
+	for (const Set &set : request.sets)
+		for (const Place &place : set.places)
+			count += place.segments.count();
+	return count;
+}
+
 Verdict judge(const xdr::Message &message, const Request &request, u32 behind, u32 most)
 {
 	const Bytes stream = message.payload.first(request.stream_length);
@@ -326,7 +339,8 @@ Verdict judge(const xdr::Message &message, const Request &request, u32 behind, u
 		return Verdict::refuse(xdr::ErrorCode::chunk);
 	if (const Verdict verdict = judge_stream(request.stream_length, behind); !verdict.good())
 		return verdict;
-	if (request.items.count() > most_items || request.sets.places() > most_items)
+	if (request.items.count() > most_items || request.sets.places() > most_items ||
+	    count_segments(request) > most_segments)
 		return Verdict::refuse(xdr::ErrorCode::system);
 	return request.transmissions == 1 ? judge_whole(request.items, request.stream_length) :
 					    Verdict{};
@@ -338,6 +352,8 @@ Verdict judge(const xdr::Message &message, const Response &response, u32 behind)
 		return Verdict::refuse(xdr::ErrorCode::chunk);
 	if (const Verdict verdict = judge_stream(response.stream_length, behind); !verdict.good())
 		return verdict;
+	if (response.items.count() > most_items)
+		return Verdict::refuse(xdr::ErrorCode::system);
 	return response.transmissions == 1 ? judge_whole(response.items, response.stream_length) :
 					     Verdict{};
 }

@@ -34,6 +34,8 @@ enum class Type : u32 {
 
 /** Items that we take in one message, and directions. A call with more is answered SYSTEM. */
 constexpr u32 most_items = 16;
+/** RDMA segments of a call's items, and of its directions: more than fit a header of 4 KiB. With more it is answered SYSTEM. */
+constexpr u32 most_segments = 256;
 
 /** Numbers of DDP segments, in the order in which an item runs through them (xmdl_bsnum). */
 class Numbers {
@@ -423,7 +425,7 @@ struct Verdict {
  *	an item belongs into the RPC header, or that is cut short	BAD_XDR
  *	more transmissions than are taken				BAD_XDR
  *	the stream has no such length					REPTERR, BADPL
- *	more items or directions than are taken				SYSTEM
+ *	more items, directions or RDMA segments than are taken		SYSTEM
  *	it is all there, and ends before an item that is placed		REPTERR, BADPL
  *
  * Of a call whose RPC header is not all in this transmission, items are not held against it.
@@ -432,8 +434,8 @@ struct Verdict {
  * @behind     bytes that came behind the header
  * @most       transmissions of a message that this end takes
  *
- * A reply is judged alike, but nobody is answered: its error ends the RPC. Of its transmissions and items there is no
- * limit here: the call has it.
+ * A reply is judged alike, but nobody is answered: its error ends the RPC. Of its transmissions there is no limit here,
+ * nor of RDMA segments: the call has it.
  */
 [[nodiscard]] Verdict judge(const xdr::Message &message, const Request &request, u32 behind,
 			    u32 most);

@@ -122,7 +122,14 @@ public:
 	{
 		return take_(rpcordma_alloc(size, how), size);
 	}
-	/** The same, near @endpoint's device, which is to read or write it. */
+	/** Have nothing. */
+	void release()
+	{
+		rpcordma_free(data_);
+		data_ = nullptr;
+		size_ = 0;
+	}
+	/** As create(), near @endpoint's device, which is to read or write it. */
 	[[nodiscard]] bool create_near(const rpcordma_endpoint *endpoint, usize size,
 				       rpcordma_alloc_how how)
 	{

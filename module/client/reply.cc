@@ -483,7 +483,7 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 {
 	const bool understood = verdict.action == protocol::Session::Action::control;
 	TransmissionReader reader(client.peer, c.groups, xdr::Option::xmtresp,
-				  protocol::kReservedReceives,
+				  protocol::kReplyTransmissions,
 				  structure_of(c.receive_queue.maker().room()));
 	const Transmitted taken = reader.take(receive, understood);
 

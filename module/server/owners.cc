@@ -33,9 +33,10 @@ void put_parts(Server &server, ServerCall *call)
 	server.calls.drop_parts(count);
 }
 
-/* Pages of @call's Receives were the service's, or may have been. */
+/* Pages of @call's Receives were the service's, or may have been; or it has a Read list of its own. */
 [[gnu::noinline]] static void reclaim(Server &server, ServerCall *call)
 {
+	call->receive->read_list.release();
 	for (Receive *receive = call->receive; receive; receive = receive->next)
 		if (receive->in_pages())
 			reclaim_pages(server, receive);
@@ -49,7 +50,8 @@ void recycle(Server &server, ServerCall *call)
 		rpcordma_warn("S1: a server's call is made spare while it still has a transfer");
 		give_back_resources(server, call);
 	}
-	if (call->receive && __builtin_expect(call->receive->in_pages(), 0))
+	if (call->receive &&
+	    __builtin_expect(call->receive->in_pages() || call->receive->read_list, 0))
 		reclaim(server, call);
 	call->refused = false;
 	call->results.count = 0;

@@ -245,6 +245,7 @@ enum ib_wc_status vhca_mr_register(struct vhca_qp *qp, u32 index, u32 key, int a
 	mr->page_size = mr->ib.page_size;
 	mr->access = access;
 	mr->valid = true;
+	mr->by_peer = false;
 	mr->key = key;
 	/* Once the queue pair is over, vhca_mr_hide() has been here or will be. */
 	if (v->checks && access & REMOTE && READ_ONCE(qp->state) != IB_QPS_ERR) {
@@ -282,15 +283,22 @@ enum ib_wc_status vhca_mr_invalidate(struct vhca *v, struct ib_pd *pd, u32 key, 
 	/* What mlx5 and cxgb4 say to it. */
 	enum ib_wc_status local = to_vhca(pd->device)->preset->iwarp ? IB_WC_LOC_ACCESS_ERR : IB_WC_MW_BIND_ERR;
 	enum ib_wc_status status = remote ? IB_WC_REM_ACCESS_ERR : local;
+	bool crossed = false;
 	unsigned long flags;
 	struct vhca_mr *mr;
 
 	local_irq_save(flags);
 	mr = lock_mr(v, pd, key);
 	if (mr) {
+		/*
+		 * Who gives up a call invalidates its region, and the answer that does so too may be on its way: nobody can
+		 * know. That is no fault of a ULP, and the connection is lost all the same.
+		 */
+		crossed = mr->by_peer && !mr->valid;
 		/* A peer invalidates what it was allowed to use, and no other. */
 		if (mr->valid && !mr->all && (!remote || mr->access & REMOTE)) {
 			mr->valid = false;
+			mr->by_peer = remote;
 			hide(v, mr);
 			status = IB_WC_SUCCESS;
 			atomic_inc(&mr->invalidators);
@@ -302,7 +310,7 @@ enum ib_wc_status vhca_mr_invalidate(struct vhca *v, struct ib_pd *pd, u32 key, 
 		}
 	}
 	local_irq_restore(flags);
-	if (status != IB_WC_SUCCESS && !remote)
+	if (status != IB_WC_SUCCESS && !remote && !crossed)
 		vhca_fault(v, "LOCAL_INV of key 0x%x, under which nothing is registered", key);
 	return status;
 }

@@ -182,6 +182,7 @@ struct vhca_mr {
 	bool valid;
 	bool all;			/* of local memory: bus addresses are used as they are */
 	bool posted;			/* a registration is in a send queue: its page list must not change */
+	bool by_peer;			/* a peer was the last to invalidate it */
 	struct vhca_qp *exposed_by;	/* counted at its mappings; never looked into */
 	int access;
 	u64 iova, length;

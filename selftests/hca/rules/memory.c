@@ -545,10 +545,16 @@ static int dereg_posted(struct bed *bed)
 }
 
 /* LOCAL_INV of @key fails. */
-static int inv_fails(struct end *e, u32 key)
+static int inv_refused(struct end *e, u32 key)
 {
 	TRY(post_wr(e, 1, (struct op){IB_WR_LOCAL_INV, .rkey = key}));
-	TRY(done(e->scq, 1, e->v->preset->iwarp ? IB_WC_LOC_ACCESS_ERR : IB_WC_MW_BIND_ERR));
+	return done(e->scq, 1, e->v->preset->iwarp ? IB_WC_LOC_ACCESS_ERR : IB_WC_MW_BIND_ERR);
+}
+
+/* The same, and it is a fault. */
+static int inv_fails(struct end *e, u32 key)
+{
+	TRY(inv_refused(e, key));
 	return broken(e, 1, "under which nothing is registered");
 }
 
@@ -736,7 +742,8 @@ static int lkey_wrong(struct bed *bed)
 	return broken(a, 1, "own memory");
 }
 
-static int send_inv(struct bed *bed)
+/* A memory region of b's is invalidated by a Send of a's. */
+static int invalidated_by_peer(struct bed *bed)
 {
 	struct end *a = &bed->a, *b = &bed->b;
 	struct ib_wc wc;
@@ -748,9 +755,31 @@ static int send_inv(struct bed *bed)
 	TRY(next_wc(b->rcq, &wc));
 	MUST(wc.wr_id == 1 && wc.status == IB_WC_SUCCESS && wc.wc_flags == IB_WC_WITH_INVALIDATE);
 	MUST(wc.ex.invalidate_rkey == b->mr->rkey);
-	/* No peer can use it: it may be unmapped. It is not valid: it must not be invalidated. */
+	return 0;
+}
+
+static int send_inv(struct bed *bed)
+{
+	struct end *b = &bed->b;
+
+	TRY(invalidated_by_peer(bed));
+	/* No peer can use it: it may be unmapped. */
 	ib_dma_unmap_single(b->dev, b->bus, ROOM, DMA_BIDIRECTIONAL);
 	b->bus = 0;
+	TRY(broken(b, 0, NULL));
+	/* It is not valid, and cannot be invalidated. Who tries may not have known: nobody is at fault. */
+	TRY(inv_refused(b, b->mr->rkey));
+	return broken(b, 0, NULL);
+}
+
+/* What a peer has invalidated once is nobody's excuse once it was registered again. */
+static int inv_after_send_inv(struct bed *bed)
+{
+	struct end *b = &bed->b;
+
+	TRY(invalidated_by_peer(bed));
+	TRY(reg(b, b->bus, PAGE_SIZE, BOTH));
+	TRY(unreg(b));
 	TRY(broken(b, 0, NULL));
 	return inv_fails(b, b->mr->rkey);
 }
@@ -820,6 +849,7 @@ const struct rules_case memory_cases[] = {
 	{"lkey-access", lkey_access},
 	{"lkey-wrong", lkey_wrong},
 	{"send-inv", send_inv},
+	{"inv-after-send-inv", inv_after_send_inv},
 	{"send-inv-bad-key", send_inv_bad_key},
 	{"send-inv-local", send_inv_local},
 	{}

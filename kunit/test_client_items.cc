@@ -395,7 +395,7 @@ struct Reader : GroupRequester {
 			  count = how.transmissions ? how.transmissions :
 				  sent		    ? needed :
 						      1;
-		u8 whole[kHead + 16 * 4096]; /* too large for a kernel's stack */
+		static u8 whole[kHead + 16 * 4096]; /* too large for a kernel's stack */
 		u32 numbers[70], at = 0;
 
 		for (u32 i = 0; i < segments; i++)

@@ -23,7 +23,7 @@ NAMES = {"rpcrdma": "in-tree", "rpcordma": "ours", VERSION2: "ours, v2", REDUCED
 LEGS = (*XPRTS, VERSION2, REDUCED)
 MOUNT = "rsize=1048576,wsize=1048576,actimeo=600"
 # Cases of REDUCED.
-REDUCIBLE = ("GETATTR", "READ 4 KiB", "WRITE 4 KiB", "WRITE 64 KiB", "READDIR 32 KiB", "long call",
+REDUCIBLE = ("GETATTR", "READ 4 KiB", "WRITE 4 KiB", "READ 64 KiB", "WRITE 64 KiB", "READDIR 32 KiB", "long call",
              "longer call")
 # What makes a transfer odd: offset in the file, offset in a page of memory, bytes less.
 ODD = (1001, 617, 3)
@@ -133,7 +133,8 @@ def setting(leg):
     """A shell command that has @leg's version spoken, and what it does of that, over connections from now on."""
     return (f"echo {int(leg in (VERSION2, REDUCED))} > {disturb.VERSION2} && "
             f"echo {7 * (leg == REDUCED)} > {disturb.RTR} && "
-            f"echo {65536 * (leg == REDUCED)} > {disturb.SENT}")
+            f"echo {65536 * (leg == REDUCED)} > {disturb.SENT} && "
+            f"echo {65536 * (leg == REDUCED)} > {disturb.ASKED}")
 
 
 def by_round(rows, case, measure, legs_=XPRTS):

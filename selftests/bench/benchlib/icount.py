@@ -63,9 +63,9 @@ BEGIN = """
     {mounts}
     [ $(grep -c 'xprt:.*rdma' /proc/self/mountstats) = 3 ] || die "not three mounts over RDMA"
 """
-END = """
-    [ $(cat /sys/module/{xprt}/refcnt) -gt 0 ] || die "{xprt} was not used"
-    umount /mnt && umount /fresh && umount /v4 && nfsd_stop || die "umount"
+# Nothing is left of it.
+GONE = """
+    umount /mnt && nfsd_stop || die "umount"
     n=0
     until rmmod {xprt} 2> /dev/null; do
         usleep 100000
@@ -73,6 +73,10 @@ END = """
         [ $n -lt 100 ] || die "{xprt} stays"
     done
 """
+END = """
+    [ $(cat /sys/module/{xprt}/refcnt) -gt 0 ] || die "{xprt} was not used"
+    umount /fresh && umount /v4 || die "umount"
+""" + GONE
 
 
 class Case:
@@ -141,20 +145,32 @@ def _script(turn, chosen):
         some = [case for case in chosen if case.name.startswith(f"{device}: ")]
         if not some:
             continue
-        script += _up(device)
+        script += up(device)
         for leg, these in legs(turn, some, [case.name for case in some]):
             script += _leg(leg, these, first)
             first = False
-        script += _down(device)
+        script += down(device)
     return script + "cat /tmp/said\n"
 
 
-def _parse(text, turn, chosen):
-    """Rows of what a boot printed."""
+def results(text):
+    """{(leg, case, what): [{name: number}, of each pass]} of what a boot printed."""
     found = {}
     for leg, case, what, numbers in re.findall(r"^(\w+)\|(.*?)\|(\w+)\|repeat (.*)$", text, re.M):
         found.setdefault((leg, case, what), []).append(
             {key: int(value) for key, value in (word.split("=") for word in numbers.split())})
+    return found
+
+
+def speed(rate, alone):
+    """What a row says of how fast it was: @rate and @alone have the results of each pass."""
+    return {"rate": sum(each["ops"] for each in rate) / sum(each["ns"] for each in rate) * 1e9,
+            **{p: statistics.median(each[p] for each in alone) / 1000 for p in ("p50", "p99")}}
+
+
+def _parse(text, turn, chosen):
+    """Rows of what a boot printed."""
+    found = results(text)
     rows = []
     for leg, these in legs(turn, chosen, [case.name for case in chosen]):
         for case in these:
@@ -162,18 +178,18 @@ def _parse(text, turn, chosen):
             rate = found.get((leg, case.name, "rate"), []) if case.n else alone
             if not len(alone) == len(rate) == PASSES:
                 raise lab.LabError(f"{case.name}: {len(rate)} rates and {len(alone)} latencies, not {PASSES} of each")
-            rows.append({"case": case.name, "xprt": leg, "round": turn, "depth": case.depth,
-                         "rate": sum(each["ops"] for each in rate) / sum(each["ns"] for each in rate) * 1e9,
-                         **{p: statistics.median(each[p] for each in alone) / 1000 for p in ("p50", "p99")}})
+            rows.append({"case": case.name, "xprt": leg, "round": turn, "depth": case.depth, **speed(rate, alone)})
     return rows
 
 
-def _up(device):
+def up(device):
+    """Commands that make two of @device's."""
     return DEVICES[device] + "\n" + "".join(
         f"rdma link add {device}_{dev} type {device} netdev {dev} || die 'no {device}_{dev}'\n" for dev in ("va", "vb"))
 
 
-def _down(device):
+def down(device):
+    """And that take them away."""
     return "".join(f"rdma link delete {device}_{dev} || die '{device}_{dev} stays'\n" for dev in ("va", "vb"))
 
 
@@ -212,7 +228,7 @@ def _profiles(rows, wrong, device, chosen):
     with hca.OneKernel(f"bench-icount-{device}", XPRTS[1], memory=1024, cpus=1, cpu=machine.COUNTED_CPU,
                        plugin=instructions.plugin()) as one:
         try:
-            one.vm.run(f"{PREPARE}\n{_up(device)}", 60, f"{device}, and what is served")
+            one.vm.run(f"{PREPARE}\n{up(device)}", 60, f"{device}, and what is served")
             for number, xprt in enumerate(XPRTS):
                 one.vm.run(_begin(xprt, not number), 90, f"NFS over {xprt}")
                 meter = _Meter(one)

@@ -9,7 +9,7 @@ import math
 
 from vmlib import lab
 
-from . import codec, copy, counts, icount, instructions, plot, report, scale, slope, stats, times, trips
+from . import codec, copy, counts, icount, instructions, plot, report, scale, sends, slope, stats, times, trips
 from .counts import CONTROL, VERSION2, XPRTS
 
 
@@ -366,6 +366,49 @@ def _icount(expect):
                (3 * icount.PASSES * sum(len(case.commands()) for case in chosen), False))
 
 
+def _sends(expect):
+    chosen = [case for case in sends.cases() if case.name in ("vhca: READ 20 KiB", "vhca: WRITE 64 KiB")]
+    name = chosen[0].name
+    each = sends.DEPTH * (sends.EACH + chosen[0].warm) + sends.ALONE + chosen[0].warm
+
+    def printed(sent, passes=sends.PASSES):
+        lines = []
+        for case in chosen:
+            for place, leg in enumerate(sends.LEGS):
+                lines += [f"{leg}|{case.name}|rate|repeat ops={sends.DEPTH * sends.EACH} ns={(1 + place) * 192000} p50=1 p99=2",
+                          f"{leg}|{case.name}|alone|repeat ops={sends.ALONE} ns=60000 p50={2000 * (1 + place)} p99=9000",
+                          f"{leg}|{case.name}|sent|repeat n={sent.get(leg, 0)}"] * passes
+        return "noise\n" + "\n".join(lines) + "\nversion2|vhca: memory|memory|repeat client=40 server=50\n"
+
+    rows = sends._parse(printed({sends.REDUCED: each}), 1, chosen)
+    expect("sends: parsed", [(row["case"], row["xprt"], row["round"], round(row["rate"]), row["p50"], row["sent"],
+                              row["operations"]) for row in rows if "rate" in row],
+           [(case.name, leg, 1, round(1e6 / (1 + place)), 2.0 * (1 + place),
+             sends.PASSES * each * (leg == sends.REDUCED), sends.PASSES * each)
+            for case in chosen for place, leg in enumerate(sends.LEGS)])
+    expect("sends: memory", [row for row in rows if "client" in row],
+           [{"case": "vhca: memory", "xprt": "version2", "round": 1, "client": 40, "server": 50}])
+    try:
+        sends._parse(printed({}, sends.PASSES - 1), 1, chosen)
+        expect("sends: a pass is missing", "parsed", "refused")
+    except lab.LabError:
+        pass
+    for what, sent, met in (("all", {sends.REDUCED: each}, [True] * 3), ("one less", {sends.REDUCED: each - 1}, [True, True, False]),
+                            ("none", {}, [True, True, False]),
+                            ("in version 2 too", {sends.REDUCED: each, "version2": 1}, [True, False, True])):
+        found = sends.goals(sends._parse(printed(sent), 0, chosen))
+        expect(f"sends: {what}", [row["met"] for row in found.rows if row["goal"].startswith(name)], met)
+        expect(f"sends: {what}, others are not measured", [row["met"] for row in found.rows if "rxe" in row["goal"]],
+               [None] * 24)
+    text = _told(sends.tell, rows)
+    # Of version 1, which is the second: a third and a fourth as fast as in-tree, so two thirds and a half of it.
+    expect("sends: told", [text.count(what) for what in ("0.667", "0.500", "1.500", "2.000")], [2, 2, 2, 2])
+    for turn in (0, 1):
+        order = [line.split('"')[1].split("|")[0] for line in sends._script(turn, chosen).splitlines()
+                 if line.strip().startswith('echo "')]
+        expect(f"sends: the order of boot {turn}", list(dict.fromkeys(order)), list(sends.LEGS)[::-1 if turn else 1])
+
+
 def _trips(expect):
     for theirs, ours, met in ((2, 2, True), (2, 1, True), (2, 2.5, False), (2, 0.5, False)):
         found = _goals(trips, [{"case": "GETATTR", "xprt": xprt, "round": 0, "trips": number}
@@ -467,7 +510,7 @@ def main():
         else:
             wrong.append(f"{what}: {got!r}, expected {want!r}")
 
-    for test in (_stats, _report, _times, _counts, _instructions, _icount, _trips, _slope, _scale, _copy, _codec):
+    for test in (_stats, _report, _times, _counts, _instructions, _icount, _sends, _trips, _slope, _scale, _copy, _codec):
         test(expect)
     for line in wrong:
         print(f"FAILED   {line}")

@@ -16,6 +16,7 @@ OURS = "/sys/kernel/debug/rpcordma"
 VERSION2 = "/sys/module/rpcordma/parameters/version2"
 RTR = "/sys/module/rpcordma/parameters/version2_rtr"
 SENT = "/sys/module/rpcordma/parameters/send_write_max"
+ASKED = "/sys/module/rpcordma/parameters/send_read_max"
 # Any one of them.
 DROP_ONE = f"""number=$(awk 'BEGIN {{ srand() }} {{ all[NR] = $1 }} END {{ if (NR) print all[int(rand() * NR) + 1] }}' \
     {OURS}/server/connections) && [ "$number" ] && echo $number > {OURS}/server/disconnect"""

@@ -10,13 +10,14 @@
 #include <linux/errno.h>
 #include <linux/kernel.h>
 #include <linux/percpu.h>
+#include <linux/sunrpc/svc_rdma.h> /* defaults */
 #include <linux/sysctl.h>
 
 #include "compat/linux/svc.h"
 #include "compat/port/svc.h"
 
 struct rpcordma_server_tunables rpcordma_server_tunables = {
-	.max_requests = 64,
+	.max_requests = RPCRDMA_MAX_REQUESTS, /* 64; 128 where nfsd's threads come and go with the load */
 	.max_req_size = 4096,
 	.max_outbound_read_requests = 16,
 	.eager_read_bytes = 0,

@@ -88,7 +88,7 @@ def sysctl_ranges(t, vm, xprt):
     """The names and ranges of @xprt's sysctls; and that what is refused changes nothing."""
     names = {*LIMITS, *COUNTERS, *ALWAYS_0}
     limits = dict(LIMITS)
-    if xprt == "rpcrdma" and image.major_under_test() >= 7:
+    if image.major_under_test() >= 7:
         limits["max_requests"] = (128, *LIMITS["max_requests"][1:])
     t.equal(set(vm.run(f"ls {SVC_RDMA}", 10).split()), names, f"{xprt}: names in {SVC_RDMA}")
     t.equal(vm.run(f"stat -c %a {SVC_RDMA}/* | sort -u", 10), "644\n", f"{xprt}: modes in {SVC_RDMA}")

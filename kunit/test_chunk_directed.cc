@@ -506,7 +506,8 @@ struct Reassembled {
 	u8 *const whole;
 
 	Reassembled(Transmissions &room, u32 length)
-		: sent(room), whole(test_alloc(length + 4).data())
+		: sent(room),
+		  whole(test_alloc(length + 4).data())
 	{
 		__builtin_memset(sent, 0xee, sizeof(sent));
 	}
@@ -701,7 +702,7 @@ RPCORDMA_TEST(chunk_directed, round_trips)
 	EXPECT_GT(refused, 30);
 }
 
-RPCORDMA_SUITE(chunk_directed, every_combination, matching, not_placed, efforts, headers, shortfall, huge,
-	       last_lengths, structures, round_trips);
+RPCORDMA_SUITE(chunk_directed, every_combination, matching, not_placed, efforts, headers, shortfall,
+	       huge, last_lengths, structures, round_trips);
 
 } // namespace rpcordma

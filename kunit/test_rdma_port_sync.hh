@@ -26,8 +26,8 @@ struct PortSync {
 	/* What somebody else does, once: while a completion looks at a message, or while a thread waits. */
 	void (*meanwhile)() = nullptr;
 	void *what = nullptr; /* have_done_meanwhile()'s */
-	bool late = false; /* he does it when the limit of such a wait has just passed */
-	u32 stalls = 0;	   /* waits in which nothing completes, for as long as they may take */
+	bool late = false;    /* he does it when the limit of such a wait has just passed */
+	u32 stalls = 0;	      /* waits in which nothing completes, for as long as they may take */
 	bool disconnect_in_wait = false; /* once, when somebody waits and nothing completes */
 	u64 now = 5000000;		 /* ms */
 

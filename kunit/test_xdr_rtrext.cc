@@ -648,8 +648,7 @@ RPCORDMA_TEST(xdr_rtrext, changed_into_nothing)
 }
 
 RPCORDMA_SUITE(xdr_rtrext, written, displacements, types, sums, sets, transmissions, judged,
-	       stream_lengths, rpc_headers, limits, segment_limits,
-	       reply_limits, whole_messages, reports, encoder_refuses,
-	       lengths, changed_bytes, changed_into_nothing);
+	       stream_lengths, rpc_headers, limits, segment_limits, reply_limits, whole_messages,
+	       reports, encoder_refuses, lengths, changed_bytes, changed_into_nothing);
 
 } // namespace rpcordma

@@ -298,8 +298,8 @@ enum ib_wc_status vhca_mr_invalidate(struct vhca *v, struct ib_pd *pd, u32 key, 
 		/* A peer invalidates what it was allowed to use, and no other. */
 		if (mr->valid && !mr->all && (!remote || mr->access & REMOTE)) {
 			mr->valid = false;
-			mr->by_peer = remote;
 			hide(v, mr);
+			mr->by_peer = remote;
 			status = IB_WC_SUCCESS;
 			atomic_inc(&mr->invalidators);
 		}

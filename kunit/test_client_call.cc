@@ -92,6 +92,40 @@ RPCORDMA_TEST(client_call, receives)
 	}
 }
 
+/* A call that goes on in pages, in a tail, or in both, behind a bare header: each byte once, and none of another's. */
+RPCORDMA_TEST(client_call, inline_parts)
+{
+	Requester r;
+	r.connect();
+	u32 xid = 1;
+
+	for (const u32 pages : {0u, 4u, 100u})
+		for (const u32 tail : {0u, 4u, 12u}) {
+			TEST_NOTE("pages", pages);
+			TEST_NOTE("tail", tail);
+			rpc_rqst *call = r.prepare(xid, 60);
+			u8 *const base = static_cast<u8 *>(call->send.head.base);
+			u8 *const behind = base + Requester::kRoom / 2;
+
+			if (pages)
+				r.add_pages(call, pages, false);
+			call->send.tail = {behind, tail};
+			call->send.len += tail;
+			__builtin_memset(base + 60, 0xee, 100);
+			__builtin_memset(behind, 0x7a, tail);
+			EXPECT_EQ(r.transmit(call), 0);
+			const auto header = r.sent();
+			EXPECT_FALSE(header.has_chunks());
+			ASSERT_EQ(header.payload.size(), 60 + pages + tail);
+			for (u32 i = 0; i < header.payload.size(); i++)
+				EXPECT_EQ(header.payload.data()[i], i < 60	   ? base[i] :
+								    i < 60 + pages ? pattern(i - 60) :
+										     0x7a);
+			EXPECT_TRUE(r.reply(xid++, 24));
+			r.done(call);
+		}
+}
+
 /* RFC 8166 3.3.3, RFC 8797 5.1: 1024 bytes each way where the peer says nothing, or somebody else's words. */
 RPCORDMA_TEST(client_call, silent_peer)
 {
@@ -346,8 +380,8 @@ RPCORDMA_TEST(client_call, cancelled)
 	r.done(next);
 }
 
-RPCORDMA_SUITE(client_call, header, credits, receives, silent_peer, reconnect_settings, read_chunk,
-	       write_chunk, chunk_counters, unmarked_pages, protected_payload, no_retransmission,
-	       cancelled);
+RPCORDMA_SUITE(client_call, header, credits, receives, inline_parts, silent_peer,
+	       reconnect_settings, read_chunk, write_chunk, chunk_counters, unmarked_pages,
+	       protected_payload, no_retransmission, cancelled);
 
 } // namespace rpcordma

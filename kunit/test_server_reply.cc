@@ -298,6 +298,28 @@ RPCORDMA_TEST(server_reply, largest_inline)
 	c.expect_reply(1, 1024 - 28);
 }
 
+/* A reply without chunks that goes on in pages and a tail: what is behind the head in memory is not of it. */
+RPCORDMA_TEST(server_reply, inline_pages)
+{
+	for (const u32 head : {56u, 60u, 200u}) {
+		TEST_NOTE("head", head);
+		Connected c;
+
+		have_call(c, 0, 0);
+		__builtin_memset(c.reply_bytes + head, 0xee, 400);
+		ASSERT_EQ(c.send_reply_pages(head, 100, 8), 0);
+		c.release();
+		c.work();
+		const auto header = c.got();
+		ASSERT_OK(header);
+		ASSERT_EQ(header.value().payload.size(), head + 108);
+		for (u32 i = 0; i < head + 108; i++) {
+			TEST_NOTE("byte", i);
+			ASSERT_EQ(header.value().payload.data()[i], pattern(i));
+		}
+	}
+}
+
 /* A READ of the largest payload that is announced, in as many pages as it can be: it starts within one. */
 RPCORDMA_TEST(server_reply, largest_payload)
 {
@@ -430,7 +452,7 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 }
 
 RPCORDMA_SUITE(server_reply, write_chunk, early_result, long_write, reply_chunk, unused_chunks,
-	       unannounced, many_results, invalidation, fits_nowhere, largest_inline,
+	       unannounced, many_results, invalidation, fits_nowhere, largest_inline, inline_pages,
 	       largest_payload, too_many_pieces, sixteen_segments);
 
 } // namespace rpcordma

@@ -413,10 +413,11 @@ RPCORDMA_TEST(xdr_v1, long_lists)
 RPCORDMA_TEST(xdr_v1, span_beyond_32_bits)
 {
 	if constexpr (sizeof(usize) > sizeof(u32)) {
-		MutableBytes bytes = test_alloc(0);
+		const Bytes bytes(test_alloc(0).data(), usize(1) << 32);
+		xdr::Message message;
 
-		EXPECT_ERROR(xdr_reference::decode(Bytes(bytes.data(), usize(1) << 32)),
-			     Error::message_size);
+		EXPECT_FALSE(v1::decode_plain(bytes, message));
+		EXPECT_ERROR(xdr_reference::decode(bytes), Error::message_size);
 	} else {
 		TEST_SKIP("no span is that long here");
 	}
@@ -499,8 +500,61 @@ RPCORDMA_TEST(xdr_v1, direction)
 	}
 }
 
+/* The way of most messages: it says nothing but what decode_any() says, takes what it is for, and else touches nothing. */
+RPCORDMA_TEST(xdr_v1, plain)
+{
+	static const u32 values[] = {0, 1, 2, 3, 4, 5, 7, 0x700, 0x01000000, 0xffffffff};
+	static const u32 lengths[] = {0, 12, 16, 27, 28, 32, 35, 36, 40};
+	u32 words[10] = {7, 1, 32, 0, 0, 0, 0, 7, 0, 9}, taken = 0;
+
+	for (u32 type = 0; type < 2; type++) {
+		xdr::Message message;
+		words[8] = type;
+		ASSERT_TRUE(v1::decode_plain(wire(words), message));
+		EXPECT_EQ(message.direction, type ? xdr::Direction::reply : xdr::Direction::call);
+		EXPECT_EQ(message.payload.size(), sizeof(words) - v1::min_header_length);
+	}
+	for (u32 at = 0; at < 10; at++)
+		for (u32 value : values)
+			for (u32 length : lengths) {
+				const u32 was = words[at];
+				xdr::Message plain, any;
+				words[at] = value;
+				const ExactCopy copy(Bytes(wire(words)).first(length));
+				words[at] = was;
+				TEST_NOTE("word", at);
+				TEST_NOTE("value", value);
+				TEST_NOTE("length", length);
+				/* As of another message that came in the same Receive. */
+				plain.kind = any.kind = xdr::Kind::nomsg;
+				plain.header_length = 99;
+				const Error error = v1::decode_any(copy.bytes(), any);
+				if (!v1::decode_plain(copy.bytes(), plain)) {
+					EXPECT_EQ(plain.header_length, 99);
+					EXPECT_EQ(plain.kind, xdr::Kind::nomsg);
+					continue;
+				}
+				taken++;
+				EXPECT_EQ(error, Error::none);
+				EXPECT_NE(any.direction, xdr::Direction::unknown);
+				EXPECT_EQ(plain.direction, any.direction);
+				EXPECT_EQ(plain.xid, any.xid);
+				EXPECT_EQ(plain.version, any.version);
+				EXPECT_EQ(plain.credits, any.credits);
+				EXPECT_EQ(plain.kind, any.kind);
+				EXPECT_EQ(plain.header_length, any.header_length);
+				EXPECT_EQ(plain.transmissions, any.transmissions);
+				EXPECT_EQ(plain.transmission, any.transmission);
+				EXPECT_FALSE(plain.has_chunks() || any.has_chunks());
+				EXPECT_EQ(plain.payload.data(), any.payload.data());
+				EXPECT_EQ(plain.payload.size(), any.payload.size());
+			}
+	/* With 36 and with 40 bytes: any credits, any word behind, both types, and what is as it was. */
+	EXPECT_EQ(taken, 2 * (2 * 10 + 2 + 7));
+}
+
 RPCORDMA_SUITE(xdr_v1, rfc_no_chunks, rfc_read_list, rfc_write_list, rfc_reply_chunk, all_lists,
 	       procs, versions, peek, error_bodies, payload_place, positions, hostile_counts,
-	       long_lists, span_beyond_32_bits, message_changes_under_views, direction);
+	       long_lists, span_beyond_32_bits, message_changes_under_views, direction, plain);
 
 } // namespace rpcordma

@@ -5,8 +5,6 @@
  */
 #include "xdr/v1.hh"
 
-#include <new>
-
 namespace rpcordma::v1 {
 
 namespace {
@@ -69,7 +67,7 @@ Error decode_error(Bytes bytes, xdr::Message &message)
 
 } // namespace
 
-Error decode(Bytes bytes, xdr::Message &message)
+Error decode_any(Bytes bytes, xdr::Message &message)
 {
 	/* In place: an assignment would clear a copy first. */
 	new (&message) xdr::Message;
@@ -91,13 +89,6 @@ Error decode(Bytes bytes, xdr::Message &message)
 		return Error::message_size;
 	switch (proc) {
 	case Proc::msg:
-		/* Most messages have no chunk. */
-		if (xdr::lists_absent(bytes.data() + xdr::fixed_header_size)) {
-			message.header_length = min_header_length;
-			message.payload = bytes.from(min_header_length);
-			message.direction = xdr::infer_direction(message);
-			return Error::none;
-		}
 		return decode_chunks(bytes, message);
 	case Proc::nomsg:
 		message.kind = xdr::Kind::nomsg;

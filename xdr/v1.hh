@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include <new>
+
 #include "xdr/message.hh"
 
 namespace rpcordma::v1 {
@@ -53,7 +55,48 @@ constexpr u32 error_vers_length = 28;
  *                    (4.5.2), a requester drops it.
  * With all but EMSGSIZE, peek() gives the xid and vers for an answer to echo.
  */
-[[nodiscard]] Error decode(Bytes bytes, xdr::Message &message);
+[[nodiscard]] inline Error decode(Bytes bytes, xdr::Message &message);
+
+/** The same in a call, whatever the message is. */
+[[nodiscard]] Error decode_any(Bytes bytes, xdr::Message &message);
+
+/**
+ * The same, where most messages are decoded: an RDMA_MSG without chunks, whose payload is an RPC message with its
+ * xid. False, with @message as it was: it is none, or may be none; decode_any() tells.
+ */
+[[nodiscard, gnu::always_inline]] inline bool decode_plain(Bytes bytes, xdr::Message &message)
+{
+	constexpr usize vers_at = 4, credits_at = 8, proc_at = 12, type_at = min_header_length + 4;
+	const u8 *at = bytes.data();
+
+	if (bytes.size() < min_header_length + rpc::peek_length || bytes.size() > ~u32(0))
+		return false;
+	/* The four words of proc and of absent lists are zero. */
+	static_assert(static_cast<u32>(Proc::msg) == 0 &&
+		      min_header_length == proc_at + 2 * sizeof(u64));
+	if (xdr::load_be32(at + vers_at) != version ||
+	    (xdr::load_be64(at + proc_at) | xdr::load_be64(at + proc_at + sizeof(u64))))
+		return false;
+	const u32 xid = xdr::load_be32(at), type = xdr::load_be32(at + type_at);
+
+	if (xid != xdr::load_be32(at + min_header_length) ||
+	    type > static_cast<u32>(rpc::MessageType::reply))
+		return false;
+	/* In place: an assignment would clear a copy first. */
+	new (&message) xdr::Message;
+	message.xid = Xid(xid);
+	message.version = version;
+	message.credits = Credits(xdr::load_be32(at + credits_at));
+	message.header_length = min_header_length;
+	message.direction = type ? xdr::Direction::reply : xdr::Direction::call;
+	message.payload = bytes.from(min_header_length);
+	return true;
+}
+
+Error decode(Bytes bytes, xdr::Message &message)
+{
+	return decode_plain(bytes, message) ? Error::none : decode_any(bytes, message);
+}
 
 /**
  * Builds the header of an RDMA_MSG or RDMA_NOMSG in place:

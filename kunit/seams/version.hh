@@ -62,6 +62,10 @@ struct TestVersion {
 		}
 	};
 
+	[[nodiscard]] static constexpr bool decode_plain(Bytes, xdr::Message &)
+	{
+		return false;
+	}
 	[[nodiscard]] static Error decode(Bytes bytes, xdr::Message &message)
 	{
 		message = xdr::Message{};

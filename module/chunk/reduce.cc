@@ -265,12 +265,13 @@ Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thr
 		plan.set_short(header, static_cast<u32>(length));
 		return {};
 	}
-	if (!limits.valid())
-		return Error::invalid;
 	if (call.send.length() > kMaxMessage || call.receive.length() > kMaxMessage)
 		return Error::message_size;
 	if (plan_lone(call, limits, thresholds, plan))
 		return {};
+	/* Whoever connects has seen that they are: what follows would not end, or not fit, if they were not. */
+	if (!limits.valid())
+		return Error::invalid;
 	TRY_STATUS(plan_reply(call, limits, thresholds, plan));
 	TRY_STATUS(plan_call(call, limits, thresholds, plan));
 	plan_inline(call, limits, plan);

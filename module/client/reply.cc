@@ -198,38 +198,12 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 	return copy_stream(call, receive, at);
 }
 
-/* What the reply in @receive comes to: its length, its bytes being in their place; or an error, of the call. */
-[[nodiscard]] static Result<u32> deliver(Client &client, const Connection &c, Call *call,
-					 const Receive &receive)
+/* As deliver(), for all that it does not see to itself. */
+[[nodiscard, gnu::noinline]] static Result<u32> deliver_other(Client &client, const Connection &c,
+							      Call *call, const Receive &receive)
 {
 	const xdr::Message &message = receive.message;
-	const Bytes payload = message.payload;
-	const u32 head = call->shape.receive.head_length;
 
-	/* Most replies: no chunk, and the head has room for all. What land_reply() would say of it. */
-	if (message.kind == xdr::Kind::msg && !message.has_chunks() && !receive.next &&
-	    payload.size() && payload.size() <= head && !receive.in_pages()) {
-		__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
-		rpcordma_rqst_set_reply(call->rqst, head, call->shape.receive.page_length, 0);
-		return u32(payload.size());
-	}
-	if (message.kind == xdr::Kind::msg && message.writes.segments() == 1 &&
-	    message.writes.count() == 1 && message.reads.empty() && !message.reply.present() &&
-	    !receive.next && !receive.in_pages()) {
-		const u32 written = message.writes.first_segment().length;
-		chunk::LoneLanding at;
-
-		/* Most READs. */
-		if (chunk::land_lone(u32(payload.size()), written, call->shape.receive, call->plan,
-				     at)) {
-			__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
-			rpcordma_rqst_set_reply(call->rqst, at.head_length,
-						call->shape.receive.page_length,
-						head - at.head_length);
-			tally(client.stats.total_rdma_reply, written);
-			return at.length;
-		}
-	}
 	if (message.kind == xdr::Kind::error) {
 		trace::reply(client.peer, "error", call->xid, message.credits.get(),
 			     static_cast<u32>(message.error.code),
@@ -260,11 +234,45 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 	return Error::io;
 }
 
-/* All memory of @pin's call is back: complete it with the reply in @receive. */
-static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Context context)
+/* What the reply in @receive comes to: its length, its bytes being in their place; or an error, of the call. */
+[[nodiscard, gnu::always_inline]] static inline Result<u32>
+deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 {
-	Call *call = pin.call();
+	const xdr::Message &message = receive.message;
+	const Bytes payload = message.payload;
+	const u32 head = call->shape.receive.head_length;
 
+	/* Most replies: no chunk, and the head has room for all. What land_reply() would say of it. */
+	if (message.kind == xdr::Kind::msg && !message.has_chunks() && !receive.next &&
+	    payload.size() && payload.size() <= head && !receive.in_pages()) {
+		__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
+		rpcordma_rqst_set_reply(call->rqst, head, call->shape.receive.page_length, 0);
+		return u32(payload.size());
+	}
+	if (message.kind == xdr::Kind::msg && message.writes.segments() == 1 &&
+	    message.writes.count() == 1 && message.reads.empty() && !message.reply.present() &&
+	    !receive.next && !receive.in_pages()) {
+		const u32 written = message.writes.first_segment().length;
+		chunk::LoneLanding at;
+
+		/* Most READs. */
+		if (chunk::land_lone(u32(payload.size()), written, call->shape.receive, call->plan,
+				     at)) {
+			__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
+			rpcordma_rqst_set_reply(call->rqst, at.head_length,
+						call->shape.receive.page_length,
+						head - at.head_length);
+			tally(client.stats.total_rdma_reply, written);
+			return at.length;
+		}
+	}
+	return deliver_other(client, c, call, receive);
+}
+
+/* All memory of @pin's @call is back: complete it with the reply in @receive. */
+[[gnu::always_inline]] static inline void finish(Client &client, Connection &c, Pin pin, Call *call,
+						 Receive *receive, Context context)
+{
 	/* C1 */
 	if (!call->mapped.empty())
 		rpcordma_warn("C1: an RPC completes while the peer can reach its memory");
@@ -291,18 +299,18 @@ static void finish(Client &client, Connection &c, Pin pin, Receive *receive, Con
 }
 
 /*
- * The reply to @pin's call, which is `replied`, is in @receive. Take the memory back from the peer, and complete it.
+ * The reply to @pin's @call, which is `replied`, is in @receive. Take the memory back from the peer, and complete it.
  */
-static void process_reply(Client &client, Connection &c, Pin pin, Receive *receive, Context context)
+[[gnu::always_inline]] static inline void
+process_reply(Client &client, Connection &c, Pin pin, Call *call, Receive *receive, Context context)
 {
-	Call *call = pin.call();
-
-	client.unmap_invalidated(c, call, *receive);
+	if (receive->flags & RPCORDMA_WC_WITH_INVALIDATE)
+		client.unmap_invalidated(c, call, *receive);
 	if constexpr (protocol::kTransmissions > 1)
 		for (const Receive *more = receive->next; more; more = more->next)
 			client.unmap_invalidated(c, call, *more);
 	if (call->mapped.empty()) {
-		finish(client, c, static_cast<Pin &&>(pin), receive, context);
+		finish(client, c, static_cast<Pin &&>(pin), call, receive, context);
 		return;
 	}
 	call->held = receive;
@@ -440,7 +448,7 @@ template <typename IsMeant>
 		replied = call->change(state, CallState::replied);
 	}
 	if (replied) {
-		process_reply(client, c, static_cast<Pin &&>(pin), receive,
+		process_reply(client, c, static_cast<Pin &&>(pin), call, receive,
 			      Context::receive_completion);
 		return;
 	}
@@ -448,6 +456,12 @@ template <typename IsMeant>
 	tally(client.stats.bad_reply_count, 1);
 	trace::failure(client.peer, Failure::reply_unexpected, xid, static_cast<int>(state));
 	c.recycle(receive);
+}
+
+/* The same, where few are. */
+[[gnu::noinline]] static void handle_rare_reply(Client &client, Connection &c, Receive *receive)
+{
+	handle_reply(client, c, receive);
 }
 
 /* Something came that carries no RPC message. Receive completion. */
@@ -529,7 +543,7 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 	} else if (message.direction == xdr::Direction::call) {
 		client.handle_backward_call(c, receive);
 	} else {
-		handle_reply(client, c, taken.whole);
+		handle_rare_reply(client, c, taken.whole);
 	}
 }
 
@@ -569,7 +583,7 @@ void rpcordma_client::process_early_reply(Connection &c, Call *call)
 
 	call->held = nullptr;
 	call->set_state(CallState::replied);
-	process_reply(*this, c, static_cast<Pin &&>(call->pin), receive, Context::elsewhere);
+	process_reply(*this, c, static_cast<Pin &&>(call->pin), call, receive, Context::elsewhere);
 }
 
 /* The last LOCAL_INV of @call has completed. Send completion. */
@@ -591,5 +605,5 @@ void rpcordma_client::end_invalidation(Connection &c, Call *call, bool success)
 	}
 	unmap_all(c, call);
 	announce_space();
-	finish(*this, c, static_cast<Pin &&>(call->pin), receive, Context::elsewhere);
+	finish(*this, c, static_cast<Pin &&>(call->pin), call, receive, Context::elsewhere);
 }

@@ -11,17 +11,16 @@
 using namespace rpcordma;
 using trace::Failure;
 
-[[nodiscard]] static chunk::BufferShape shape_of(const rpcordma_xdr_buf &buf)
+/* In place: a copy would go through the stack. */
+[[gnu::always_inline]] static inline void take_shape(chunk::BufferShape &shape,
+						     const rpcordma_xdr_buf &buf)
 {
-	chunk::BufferShape shape;
-
 	shape.head_address = reinterpret_cast<u64>(buf.head.base);
 	shape.head_length = static_cast<u32>(buf.head.length);
 	shape.page_base = buf.page_base;
 	shape.page_length = buf.page_length;
 	shape.tail_address = reinterpret_cast<u64>(buf.tail.base);
 	shape.tail_length = static_cast<u32>(buf.tail.length);
-	return shape;
 }
 
 /* The buffer that a segment's offsets are for, when it is not the call's own as it stands. */
@@ -128,8 +127,8 @@ reduce_call(Connection &c, Call *call, const rpcordma_request &request, u32 most
 
 	call->xid = request.xid;
 	call->reply = request.receive;
-	shape.send = shape_of(*request.send);
-	shape.receive = shape_of(*request.receive);
+	take_shape(shape.send, *request.send);
+	take_shape(shape.receive, *request.receive);
 	shape.send_ddp = request.send->flags & RPCORDMA_XDRBUF_WRITE;
 	shape.receive_ddp = request.receive->flags & RPCORDMA_XDRBUF_READ;
 	shape.ddp_allowed = request.ddp_allowed;
@@ -159,6 +158,30 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 	return {};
 }
 
+/*
+ * Plan a call as most are: all of it is in its head and goes behind a bare header, and the reply fits a Receive whatever
+ * it is. What reduce_call() would make of it, but for the shape of what is sent, which nobody asks for then. False: it
+ * may be another one, and nothing is planned.
+ */
+[[nodiscard, gnu::always_inline]] static inline bool plan_short(const Connection &c, Call *call,
+								const rpcordma_request &request)
+{
+	const chunk::Thresholds thresholds = c.session.thresholds();
+	const rpcordma_xdr_buf &send = *request.send, &receive = *request.receive;
+	const u64 bare = thresholds.bare_header, length = send.head.length;
+
+	if ((send.page_length | send.tail.length) || !length || length > c.limits.copy_limit ||
+	    bare + length > min(thresholds.send, call->send().capacity()) ||
+	    bare + receive.head.length + receive.page_length + receive.tail.length >
+		    thresholds.receive)
+		return false;
+	call->xid = request.xid;
+	call->reply = request.receive;
+	take_shape(call->shape.receive, receive);
+	call->plan.set_short(thresholds.bare_header, static_cast<u32>(length));
+	return true;
+}
+
 /* --- what may run short, before anything is touched --- */
 
 /* What take_resources() says of a call that needs none of these: see send_group(). No other step says it. */
@@ -174,10 +197,11 @@ static constexpr Error kGoesAsGroup = Error::no_option;
 	return __builtin_expect(may, 0);
 }
 
+/* @regions: of @call's plan. */
 [[nodiscard, gnu::always_inline]] static inline Status
-take_resources(Client &client, Connection &c, Call *call, const rpcordma_request &request)
+take_resources(Client &client, Connection &c, Call *call, const rpcordma_request &request,
+	       u32 regions)
 {
-	const u32 regions = call->plan.rkeys();
 	const u32 sends = sends_of(call->plan), requests = regions + sends;
 
 	/* Without regions there is nothing that several transmissions could save. */
@@ -195,7 +219,7 @@ take_resources(Client &client, Connection &c, Call *call, const rpcordma_request
 		rpcordma_xprt_queue_refill(client.xprt, 0);
 		return error;
 	}
-	if (!client.map_send_buffers(c, call, sends))
+	if ((sends > 1 || !call->send().mapped()) && !client.map_send_buffers(c, call, sends))
 		return Error::no_buffers;
 	if (!c.send_queue.take(requests, regions)) {
 		trace::failure(client.peer, Failure::send_queue_full, call->xid,
@@ -389,7 +413,16 @@ copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at,
 	const SendBuffer &send = call.send();
 	u32 pulled = 0;
 
-	for (chunk::ByteRange range : call.plan.inline_ranges)
+	for (chunk::ByteRange range : call.plan.inline_ranges) {
+		/* Of most calls with a chunk: within the head, and to the buffer's head. */
+		if (u64(range.offset) + range.length <= call.shape.send.head_length &&
+		    u64(used) + range.length <= send.capacity()) {
+			__builtin_memcpy(send.room().data() + used,
+					 static_cast<const u8 *>(buf.head.base) + range.offset,
+					 range.length);
+			used += range.length;
+			continue;
+		}
 		while (range.length) {
 			const MutableBytes room = send.room_from(used);
 			const u32 n = static_cast<u32>(min<usize>(range.length, room.size()));
@@ -399,6 +432,7 @@ copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at,
 			range.length -= n;
 			used += n;
 		}
+	}
 	return pulled;
 }
 
@@ -427,6 +461,13 @@ copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at,
 	return pulled;
 }
 
+/* A header of @length was written for @plan. */
+[[gnu::always_inline]] static inline void check_header(const chunk::Plan &plan, u32 length)
+{
+	if (length != plan.header_length)
+		rpcordma_warn("the header is not as long as reduction said");
+}
+
 /* Make the call's message: map its chunks, write its header, copy its inline bytes. */
 [[nodiscard, gnu::always_inline]] static inline Status
 marshal(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
@@ -434,8 +475,7 @@ marshal(Client &client, const Connection &c, Call *call, const rpcordma_request 
 	const chunk::Plan &plan = call->plan;
 	const u32 header = TRY(marshal_header(client, c, call, request));
 
-	if (header != plan.header_length)
-		rpcordma_warn("the header is not as long as reduction said");
+	check_header(plan, header);
 	if (sends_of(plan) == 1) {
 		SendBuffer &send = call->send();
 
@@ -447,6 +487,25 @@ marshal(Client &client, const Connection &c, Call *call, const rpcordma_request 
 	}
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))
 		client.trace_marshal(c, *call, plan.nomsg() ? xdr::Kind::nomsg : xdr::Kind::msg);
+	return {};
+}
+
+/* The same, of a call that plan_short() has planned: the header has no chunk, and one copy is all. */
+[[nodiscard, gnu::always_inline]] static inline Status
+marshal_short(const Client &client, const Connection &c, Call *call, const rpcordma_request &request)
+{
+	SendBuffer &send = call->send();
+	const u32 length = static_cast<u32>(request.send->head.length);
+	xdr::Envelope envelope;
+
+	envelope.xid = Xid(request.xid);
+	envelope.credits = c.credits.requested();
+	const u32 header = TRY(c.session.encode_bare(send.room(), envelope));
+	check_header(call->plan, header);
+	__builtin_memcpy(send.room().data() + header, request.send->head.base, length);
+	send.hand_over(c.endpoint, header + length);
+	if (trace::on(RPCORDMA_TRACE_MARSHAL))
+		client.trace_marshal(c, *call, xdr::Kind::msg);
 	return {};
 }
 
@@ -551,18 +610,27 @@ Status rpcordma_client::send_request(Call *call)
 	if (const Error failure = failure_of(*call, request.xid); failure != Error::none)
 		return fail_own(request, failure);
 	TRY_STATUS(admit(*this, call, request));
-	if (const Status planned = plan_within_credits(*this, *c, call, request); !planned.ok()) {
-		tally(stats.failed_marshal_count, 1);
-		trace::failure(peer, Failure::reduce_failed, call->xid, planned.error());
-		return fail_own(request, Error::message_size);
+	const bool is_short = plan_short(*c, call, request);
+	if (!is_short) {
+		const Status planned = plan_within_credits(*this, *c, call, request);
+
+		if (!planned.ok()) {
+			tally(stats.failed_marshal_count, 1);
+			trace::failure(peer, Failure::reduce_failed, call->xid, planned.error());
+			return fail_own(request, Error::message_size);
+		}
 	}
-	if (const Status taken = take_resources(*this, *c, call, request); !taken.ok()) {
+	const Status taken =
+		take_resources(*this, *c, call, request, is_short ? 0 : call->plan.rkeys());
+	if (!taken.ok()) {
 		if (taken.error() == kGoesAsGroup)
 			return send_group(*this, *c, call, request);
 		return_extra_credits(call);
 		return taken;
 	}
-	if (const Status made = marshal(*this, *c, call, request); !made.ok()) {
+	const Status made = is_short ? marshal_short(*this, *c, call, request) :
+				       marshal(*this, *c, call, request);
+	if (!made.ok()) {
 		const u32 regions = call->plan.rkeys();
 
 		tally(stats.failed_marshal_count, 1);

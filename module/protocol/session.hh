@@ -194,26 +194,14 @@ public:
 	 * @bytes    all of it
 	 * @message  points into @bytes; means nothing unless it is to be delivered, or Action::control
 	 */
-	[[nodiscard]] Verdict receive(Bytes bytes, xdr::Message &message)
+	[[nodiscard, gnu::always_inline]] Verdict receive(Bytes bytes, xdr::Message &message)
 	{
-		if (__builtin_expect(standing_ != Standing::settled, 0)) {
-			if (standing_ == Standing::asking)
-				return {Action::negotiate, {}, {}};
-			settle_(bytes);
-		}
-		return Spoken::with(version_, [&](auto codec) -> Verdict {
-			const Error error = codec.decode(bytes, message);
-
-			if (error != Error::none)
-				return judge_(error, codec.refusal(error));
-			if constexpr (decltype(codec)::rules().properties)
-				if (__builtin_expect(message.kind > xdr::Kind::error || collecting_,
-						     0))
-					return {Action::control, {}, {}};
-			if (message.direction == xdr::Direction::unknown)
-				return {Action::refuse, xdr::ErrorCode::chunk, Error::protocol};
+		/* Most messages, where they come: there is nothing to be said of them. */
+		if (standing_ == Standing::settled && Spoken::with(version_, [&](auto codec) {
+			    return codec.decode_plain(bytes, message);
+		    }))
 			return {};
-		});
+		return receive_any_(bytes, message);
 	}
 
 	/** What an error message with @code says besides, where that is the session's to say. */
@@ -290,6 +278,29 @@ public:
 
 private:
 	enum class Standing : u8 { settled, open, asking };
+
+	/* As receive(), whatever the message is. */
+	[[nodiscard, gnu::noinline]] Verdict receive_any_(Bytes bytes, xdr::Message &message)
+	{
+		if (__builtin_expect(standing_ != Standing::settled, 0)) {
+			if (standing_ == Standing::asking)
+				return {Action::negotiate, {}, {}};
+			settle_(bytes);
+		}
+		return Spoken::with(version_, [&](auto codec) -> Verdict {
+			const Error error = codec.decode(bytes, message);
+
+			if (error != Error::none)
+				return judge_(error, codec.refusal(error));
+			if constexpr (decltype(codec)::rules().properties)
+				if (__builtin_expect(message.kind > xdr::Kind::error || collecting_,
+						     0))
+					return {Action::control, {}, {}};
+			if (message.direction == xdr::Direction::unknown)
+				return {Action::refuse, xdr::ErrorCode::chunk, Error::protocol};
+			return {};
+		});
+	}
 
 	/* The first message of a version that is spoken decides. */
 	void settle_(Bytes bytes)

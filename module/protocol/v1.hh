@@ -35,9 +35,15 @@ struct V1 {
 		}
 	};
 
+	/** Whether that was all there is to decode; false: decode() is to see it, and @message is as it was. */
+	[[nodiscard, gnu::always_inline]] static bool decode_plain(Bytes bytes,
+								   xdr::Message &message)
+	{
+		return v1::decode_plain(bytes, message);
+	}
 	[[nodiscard]] static Error decode(Bytes bytes, xdr::Message &message)
 	{
-		return v1::decode(bytes, message);
+		return v1::decode_any(bytes, message);
 	}
 	/** The header of a message without chunks. */
 	[[nodiscard]] static Result<u32> encode_bare(MutableBytes room,

@@ -36,6 +36,11 @@ struct V2 {
 		}
 	};
 
+	/** None is decoded by this. */
+	[[nodiscard]] static constexpr bool decode_plain(Bytes, xdr::Message &)
+	{
+		return false;
+	}
 	[[nodiscard]] static Error decode(Bytes bytes, xdr::Message &message)
 	{
 		return v2::decode(bytes, message);

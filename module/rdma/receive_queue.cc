@@ -44,30 +44,14 @@ u32 ReceiveQueue::provide(u32 messages)
 	return provided_;
 }
 
-bool ReceiveQueue::recycle_(Receive *receive)
+[[gnu::noinline]] bool ReceiveQueue::post_waiting_()
 {
-	if (__builtin_expect(receive->pages && !maker_.with_pages(), 0))
-		maker_.drop_pages(receive);
-	receive->wr.next = waiting_ ? &waiting_->wr : nullptr;
-	waiting_ = receive;
-	if (++waiting_count_ < kBatch)
-		return true;
 	Receive *chain = waiting_;
+
 	waiting_ = nullptr;
 	waiting_count_ = 0;
 	/* destroy() frees them, whatever becomes of them. */
 	return maker_.post(chain, kBatch);
-}
-
-bool ReceiveQueue::recycle(Receive *receives)
-{
-	bool posted = true;
-
-	while (Receive *receive = receives) {
-		receives = receive->next;
-		posted = recycle_(receive) && posted;
-	}
-	return posted;
 }
 
 bool ReceiveQueue::repost(Receive *receives)

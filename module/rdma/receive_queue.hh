@@ -66,12 +66,30 @@ public:
 	 * @receives, chained by `next`, are handled: post them again, with the next batch. Receive completion
 	 * only. May be null. False: the queue pair does not take them, and the peer may find none.
 	 */
-	[[nodiscard]] bool recycle(Receive *receives);
+	[[nodiscard]] bool recycle(Receive *receives)
+	{
+		bool posted = true;
+
+		while (Receive *receive = receives) {
+			receives = receive->next;
+			posted = recycle_(receive) && posted;
+		}
+		return posted;
+	}
 	/** As recycle(), for those that were held: now, and in any context. */
 	[[nodiscard]] bool repost(Receive *receives);
 
 private:
-	[[nodiscard]] bool recycle_(Receive *receive);
+	[[nodiscard, gnu::always_inline]] bool recycle_(Receive *receive)
+	{
+		if (__builtin_expect(receive->pages && !maker_.with_pages(), 0))
+			maker_.drop_pages(receive);
+		receive->wr.next = waiting_ ? &waiting_->wr : nullptr;
+		waiting_ = receive;
+		return __builtin_expect(++waiting_count_ < kBatch, 1) || post_waiting_();
+	}
+	/* Post the batch that has gathered. */
+	[[nodiscard]] bool post_waiting_();
 
 	ReceiveMaker maker_;
 	Receive *waiting_ = nullptr; /* chained by wr.next */

@@ -260,7 +260,8 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 }
 
 /* Decode what came in @receive, and judge the message if that is whole; @arrival as for judge(). */
-[[nodiscard]] static Arrived decode(Server &server, Receive *receive, chunk::Arrival &arrival)
+[[nodiscard, gnu::always_inline]] static inline Arrived decode(Server &server, Receive *receive,
+							       chunk::Arrival &arrival)
 {
 	const bool open = !server.session.settled();
 	const auto verdict = server.session.receive(receive->bytes(), receive->message);

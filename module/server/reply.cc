@@ -26,17 +26,20 @@ void announce_result(ServerCall *call, chunk::ReplyRange range)
  * Where the result is that the service announced as @said. nfsd, of 6.12 at least, announces an NFSv4
  * READLINK's text from its length on, not from behind it. Before any other result stands its length.
  */
-[[nodiscard]] static chunk::ReplyRange find_result(const rpcordma_xdr_buf *reply,
-						   chunk::ReplyRange said)
+[[nodiscard, gnu::always_inline]] static inline chunk::ReplyRange
+find_result(const rpcordma_xdr_buf *reply, chunk::ReplyRange said)
 {
-	u8 words[2 * xdr::word_size];
+	u8 word[xdr::word_size];
 
 	if (!said.length || said.offset < xdr::word_size || reply->len < xdr::word_size ||
 	    said.offset > reply->len - xdr::word_size)
 		return said;
-	rpcordma_buf_read(reply, said.offset - xdr::word_size, words, sizeof(words));
-	if (xdr::load_be32(words) != said.length &&
-	    xdr::load_be32(words + xdr::word_size) == said.length)
+	read_bytes(reply, said.offset - xdr::word_size, word, sizeof(word));
+	/* What follows may be in pages, and is looked at only where it matters. */
+	if (xdr::load_be32(word) == said.length)
+		return said;
+	read_bytes(reply, said.offset, word, sizeof(word));
+	if (xdr::load_be32(word) == said.length)
 		said.offset += xdr::word_size;
 	return said;
 }

@@ -87,6 +87,14 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
  */
 [[nodiscard]] Status append_long(Server &server, ServerCall *call, svc_rqst *rqst,
 				 const rpcordma_xdr_buf *buf, Outgoing &out);
+/** Copy bytes [@offset, @offset + @length) of @buf, which has them; most are in the head. Any context. */
+inline void read_bytes(const rpcordma_xdr_buf *buf, u32 offset, void *to, u32 length)
+{
+	if (u64(offset) + length <= buf->head.length)
+		__builtin_memcpy(to, static_cast<const u8 *>(buf->head.base) + offset, length);
+	else
+		rpcordma_buf_read(buf, offset, to, length);
+}
 /** Copy the bytes of @buf that @ranges say into the Sends of @out, behind what is there. There is room. */
 inline void append_inline(const Server &server, ServerCall *call, const rpcordma_xdr_buf *buf,
 			  Span<const chunk::ReplyRange> ranges, Outgoing &out)
@@ -94,8 +102,8 @@ inline void append_inline(const Server &server, ServerCall *call, const rpcordma
 	if (protocol::kTransmissions > 1)
 		return spread_inline(server, call, buf, ranges, out);
 	for (const chunk::ReplyRange &range : ranges) {
-		rpcordma_buf_read(buf, range.offset, call->sends[0].room().data() + out.lengths[0],
-				  range.length);
+		read_bytes(buf, range.offset, call->sends[0].room().data() + out.lengths[0],
+			   range.length);
 		out.lengths[0] += range.length;
 	}
 }

@@ -47,7 +47,7 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these; KVER=7.3 those that depend on the kernel, on that one
-	@scripts/setup build host fuzz uml vm wire golden interop bench style docs deb $(if $(filter g++-14,$(kcxx)),debian13)
+	@scripts/setup build host fuzz uml vm wire golden interop bench style docs deb models $(if $(filter g++-14,$(kcxx)),debian13)
 	@scripts/check $(STEPS)
 
 # --- the module ---

@@ -220,7 +220,7 @@ struct Plan {
  * On success header_length + inline_length <= thresholds.send, or fits plan.transmissions of them, and the largest
  * reply that the chunks leave inline fits thresholds.receive. Callable from any context.
  *
- * Errors: EINVAL, @limits are not valid() (a fault of the caller), and it takes more than one region to notice;
+ * Errors: EINVAL, @limits are not valid() (a fault of the caller). Calls that go inline, or with one segment, do not look;
  *         EMSGSIZE, the message cannot be sent over this connection: a buffer over kMaxMessage,
  *         more segments than limits.max_segments, or a header over an inline threshold. Not to be
  *         retried. It does not happen with payloads up to max_payload(), kvecs up to kMaxKvecLength, and

@@ -119,8 +119,9 @@ struct LoneLanding {
  * The same for most replies to a READ: an RDMA_MSG, no longer than the head, with one Write chunk of one segment, of
  * which @written bytes came back; one like it was offered. False: it is none of these, ask land_reply().
  */
-[[nodiscard]] inline bool land_lone(u32 inline_length, u32 written, const BufferShape &receive,
-				    const Plan &plan, LoneLanding &at)
+[[nodiscard, gnu::always_inline]] inline bool land_lone(u32 inline_length, u32 written,
+							const BufferShape &receive,
+							const Plan &plan, LoneLanding &at)
 {
 	if (plan.write_chunk.size() != 1 || written > plan.write_chunk[0].length ||
 	    !inline_length || inline_length > receive.head_length)

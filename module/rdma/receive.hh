@@ -149,7 +149,7 @@ public:
 		return true;
 	}
 	/** Take the pages of @receive, which nobody has posted, away. Any context. */
-	void drop_pages(Receive *receive) const
+	[[gnu::noinline, gnu::cold]] void drop_pages(Receive *receive) const
 	{
 		receive->pages->destroy(endpoint_);
 		receive->pages = {};

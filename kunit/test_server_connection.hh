@@ -432,6 +432,12 @@ struct Served : Accepted {
 	/** A reply whose bytes [@head, @head + @size) are in pages, and @tail follow. Counted are @pages at least. */
 	int send_reply_pages(u32 head, u32 size, u32 tail, u32 pages = 0)
 	{
+		have_reply_pages(head, size, tail, pages);
+		return rpcordma_core_server_sendto(server, rqst, rqst->call);
+	}
+	/** That reply, without sending it. */
+	void have_reply_pages(u32 head, u32 size, u32 tail, u32 pages = 0)
+	{
 		rpcordma_xdr_buf &buf = rqst->reply;
 		const u32 used = rqst->arg.pages_used;
 
@@ -444,7 +450,15 @@ struct Served : Accepted {
 		rqst->reply_pages = max(div_round_up(size, u32(kPage)), pages);
 		for (u32 i = 0; i < size; i++)
 			buf.pages[i / kPage]->data[i % kPage] = pattern(head + i);
-		return rpcordma_core_server_sendto(server, rqst, rqst->call);
+	}
+	/** Byte @at of the reply that is in a head and pages. */
+	[[nodiscard]] u8 &reply_byte(u32 at)
+	{
+		const rpcordma_xdr_buf &buf = rqst->reply;
+		const u32 in_pages = at - u32(buf.head.length);
+
+		return at < buf.head.length ? static_cast<u8 *>(buf.head.base)[at] :
+					      buf.pages[in_pages / kPage]->data[in_pages % kPage];
 	}
 	void release()
 	{

@@ -102,6 +102,40 @@ RPCORDMA_TEST(server_reply, early_result)
 	}
 }
 
+/* The same where these two words lie across the end of the reply's head, or behind it. */
+RPCORDMA_TEST(server_reply, early_result_across)
+{
+	constexpr u32 kOffset = 60, kLength = 100;
+
+	for (u32 head = kOffset - 8; head <= kOffset + 8; head++)
+		for (const bool early : {false, true}) {
+			TEST_NOTE("head", head);
+			TEST_NOTE("early", early);
+			Connected c({.remote_invalidation = true});
+			u8 words[8] = {};
+
+			have_call(c, kPage, 0);
+			(void)rpcordma_core_server_result_payload(c.rqst->call, kOffset, kLength);
+			c.have_reply_pages(head, 300, 0);
+			xdr::store_be32(words + (early ? 4 : 0), kLength);
+			for (u32 i = 0; i < 8; i++)
+				c.reply_byte(kOffset - 4 + i) = words[i];
+			u8 want[kLength];
+			for (u32 i = 0; i < kLength; i++)
+				want[i] = c.reply_byte(kOffset + (early ? 4 : 0) + i);
+			ASSERT_EQ(rpcordma_core_server_sendto(c.server, c.rqst, c.rqst->call), 0);
+			c.release();
+			c.work();
+			const auto header = c.got();
+			ASSERT_OK(header);
+			EXPECT_EQ(header.value().writes.total_length(), kLength);
+			for (u32 i = 0; i < kLength; i++) {
+				TEST_NOTE("byte", i);
+				ASSERT_EQ(c.peer.memory[kWrite + i], want[i]);
+			}
+		}
+}
+
 /* Writes have as many SGEs as the device takes. */
 RPCORDMA_TEST(server_reply, long_write)
 {
@@ -451,8 +485,8 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 	EXPECT_EQ(c.svc.closed, 0);
 }
 
-RPCORDMA_SUITE(server_reply, write_chunk, early_result, long_write, reply_chunk, unused_chunks,
-	       unannounced, many_results, invalidation, fits_nowhere, largest_inline, inline_pages,
-	       largest_payload, too_many_pieces, sixteen_segments);
+RPCORDMA_SUITE(server_reply, write_chunk, early_result, early_result_across, long_write,
+	       reply_chunk, unused_chunks, unannounced, many_results, invalidation, fits_nowhere,
+	       largest_inline, inline_pages, largest_payload, too_many_pieces, sixteen_segments);
 
 } // namespace rpcordma

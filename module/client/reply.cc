@@ -157,7 +157,7 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 	(void)chunk::for_each_piece(item, room.segment_length, [&](const chunk::ItemPiece &piece) {
 		const Receive *part = &first;
 
-		for (u32 n = piece.number / room.segments; n; n--)
+		for (u32 n = piece.number / room.segments; n && part->next; n--)
 			part = part->next;
 		const u32 in_pages = u32(chunk::begin_of(room, piece)) - room.head();
 		rpcordma_copy_to_pages(call.reply, at, part->pages->piece(in_pages).data(),
@@ -183,7 +183,9 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 	if (!asked)
 		return place_reply(client, call, receive);
 	const rtrext::Item item = *response.items.begin();
-	if (item.type == rtrext::Type::segments)
+	const properties::Structure room = structure_of(c.receive_queue.maker().room());
+	/* Who asks has pages to receive into. */
+	if (item.type == rtrext::Type::segments || !room.segments)
 		return Error::bad_message;
 	if (item.type != rtrext::Type::sent || !item.length)
 		return place_reply(client, call, receive);
@@ -192,7 +194,7 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 		stream += part->payload_length();
 	const chunk::Landing at =
 		TRY(chunk::land_item(stream, item.displacement, item.length, call->shape.receive));
-	copy_item(*call, receive, structure_of(c.receive_queue.maker().room()), item);
+	copy_item(*call, receive, room, item);
 	tally(client.stats.fixup_copy_count, item.length);
 	tally(client.stats.received_item_count, 1);
 	return copy_stream(call, receive, at);

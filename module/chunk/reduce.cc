@@ -260,8 +260,7 @@ Status reduce(const CallShape &call, const Limits &limits, const Thresholds &thr
 	const u64 length = call.send.length();
 
 	/* Most calls and their replies are short, and nothing else has to be looked at. */
-	if (length && length <= limits.copy_limit && header + length <= thresholds.send &&
-	    header + call.receive.length() <= thresholds.receive) {
+	if (goes_short(length, call.receive.length(), limits, thresholds)) {
 		plan.set_short(header, static_cast<u32>(length));
 		return {};
 	}

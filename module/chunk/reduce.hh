@@ -229,6 +229,18 @@ struct Plan {
 [[nodiscard]] Status reduce(const CallShape &call, const Limits &limits,
 			    const Thresholds &thresholds, Plan &plan);
 
+/**
+ * Whether a call goes as most do, behind a bare header and without chunks: what is sent, @send bytes of the RPC message, fits,
+ * and so does the longest reply, @reply bytes. What reduce() asks first.
+ */
+[[nodiscard]] constexpr bool goes_short(u64 send, u64 reply, const Limits &limits,
+					const Thresholds &thresholds)
+{
+	return send && send <= limits.copy_limit &&
+	       thresholds.bare_header + send <= thresholds.send &&
+	       thresholds.bare_header + reply <= thresholds.receive;
+}
+
 /** The largest payload that is ever announced, in bytes: what an nfsd takes in one call. */
 static constexpr u32 kMaxPayload = 1024 * 1024;
 

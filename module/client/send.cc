@@ -166,14 +166,14 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 [[nodiscard, gnu::always_inline]] static inline bool plan_short(const Connection &c, Call *call,
 								const rpcordma_request &request)
 {
-	const chunk::Thresholds thresholds = c.session.thresholds();
+	chunk::Thresholds thresholds = c.session.thresholds();
 	const rpcordma_xdr_buf &send = *request.send, &receive = *request.receive;
-	const u64 bare = thresholds.bare_header, length = send.head.length;
+	const u64 length = send.head.length,
+		  reply = u64(receive.head.length) + receive.page_length + receive.tail.length;
 
-	if ((send.page_length | send.tail.length) || !length || length > c.limits.copy_limit ||
-	    bare + length > min(thresholds.send, call->send().capacity()) ||
-	    bare + receive.head.length + receive.page_length + receive.tail.length >
-		    thresholds.receive)
+	thresholds.send = min(thresholds.send, call->send().capacity());
+	if ((send.page_length | send.tail.length) ||
+	    !chunk::goes_short(length, reply, c.limits, thresholds))
 		return false;
 	call->xid = request.xid;
 	call->reply = request.receive;

@@ -193,16 +193,15 @@ def down(device):
     return "".join(f"rdma link delete {device}_{dev} || die '{device}_{dev} stays'\n" for dev in ("va", "vb"))
 
 
-def run(rows, wrong, rounds, only, _full):
-    """Appends a row (above) to @rows for each case that begins with @only, transport and boot, and those of the
-    profiles; to @wrong what went wrong."""
-    chosen = [case for case in cases() if case.name.startswith(only)]
+def boots(rows, wrong, rounds, chosen, part, script, parse, memory=1024, limit=900):
+    """Boots a machine for each of @rounds, which does @script(turn, chosen) within @limit seconds; appends what
+    @parse(text, turn, chosen) makes of it to @rows, to @wrong what went wrong. @part: its name."""
     for turn in range(rounds):
-        report.progress(f"icount: boot {turn + 1} of {rounds}, {len(chosen)} cases")
+        report.progress(f"{part}: boot {turn + 1} of {rounds}, {len(chosen)} cases")
         began = time.monotonic()
-        with hca.OneKernel("bench-icount", XPRTS[1], memory=1024, counted=True) as one:
+        with hca.OneKernel(f"bench-{part}", XPRTS[1], memory=memory, counted=True) as one:
             try:
-                found = _parse(one.vm.run(_script(turn, chosen), 900, "all cases"), turn, chosen)
+                found = parse(one.vm.run(script(turn, chosen), limit, "all cases"), turn, chosen)
                 host = {"seconds": round(time.monotonic() - began, 1), "load": os.getloadavg()[0]}
                 rows += [{**row, "host": host} for row in found]
             except (machine.VmError, lab.LabError) as error:
@@ -210,6 +209,13 @@ def run(rows, wrong, rounds, only, _full):
             finally:
                 report.progress("")
                 wrong += [f"the kernel complained: {line}" for line in one.complaints()]
+
+
+def run(rows, wrong, rounds, only, _full):
+    """Appends a row (above) to @rows for each case that begins with @only, transport and boot, and those of the
+    profiles; to @wrong what went wrong."""
+    chosen = [case for case in cases() if case.name.startswith(only)]
+    boots(rows, wrong, rounds, chosen, "icount", _script, _parse)
     for device in DEVICES if not wrong else ():
         some = [case for case in chosen if case.name.startswith(f"{device}: ")]
         if some:

@@ -14,11 +14,9 @@ and one for what a connection takes in memory, by its Receives:
     {"case": "DEVICE: memory", "xprt", "round", "client", "server": KiB}
 """
 
-import os
 import statistics
-import time
 
-from vmlib import hca, lab, machine
+from vmlib import hca, lab
 
 from . import icount, report
 from .counts import MOUNT, NAMES, REDUCED, VERSION2, XPRTS, module_of, setting
@@ -128,19 +126,7 @@ def _parse(text, turn, chosen):
 def run(rows, wrong, rounds, only, _full):
     """Appends rows (above) to @rows for each case that begins with @only, leg and boot; to @wrong what went wrong."""
     chosen = [case for case in cases() if case.name.startswith(only)]
-    for turn in range(rounds):
-        report.progress(f"sends: boot {turn + 1} of {rounds}, {len(chosen)} cases")
-        began = time.monotonic()
-        with hca.OneKernel("bench-sends", XPRTS[1], memory=1536, counted=True) as one:
-            try:
-                found = _parse(one.vm.run(_script(turn, chosen), 1800, "all cases"), turn, chosen)
-                host = {"seconds": round(time.monotonic() - began, 1), "load": os.getloadavg()[0]}
-                rows += [{**row, "host": host} for row in found]
-            except (machine.VmError, lab.LabError) as error:
-                wrong.append(f"boot {turn + 1}: {error}")
-            finally:
-                report.progress("")
-                wrong += [f"the kernel complained: {line}" for line in one.complaints()]
+    icount.boots(rows, wrong, rounds, chosen, "sends", _script, _parse, memory=1536, limit=1800)
 
 
 def _of(rows, case, leg):

@@ -14,10 +14,10 @@ import roce
 
 CELLS = {"ours": {"self-test": "small_work 3"}}
 # A call that just fits inline does not go inline: a bug that few lengths show. Short calls have a way of their own.
-PLANTED = "module/chunk/reduce.cc"
-PLANTS = {"if (plan.header_length + buffer.length() <= threshold) {":
-          "if (plan.header_length + buffer.length() < threshold) {",
-          "header + length <= thresholds.send &&": "header + length < thresholds.send &&"}
+PLANTS = {"module/chunk/reduce.cc": ("if (plan.header_length + buffer.length() <= threshold) {",
+                                     "if (plan.header_length + buffer.length() < threshold) {"),
+          "module/chunk/reduce.hh": ("thresholds.bare_header + send <= thresholds.send &&",
+                                     "thresholds.bare_header + send < thresholds.send &&")}
 # A short mount; both directions, all kinds of chunks.
 SMALL = """
 small_work() {
@@ -94,16 +94,15 @@ def changes():
 
 def planted():
     """Writes the patch of PLANTS; returns its path."""
-    with open(os.path.join(golden.TOP, PLANTED)) as f:
-        before = after = f.read()
-    for old, new in PLANTS.items():
-        if before.count(old) != 1:
-            raise golden.GoldenError(f"{PLANTED} does not have once: {old}")
-        after = after.replace(old, new)
     path = os.path.join(golden.WORK, "planted.patch")
-    with open(path, "w") as f:
-        f.writelines(difflib.unified_diff(before.splitlines(True), after.splitlines(True), f"a/{PLANTED}",
-                                          f"b/{PLANTED}"))
+    with open(path, "w") as patch:
+        for name, (old, new) in PLANTS.items():
+            with open(os.path.join(golden.TOP, name)) as f:
+                before = f.read()
+            if before.count(old) != 1:
+                raise golden.GoldenError(f"{name} does not have once: {old}")
+            patch.writelines(difflib.unified_diff(before.splitlines(True), before.replace(old, new).splitlines(True),
+                                                  f"a/{name}", f"b/{name}"))
     return path
 
 

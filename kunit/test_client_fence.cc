@@ -27,6 +27,13 @@ rpc_rqst *chunked(Requester &r, u32 xid, u32 regions = 1)
 	return r.prepare(xid, regions == 2 ? 4090 : 40, 4096);
 }
 
+/* sunrpc has done with the slot of @call, whose buffers it has given back. */
+void give_back(Requester &r, rpc_rqst *call)
+{
+	rpcordma_core_free_slot(r.core, call->call);
+	r.in_use--;
+}
+
 } // namespace
 
 /* Whichever of a call's regions cannot be mapped: nothing is kept, and the next try has the same room. */
@@ -102,6 +109,105 @@ RPCORDMA_TEST(client_fence, scratch)
 	EXPECT_FALSE(writable(write));
 	EXPECT_EQ(memory[0], 0x11);
 	r.at_rest();
+}
+
+/*
+ * The late reply invalidates the key that scratch memory is behind, or is about to be: whichever it was, the region is
+ * neither used again nor invalidated, but replaced.
+ */
+RPCORDMA_TEST(client_fence, late_invalidation)
+{
+	for (const bool registered : {false, true})
+		for (const bool given_back : {false, true}) {
+			TEST_NOTE("registered", registered);
+			TEST_NOTE("given back", given_back);
+			Requester r;
+			rpcordma_tunables.scratch_remap = true;
+			r.connect();
+			const u32 refills = r.sunrpc.refills;
+			rpc_rqst *call = chunked(r, 7);
+			EXPECT_EQ(r.transmit(call), 0);
+			const xdr::Segment write = offered(r);
+			call->waiting = false;
+			rpcordma_core_buf_free(r.core, call->call);
+			const u32 invalidations = r.peer.local_invalidations;
+			/* The scratch memory's registration waits in the queue. */
+			r.verbs.stuck = true;
+			if (given_back)
+				give_back(r, call);
+			r.verbs.stuck = !registered;
+			r.verbs.work();
+			EXPECT_EQ(writable(write), registered);
+			CallMaker reply(7, 32);
+			reply.finish(24, kReplyMessage);
+			EXPECT_TRUE(r.verbs.send(nullptr, reply.message(), write.handle.get()));
+			if (!given_back)
+				give_back(r, call);
+			EXPECT_EQ(r.sunrpc.refills, refills + 1);
+			if (!registered) {
+				/* Not before the device has done with it. */
+				rpcordma_core_client_refill(r.core);
+				EXPECT_EQ(r.sunrpc.refills, refills + 2);
+				EXPECT_EQ(r.log.take(trace::Failure::region_failed), 0);
+			}
+			r.verbs.stuck = false;
+			r.work();
+			EXPECT_EQ(writable(write), !registered);
+			EXPECT_EQ(r.peer.local_invalidations, invalidations);
+			EXPECT_TRUE(r.is_connected());
+			r.balance();
+			const u32 replaced = r.dma.regions;
+			rpcordma_core_client_refill(r.core);
+			EXPECT_FALSE(writable(write));
+			EXPECT_EQ(r.dma.regions, replaced);
+			r.at_rest();
+			/* Each region has its turn. */
+			for (u32 i = 0; i < 2 * replaced; i++) {
+				rpc_rqst *other = chunked(r, 100 + i);
+				ASSERT_EQ(r.transmit(other), 0);
+				EXPECT_TRUE(r.reply(100 + i, 24));
+				r.done(other);
+			}
+			EXPECT_TRUE(r.is_connected());
+			r.at_rest();
+		}
+}
+
+/* Another key, that the call has no more, or nobody: the scratch memory is taken back by a LOCAL_INV. */
+RPCORDMA_TEST(client_fence, late_invalidation_of_another)
+{
+	Requester r;
+	rpcordma_tunables.scratch_remap = true;
+	r.connect();
+	rpc_rqst *call = chunked(r, 7, 2);
+	EXPECT_EQ(r.transmit(call), 0);
+	const xdr::Segment read = r.sent().reads[0].target, write = offered(r);
+	r.done(call);
+	r.work();
+	EXPECT_TRUE(writable(write));
+	const u32 invalidations = r.peer.local_invalidations, refills = r.sunrpc.refills;
+	EXPECT_TRUE(r.reply(7, 24, 32, read.handle.get()));
+	EXPECT_FALSE(writable(write));
+	EXPECT_EQ(r.peer.local_invalidations, invalidations + 1);
+	EXPECT_EQ(r.sunrpc.refills, refills);
+	r.at_rest();
+}
+
+/* A connection that ends before they are replaced takes them with it. */
+RPCORDMA_TEST(client_fence, late_invalidation_at_the_end)
+{
+	Requester r;
+	rpcordma_tunables.scratch_remap = true;
+	r.connect();
+	rpc_rqst *call = chunked(r, 7);
+	EXPECT_EQ(r.transmit(call), 0);
+	const xdr::Segment write = offered(r);
+	r.done(call);
+	EXPECT_TRUE(r.reply(7, 24, 32, write.handle.get()));
+	rpcordma_core_client_close(r.core);
+	EXPECT_EQ(r.dma.regions, 0);
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(r.dma.regions, 0);
 }
 
 /* Without a mapping, or a marker, or where the post fails, a given-up call has no scratch memory. */
@@ -362,6 +468,7 @@ RPCORDMA_TEST(client_fence, space)
 }
 
 RPCORDMA_SUITE(client_fence, space, mapping_fails, scratch, no_scratch, cancelled_at_the_end,
-	       cancelled_without_regions, stuck, owed, owed_and_stuck, in_time);
+	       cancelled_without_regions, stuck, owed, owed_and_stuck, in_time, late_invalidation,
+	       late_invalidation_of_another, late_invalidation_at_the_end);
 
 } // namespace rpcordma

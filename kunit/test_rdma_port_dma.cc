@@ -262,7 +262,7 @@ rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages,
 void rpcordma_region_destroy(rpcordma_region *region)
 {
 	EXPECT_TRUE(the_port->memory.may_sleep);
-	unmap(region);
+	unmap(region); /* registered or not */
 	the_port->dma.all_regions[region->slot] = nullptr;
 	the_port->dma.regions_with_gaps -= region->gaps;
 	rpcordma_test_free(region, sizeof(*region));

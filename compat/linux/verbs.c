@@ -363,8 +363,9 @@ void rpcordma_region_destroy(struct rpcordma_region *region)
 {
 	int rc;
 
-	rpcordma_region_unmap(region);
+	/* The peer may reach it until then. */
 	rc = ib_dereg_mr(region->mr);
+	rpcordma_region_unmap(region);
 	if (rc)
 		rpcordma_log_value(NULL, RPCORDMA_LOG_ERROR,
 				   "the device does not give back a memory region", rc);

@@ -249,7 +249,7 @@ void rpcordma_trace_completion(const struct rpcordma_endpoint *endpoint,
 			       enum rpcordma_trace_queue queue, const char *what, int status,
 			       rpcordma_u32 byte_len, rpcordma_u32 invalidated_rkey,
 			       const void *entry);
-/** @what: "map", "unmap", "local-inv", "remote-inv", "cancel", "scratch" or "drain". */
+/** @what: "map", "unmap", "local-inv", "remote-inv", "cancel", "scratch", "discard" or "drain". */
 void rpcordma_trace_region(const struct rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			   const struct rpcordma_region *region,
 			   const struct rpcordma_mapping *mapping);

@@ -283,7 +283,7 @@ struct rpcordma_mapping {
 /** Process context, may sleep. Returns null and sets *@error. */
 struct rpcordma_region *rpcordma_region_create(struct rpcordma_endpoint *endpoint, rpcordma_u32 pages,
 					       rpcordma_bool sg_gaps, int *error);
-/** Unmaps what is mapped, and returns the region to the device. Process context, may sleep. */
+/** Returns the region to the device, registered or not, and unmaps what is mapped. Process context, may sleep. */
 void rpcordma_region_destroy(struct rpcordma_region *region);
 /**
  * DMA-map bytes [@offset, @offset + @length) of @buf and make them the region's content under a

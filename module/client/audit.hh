@@ -23,7 +23,7 @@ struct ClientAudit {
 
 	/* Of the connection; all zero without one. */
 	u32 regions = 0;  /* created */
-	u32 listed = 0;	  /* on the pool, at hand, spare or mapped: as many as were created */
+	u32 listed = 0;	  /* on any list: as many as were created */
 	u32 mapped = 0;	  /* with a call, whose LOCAL_INVs have room reserved */
 	u32 reserved = 0; /* in the send queue */
 	u32 markers = 0;  /* of signaled work requests that have not completed */
@@ -87,6 +87,8 @@ struct ClientAudit {
 		for (const RegionList *list : {&client.pool.of(gaps), &client.at_hand.of(gaps)})
 			for (Region *r = list->front(); r; r = list->next(r))
 				a.listed++;
+	for (Region *r = client.discarded.front(); r; r = client.discarded.next(r))
+		a.listed++;
 	if (const Connection *c = client.connection) {
 		a.regions = c->regions_created[0].load(std::memory_order_acquire) +
 			    c->regions_created[1].load(std::memory_order_acquire);

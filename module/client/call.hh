@@ -106,6 +106,9 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	std::atomic<u32> owners{0};
 
 	rpcordma::u64 cancelled_at = 0; /* when it became a zombie, ms */
+	/* What the reply invalidated, which came when the call was given up. */
+	bool late_invalidated = false;
+	u32 late_invalidated_rkey = 0;
 	/* While its LOCAL_INVs are posted: one more than the checks that have found them so; else 0. */
 	std::atomic<u32> invalidating{0};
 	/* How the peer answered the call with failed_xid. */

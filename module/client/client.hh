@@ -110,6 +110,7 @@ struct rpcordma_client {
 	rpcordma::CallList zombies GUARDED_BY(lock);
 	rpcordma::RegionSet pool GUARDED_BY(lock);
 	rpcordma::RegionSet at_hand; /* taken from the pool, for the calls to come; send lock */
+	rpcordma::RegionList discarded GUARDED_BY(lock); /* for refill() to replace */
 	rpcordma::CallList backward_free GUARDED_BY(lock);
 	u32 backward_users GUARDED_BY(lock) = 0; /* setup_backchannel() less end_backchannel() */
 	u32 backward_made = 0; /* backward calls that setup_backchannel() made; it alone */
@@ -138,6 +139,9 @@ struct rpcordma_client {
 					  const rpcordma_xdr_buf *buf, Call *call, bool writable);
 	void unmap_all(Connection &c, Call *call);
 	void unmap_invalidated(Connection &c, Call *call, const Receive &receive);
+	void discard_invalidated(Connection &c, Call *call);
+	[[nodiscard]] bool has_discarded();
+	[[nodiscard]] bool replace_discarded(Connection &c);
 	[[nodiscard]] Status post_invalidations(Connection &c, Call *call);
 
 	/* transmit.cc */

@@ -128,6 +128,7 @@ void rpcordma_client::tear_down(Connection *c)
 		at_hand.add(pool);
 		for (const bool gaps : {false, true})
 			doomed.splice_back(at_hand.of(gaps));
+		doomed.splice_back(discarded);
 		connection = nullptr;
 	}
 

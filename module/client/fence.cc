@@ -143,6 +143,7 @@ void rpcordma_client::cancel(Call *call)
  */
 static void unpark(Client &client, Connection &c, Call *call)
 {
+	client.discard_invalidated(c, call);
 	if (call->mapped.empty())
 		client.retire(call);
 	else
@@ -221,6 +222,9 @@ bool rpcordma_client::take_late_reply(Connection &c, u32 xid, const Receive &rec
 	}
 	if (!call)
 		return false;
+	/* For unpark(). */
+	call->late_invalidated = receive.flags & RPCORDMA_WC_WITH_INVALIDATE;
+	call->late_invalidated_rkey = receive.invalidated_rkey;
 	/* Its task may be giving it up at this moment: then it is in another state that owes the reply. */
 	while (!call->change(state, answered_state(state)))
 		if (answered_state(state) == CallState::idle)
@@ -233,7 +237,6 @@ bool rpcordma_client::take_late_reply(Connection &c, u32 xid, const Receive &rec
 	if (state == CallState::zombie) {
 		retire(call);
 	} else if (state == CallState::parked_zombie) {
-		unmap_invalidated(c, call, receive);
 		unpark(*this, c, call);
 	}
 	return true;

@@ -36,9 +36,41 @@ u32 rpcordma_client::create_regions(Connection &c, u32 count, bool gaps)
 	return made;
 }
 
+bool rpcordma_client::has_discarded()
+{
+	SpinGuard guard(lock);
+
+	return !discarded.empty();
+}
+
+/*
+ * Destroy the regions that nothing else is to be done with, and make as many new ones. Returns whether any was made.
+ * Where a registration is in the send queue still, the region is the device's: later, then.
+ */
+bool rpcordma_client::replace_discarded(Connection &c)
+{
+	RegionList doomed;
+	u32 made = 0;
+
+	{
+		SpinGuard guard(lock);
+
+		if (c.send_queue.asides_done())
+			doomed.splice_back(discarded);
+	}
+	while (Region *region = doomed.pop_front()) {
+		const bool gaps = region->gaps;
+
+		destroy_region(region);
+		c.regions_created[gaps].fetch_sub(1, std::memory_order_relaxed);
+		made += create_regions(c, 1, gaps);
+	}
+	return made != 0;
+}
+
 void rpcordma_client::refill()
 {
-	bool short_of_memory = false, made = false;
+	bool again = false, made = false;
 
 	{
 		MutexGuard guard(fence);
@@ -46,14 +78,17 @@ void rpcordma_client::refill()
 		if (connection && !connection->closing) {
 			const bool gaps = connection->wants_gaps.load(std::memory_order_relaxed);
 
-			made = create_regions(*connection, kRegionBatch, gaps) != 0;
-			short_of_memory = !made && connection->regions_created[gaps].load(
-							   std::memory_order_relaxed) <
-							   connection->regions_limit;
+			/* A sender that lacks regions still asks again. */
+			made = has_discarded() ?
+				       replace_discarded(*connection) :
+				       create_regions(*connection, kRegionBatch, gaps) != 0;
+			/* At the limit, the regions that calls give back are what is waited for. */
+			again = !made && (has_discarded() || connection->regions_created[gaps].load(
+								     std::memory_order_relaxed) <
+								     connection->regions_limit);
 		}
 	}
-	/* At the limit, the regions that calls give back are what is waited for. */
-	if (short_of_memory)
+	if (again)
 		rpcordma_xprt_queue_refill(xprt, kRefillRetryMs);
 	else if (made)
 		announce_space();
@@ -151,6 +186,33 @@ void rpcordma_client::unmap_invalidated(Connection &c, Call *call, const Receive
 	trace::region(peer, "remote-inv", call->xid, *region);
 	call->spare.push_front(region);
 	c.send_queue.return_invalidations(1);
+	announce_space();
+}
+
+/*
+ * The late reply to @call has invalidated one of its keys, that scratch memory is behind. The device may have done so
+ * before it registered that memory, or after; nobody can tell. If it was before, the region is registered still. To
+ * register it again would be as wrong as to invalidate what is invalid, and either costs the connection: it is for
+ * nothing but to be destroyed.
+ */
+void rpcordma_client::discard_invalidated(Connection &c, Call *call)
+{
+	Region *region = call->late_invalidated ? call->mapped.front() : nullptr;
+
+	while (region && region->mapping.rkey != call->late_invalidated_rkey)
+		region = call->mapped.next(region);
+	if (!region)
+		return;
+	decltype(call->mapped)::remove(region);
+	call->mapped_count--;
+	c.send_queue.return_invalidations(1);
+	trace::region(peer, "discard", call->xid, *region);
+	{
+		SpinGuard guard(lock);
+
+		discarded.push_back(region);
+	}
+	rpcordma_xprt_queue_refill(xprt, 0);
 	announce_space();
 }
 

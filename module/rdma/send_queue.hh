@@ -110,15 +110,23 @@ public:
 		if (!take_aside(requests))
 			return nullptr;
 		Marker *marker = claim_(context, kShared);
-		if (marker)
+		if (marker) {
 			/*
 			 * The sender may have counted a chain that it has not posted yet: this Send's
 			 * completion says nothing of it, and returns its own room only.
 			 */
 			marker->aside = requests;
-		else
+			asides_.fetch_add(1, std::memory_order_relaxed);
+		} else {
 			return_invalidations(requests);
+		}
 		return marker;
+	}
+
+	/** Whether each chain that had a marker of signal_aside() has completed, of those before what the caller knows of. */
+	[[nodiscard]] bool asides_done() const
+	{
+		return !asides_.load(std::memory_order_acquire);
 	}
 
 	/**
@@ -132,6 +140,7 @@ public:
 				continue;
 			if (marker.aside) {
 				return_invalidations(marker.aside);
+				asides_.fetch_sub(1, std::memory_order_release);
 				return &marker;
 			}
 			/* Send completions come one at a time. */
@@ -234,7 +243,8 @@ private:
 		used_.fetch_sub(requests, std::memory_order_release);
 	}
 
-	std::atomic<u32> used_{0}; /* room that is taken: posted and not completed, or reserved */
+	std::atomic<u32> used_{0};   /* room that is taken: posted and not completed, or reserved */
+	std::atomic<u32> asides_{0}; /* markers of signal_aside() that are out */
 	std::atomic<u64> counted_{0};	/* posted by the sender, ever */
 	std::atomic<u64> completed_{0}; /* of those */
 	u32 size_ = 0;

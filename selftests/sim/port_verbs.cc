@@ -96,8 +96,8 @@ void rpcordma_region_destroy(rpcordma_region *region)
 {
 	may_sleep("region");
 	port_call();
-	region->scatter.unmap();
 	region->mr->device->destroy_mr(region->mr);
+	region->scatter.unmap();
 	delete region;
 }
 

@@ -241,8 +241,10 @@ void VersionMemory::connected(u32 version)
 		if (told && talk_->asked && version)
 			avoid_surely_ = talk_->asked_at + kAvoidance - kMillisecond;
 	}
-	/* It may have failed behind the answer. */
-	if (told && talk_->asked && !version)
+	/* It may have failed behind the answer, or behind a question that could not be posted. */
+	const bool tried = told && talk_->client_mark &&
+			   faults.posting_failures != posting_failures_;
+	if (told && !version && (talk_->asked || tried))
 		avoid_maybe_ = now() + kAvoidance + kMargin;
 	if (!version)
 		return;

@@ -241,7 +241,8 @@ void rpcordma_warn(const char *invariant)
 
 /* --- trace points --- */
 
-unsigned int rpcordma_trace_enabled;
+/* Failures are looked at, whether they are printed or not. */
+unsigned int rpcordma_trace_enabled = RPCORDMA_TRACE_FAILURE;
 
 void rpcordma_trace_connection(const rpcordma_peer *, const char *what, int value)
 {
@@ -344,6 +345,10 @@ void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcor
 	static const char *const names[] = {RPCORDMA_FAILURES(RPCORDMA_NAME)};
 
 	TRACE("failure: %s xid %#x: %d", names[which], xid, value);
+	/* What was planned can be encoded: another error would only cost the connection, and hide that. */
+	REQUIRE((which != RPCORDMA_FAILURE_reply_failed && which != RPCORDMA_FAILURE_marshal_failed) ||
+			value != -EINVAL,
+		"%s: a header that was planned, and cannot be encoded", names[which]);
 }
 
 void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *, int value)

@@ -82,21 +82,24 @@ public:
 		xid = rqst.xid;
 		core_call_ = rpcordma_rqst_call(&rqst);
 	}
-	/** It is under way: from here on its memory may be written to. */
+	/** It is under way: from here on its memory may be written to. Again, on another connection, it may be other memory. */
 	void sent()
 	{
-		if (image.taken)
-			return;
+		rpcordma_xdr_buf &to = image.buf;
+
 		/* Head and tail of a long reply may be received in other memory. */
 		if (core_call_->xid == xid) {
 			const auto &offered = core_call_->plan.reply_chunk_shape(core_call_->shape);
 
 			if (!core_call_->plan.reply_chunk.empty()) {
-				image.buf.head.base = reinterpret_cast<void *>(offered.head_address);
-				image.buf.tail.base = reinterpret_cast<void *>(offered.tail_address);
+				to.head.base = reinterpret_cast<void *>(offered.head_address);
+				to.tail.base = reinterpret_cast<void *>(offered.tail_address);
 			}
 		}
-		image.take();
+		if (!image.taken || to.head.base != head_ || to.tail.base != tail_)
+			image.take();
+		head_ = to.head.base;
+		tail_ = to.tail.base;
 	}
 	void decode(const rpcordma_xdr_buf &buf, u32 length) override
 	{
@@ -125,6 +128,7 @@ public:
 
 private:
 	const rpcordma_call *core_call_ = nullptr;
+	void *head_ = nullptr, *tail_ = nullptr; /* of what the image is of */
 
 	/* Whether @buf and @length are what should come of @stream, a whole reply; a pad at its end may have no room. */
 	bool carries_(const Octets &stream, const rpcordma_xdr_buf &buf, u32 length) const

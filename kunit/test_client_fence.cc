@@ -173,6 +173,71 @@ RPCORDMA_TEST(client_fence, late_invalidation)
 		}
 }
 
+/* A reply that comes before buf_free() has invalidated a key: there is a LOCAL_INV for the others alone. */
+RPCORDMA_TEST(client_fence, answered_before)
+{
+	for (const u32 regions : {1u, 2u}) {
+		TEST_NOTE("regions", regions);
+		Requester r;
+		rpcordma_tunables.scratch_remap = true;
+		r.connect();
+		rpc_rqst *call = chunked(r, 7, regions);
+		EXPECT_EQ(r.transmit(call), 0);
+		const xdr::Segment write = offered(r);
+		call->waiting = false;
+		EXPECT_TRUE(r.reply(7, 24, 32, write.handle.get()));
+		EXPECT_EQ(r.peer.local_invalidations, 0);
+		rpcordma_core_buf_free(r.core, call->call);
+		EXPECT_EQ(r.peer.local_invalidations, regions - 1);
+		EXPECT_TRUE(r.is_connected());
+		EXPECT_EQ(r.send_queue().reserved(), 0);
+		give_back(r, call);
+		r.work();
+		EXPECT_EQ(r.stats().scratch_count, 0);
+		r.at_rest();
+	}
+}
+
+/* What is discarded waits for others' work requests, and a sender that lacks regions does not wait for that. */
+RPCORDMA_TEST(client_fence, discarded)
+{
+	Requester r;
+	rpcordma_tunables.scratch_remap = true;
+	r.dma.regions_left = 4;
+	r.connect();
+	rpc_rqst *call = chunked(r, 7);
+	EXPECT_EQ(r.transmit(call), 0);
+	const xdr::Segment write = offered(r);
+	r.done(call);
+	EXPECT_TRUE(r.reply(7, 24, 32, write.handle.get()));
+	const u32 regions = r.dma.regions;
+	SendQueue::Marker *aside = r.send_queue().signal_aside(nullptr, 1);
+	ASSERT_NE(aside, nullptr);
+	u32 refills = r.sunrpc.refills;
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(r.dma.regions, regions);
+	EXPECT_EQ(r.sunrpc.refills, ++refills);
+	EXPECT_GT(r.sunrpc.refill_delay, 0);
+	r.core->wants_space = true;
+	r.dma.regions_left = 3;
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(r.dma.regions, regions + 3);
+	EXPECT_EQ(r.sunrpc.refills, ++refills);
+	EXPECT_EQ(r.send_queue().completed(&aside->cqe), aside);
+	SendQueue::release(*aside);
+	/* Without memory one is missing, until there is some. */
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(r.dma.regions, regions + 2);
+	EXPECT_EQ(r.sunrpc.refills, ++refills);
+	EXPECT_GT(r.sunrpc.refill_delay, 0);
+	r.dma.regions_left = 1;
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(r.dma.regions, regions + 3);
+	r.dma.regions_left = kNoLimit;
+	EXPECT_GT(r.log.take(trace::Failure::region_failed), 0);
+	r.at_rest();
+}
+
 /* Another key, that the call has no more, or nobody: the scratch memory is taken back by a LOCAL_INV. */
 RPCORDMA_TEST(client_fence, late_invalidation_of_another)
 {
@@ -190,6 +255,7 @@ RPCORDMA_TEST(client_fence, late_invalidation_of_another)
 	EXPECT_FALSE(writable(write));
 	EXPECT_EQ(r.peer.local_invalidations, invalidations + 1);
 	EXPECT_EQ(r.sunrpc.refills, refills);
+	EXPECT_EQ(r.log.take(trace::Failure::invalidate_foreign), 1);
 	r.at_rest();
 }
 
@@ -469,6 +535,7 @@ RPCORDMA_TEST(client_fence, space)
 
 RPCORDMA_SUITE(client_fence, space, mapping_fails, scratch, no_scratch, cancelled_at_the_end,
 	       cancelled_without_regions, stuck, owed, owed_and_stuck, in_time, late_invalidation,
-	       late_invalidation_of_another, late_invalidation_at_the_end);
+	       late_invalidation_of_another, late_invalidation_at_the_end, answered_before,
+	       discarded);
 
 } // namespace rpcordma

@@ -138,7 +138,8 @@ struct rpcordma_client {
 	[[nodiscard]] Status map_segments(const rpcordma::chunk::SegmentList &segments,
 					  const rpcordma_xdr_buf *buf, Call *call, bool writable);
 	void unmap_all(Connection &c, Call *call);
-	void unmap_invalidated(Connection &c, Call *call, const Receive &receive);
+	[[nodiscard]] rpcordma::Region *take_invalidated(Connection &c, Call *call, u32 rkey);
+	void unmap_invalidated(Connection &c, Call *call, u32 rkey);
 	void discard_invalidated(Connection &c, Call *call);
 	[[nodiscard]] bool has_discarded();
 	[[nodiscard]] bool replace_discarded(Connection &c);

@@ -116,6 +116,13 @@ void rpcordma_client::cancel(Call *call)
 	trace::region(peer, "cancel", call->xid, *call->mapped.front());
 	call->fenced.reset();
 	begin_fencing(call);
+	/* The reply is here, and to invalidate what it has invalidated costs the connection with some devices. */
+	if (call->get_state() == CallState::fencing_answered && call->late_invalidated)
+		unmap_invalidated(*c, call, call->late_invalidated_rkey);
+	if (call->mapped.empty()) {
+		(void)end_fencing(call);
+		return;
+	}
 	/*
 	 * The event is bound to come: the LOCAL_INVs are done; or they failed, could not be posted, or are overdue
 	 * (check_overdue()), and the drain is what takes the memory back. For that tear_down() must be able to have the
@@ -222,7 +229,7 @@ bool rpcordma_client::take_late_reply(Connection &c, u32 xid, const Receive &rec
 	}
 	if (!call)
 		return false;
-	/* For unpark(). */
+	/* For cancel() and unpark(). */
 	call->late_invalidated = receive.flags & RPCORDMA_WC_WITH_INVALIDATE;
 	call->late_invalidated_rkey = receive.invalidated_rkey;
 	/* Its task may be giving it up at this moment: then it is in another state that owes the reply. */

@@ -12,7 +12,7 @@ using trace::Failure;
 /* Regions made at once: a handful of full-sized calls. */
 static constexpr u32 kRegionBatch = 16;
 
-/* When a region could not be made for want of memory. */
+/* When a region could not be made for want of memory, or one that is discarded is the device's still. */
 static constexpr u32 kRefillRetryMs = 100;
 
 /* Make @count regions for the pool, or fewer. Returns how many. Process context. */
@@ -44,21 +44,25 @@ bool rpcordma_client::has_discarded()
 }
 
 /*
- * Destroy the regions that nothing else is to be done with, and make as many new ones. Returns whether any was made.
- * Where a registration is in the send queue still, the region is the device's: later, then.
+ * Destroy regions that nothing else is to be done with, some at a time, as calls that end wait for the fence mutex; and make
+ * as many new ones. Returns whether any was made. Where a registration is in the send queue still, the region is the
+ * device's: later, then.
  */
 bool rpcordma_client::replace_discarded(Connection &c)
 {
-	RegionList doomed;
 	u32 made = 0;
 
-	{
-		SpinGuard guard(lock);
+	if (!c.send_queue.asides_done())
+		return false;
+	for (u32 i = 0; i < kRegionBatch; i++) {
+		Region *region;
+		{
+			SpinGuard guard(lock);
 
-		if (c.send_queue.asides_done())
-			doomed.splice_back(discarded);
-	}
-	while (Region *region = doomed.pop_front()) {
+			region = discarded.pop_front();
+		}
+		if (!region)
+			break;
 		const bool gaps = region->gaps;
 
 		destroy_region(region);
@@ -78,20 +82,21 @@ void rpcordma_client::refill()
 		if (connection && !connection->closing) {
 			const bool gaps = connection->wants_gaps.load(std::memory_order_relaxed);
 
-			/* A sender that lacks regions still asks again. */
-			made = has_discarded() ?
-				       replace_discarded(*connection) :
-				       create_regions(*connection, kRegionBatch, gaps) != 0;
+			/* A sender that still lacks regions asks again. */
+			made = has_discarded() && replace_discarded(*connection);
+			again = has_discarded();
+			if (!made && (!again || wants_space.load(std::memory_order_relaxed)))
+				made = create_regions(*connection, kRegionBatch, gaps) != 0;
 			/* At the limit, the regions that calls give back are what is waited for. */
-			again = !made && (has_discarded() || connection->regions_created[gaps].load(
-								     std::memory_order_relaxed) <
-								     connection->regions_limit);
+			again = again || (!made && connection->regions_created[gaps].load(
+							   std::memory_order_relaxed) <
+							   connection->regions_limit);
 		}
 	}
+	if (made)
+		announce_space();
 	if (again)
 		rpcordma_xprt_queue_refill(xprt, kRefillRetryMs);
-	else if (made)
-		announce_space();
 }
 
 /*
@@ -166,46 +171,53 @@ void rpcordma_client::unmap_all(Connection &c, Call *call)
 	call->mapped_count = 0;
 }
 
-/* Send With Invalidate: the device has taken one of the call's regions out of the peer's reach already. */
-void rpcordma_client::unmap_invalidated(Connection &c, Call *call, const Receive &receive)
+/*
+ * Send With Invalidate: the device has invalidated @rkey, whatever the peer's R bit said (RFC 8797 4.1). Take the region that
+ * has it off those that @call has mapped, with the room for its LOCAL_INV. Returns null, with a trace, if none has.
+ */
+Region *rpcordma_client::take_invalidated(Connection &c, Call *call, u32 rkey)
 {
-	/* Whatever the peer's R bit said (RFC 8797 4.1): the device has done it. */
-	if (!(receive.flags & RPCORDMA_WC_WITH_INVALIDATE))
-		return;
 	Region *region = call->mapped.front();
-	while (region && region->mapping.rkey != receive.invalidated_rkey)
+
+	while (region && region->mapping.rkey != rkey)
 		region = call->mapped.next(region);
 	if (!region) {
-		trace::failure(peer, Failure::invalidate_foreign, call->xid,
-			       static_cast<int>(receive.invalidated_rkey));
-		return;
+		trace::failure(peer, Failure::invalidate_foreign, call->xid, static_cast<int>(rkey));
+		return nullptr;
 	}
 	decltype(call->mapped)::remove(region);
 	call->mapped_count--;
+	c.send_queue.return_invalidations(1);
+	return region;
+}
+
+/* One of the call's regions is out of the peer's reach already. */
+void rpcordma_client::unmap_invalidated(Connection &c, Call *call, u32 rkey)
+{
+	Region *region = take_invalidated(c, call, rkey);
+
+	if (!region)
+		return;
 	rpcordma_region_unmap(region->device);
 	trace::region(peer, "remote-inv", call->xid, *region);
 	call->spare.push_front(region);
-	c.send_queue.return_invalidations(1);
 	announce_space();
 }
 
 /*
  * The late reply to @call has invalidated one of its keys, that scratch memory is behind. The device may have done so
- * before it registered that memory, or after; nobody can tell. If it was before, the region is registered still. To
- * register it again would be as wrong as to invalidate what is invalid, and either costs the connection: it is for
- * nothing but to be destroyed.
+ * before it registered that memory, or after; nobody can tell. If it was before, the region is registered still, and to
+ * register it again costs the connection; if it was after, a LOCAL_INV does, with some devices. The region is for nothing
+ * but to be destroyed.
  */
 void rpcordma_client::discard_invalidated(Connection &c, Call *call)
 {
-	Region *region = call->late_invalidated ? call->mapped.front() : nullptr;
+	Region *region = call->late_invalidated ?
+				 take_invalidated(c, call, call->late_invalidated_rkey) :
+				 nullptr;
 
-	while (region && region->mapping.rkey != call->late_invalidated_rkey)
-		region = call->mapped.next(region);
 	if (!region)
 		return;
-	decltype(call->mapped)::remove(region);
-	call->mapped_count--;
-	c.send_queue.return_invalidations(1);
 	trace::region(peer, "discard", call->xid, *region);
 	{
 		SpinGuard guard(lock);

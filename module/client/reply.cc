@@ -307,10 +307,11 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 process_reply(Client &client, Connection &c, Pin pin, Call *call, Receive *receive, Context context)
 {
 	if (receive->flags & RPCORDMA_WC_WITH_INVALIDATE)
-		client.unmap_invalidated(c, call, *receive);
+		client.unmap_invalidated(c, call, receive->invalidated_rkey);
 	if constexpr (protocol::kTransmissions > 1)
 		for (const Receive *more = receive->next; more; more = more->next)
-			client.unmap_invalidated(c, call, *more);
+			if (more->flags & RPCORDMA_WC_WITH_INVALIDATE)
+				client.unmap_invalidated(c, call, more->invalidated_rkey);
 	if (call->mapped.empty()) {
 		finish(client, c, static_cast<Pin &&>(pin), call, receive, context);
 		return;

@@ -6,7 +6,8 @@
  * regions). From the moment its REG_MR is posted until its R_key is invalidated, the peer can reach the
  * memory; only then may it be unmapped, and only unmapped regions are free. Regions live as long as the
  * connection's protection domain and are destroyed with it, which also takes care of those that a flushed
- * work request left in an unknown state.
+ * work request left in an unknown state. But for those of a client that are discarded, as nobody knows whether they are
+ * registered: these are destroyed earlier.
  */
 #pragma once
 
@@ -84,7 +85,7 @@ private:
 	return region.let_go();
 }
 
-/** @region is on no list, and the peer cannot reach its memory. Process context. */
+/** @region is on no list, and no work request that the device has is about it. Process context. */
 inline void destroy_region(Region *region)
 {
 	rpcordma_region_destroy(region->device);

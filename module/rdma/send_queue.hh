@@ -123,7 +123,10 @@ public:
 		return marker;
 	}
 
-	/** Whether each chain that had a marker of signal_aside() has completed, of those before what the caller knows of. */
+	/**
+	 * Whether all chains with a marker of signal_aside() have completed. The caller has a lock that those had who
+	 * took the markers that he asks about: others may be taken meanwhile.
+	 */
 	[[nodiscard]] bool asides_done() const
 	{
 		return !asides_.load(std::memory_order_acquire);

@@ -8,6 +8,7 @@
 #	SEAMS=1			with a version of the protocol that is there for tests alone (kunit/seams/version.hh), and that
 #				both ends prefer; with objects of its own
 #	FAST=1			with the optimiser and without sanitizers, several times as fast; with objects of its own
+#	PAGE=65536		with pages of so many bytes, where a test makes them itself; with objects of its own
 #	BIG_ENDIAN=1		for s390x, a machine with the other order of bytes, without sanitizers (scripts/big-endian);
 #				with objects of its own
 #
@@ -23,7 +24,7 @@ endif
 CXX := $(if $(filter default,$(origin CXX)),$(if $(BIG_ENDIAN),s390x-linux-gnu-)g++-12,$(CXX))
 cxx-name := $(notdir $(CXX))
 # One folder for each way to compile, so that changing the way rebuilds nothing else.
-objects := build/host/$(cxx-name)$(if $(SEAMS),-seams)$(if $(FAST),-fast)
+objects := build/host/$(cxx-name)$(if $(SEAMS),-seams)$(if $(FAST),-fast)$(if $(PAGE),-$(PAGE))
 
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # vptr checks need RTTI, which our code has not.

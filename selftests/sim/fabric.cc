@@ -13,15 +13,16 @@
 /* ib_sg_to_pages(), or KLMs where there may be gaps. */
 bool ib_mr::set_runs(const std::vector<sim::Scatter::Run> &from)
 {
+	const sim::u32 page = device->limits.mr_page_size;
 	sim::u32 used = 0;
 
 	next = {};
 	for (std::size_t i = 0; i < from.size(); i++) {
 		const sim::u64 start = from[i].address, end = start + from[i].length;
 
-		if (!gaps && ((i && start % kPageSize) || (i + 1 < from.size() && end % kPageSize)))
+		if (!gaps && ((i && start % page) || (i + 1 < from.size() && end % page)))
 			return false;
-		used += gaps ? 1 : sim::u32((end + kPageSize - 1) / kPageSize - start / kPageSize);
+		used += gaps ? 1 : sim::u32((end + page - 1) / page - start / page);
 		next.runs.push_back({start, from[i].length});
 		next.length += from[i].length;
 	}

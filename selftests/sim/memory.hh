@@ -15,7 +15,10 @@
 #include "compat/port/port.h"
 #include "selftests/sim/world.hh"
 
-constexpr sim::u32 kPageSize = 4096;
+#ifndef SIM_PAGE_SIZE
+#define SIM_PAGE_SIZE 4096
+#endif
+constexpr sim::u32 kPageSize = SIM_PAGE_SIZE;
 
 struct page {
 	sim::u8 *data;

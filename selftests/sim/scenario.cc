@@ -42,7 +42,9 @@ std::unique_ptr<Device> make_device(const char *name, bool crowded)
 	limits.max_qp_wr = limits.max_cqe = short_queues ? chance.between(220, 400) : 4096;
 	limits.max_qp_rd_atom = chance.between(1, 16);
 	limits.max_qp_init_rd_atom = chance.between(1, 16);
-	limits.page_size = limits.mr_page_size = kPageSize;
+	limits.page_size = kPageSize;
+	/* A device may have smaller ones than the kernel. */
+	limits.mr_page_size = kPageSize > 4096 && chance.one_in(2) ? 4096 : kPageSize;
 	if (chance.one_in(4)) {
 		/* iWARP: one SGE in a Read, and a region for its sink. */
 		limits.read_needs_region = true;
@@ -82,7 +84,9 @@ void draw_tunables(bool crowded, u32 &max_message)
 	rpcordma_server_tunables.max_outbound_read_requests = chance.between(1, 16);
 	rpcordma_server_tunables.eager_read_bytes = chance.one_in(4) ? 1 : 0;
 	rpcordma_server_tunables.rnr_retry_count = 7;
-	max_message = (swarm.large ? 1 << 20 : chance.any_of(messages)) + kPageSize;
+	/* nfsd has some pages for each, however large they are. */
+	max_message = std::max(swarm.large ? 1u << 20 : chance.any_of(messages), 4 * kPageSize) +
+		      kPageSize;
 }
 
 /* --- versions --- */
@@ -170,7 +174,7 @@ void draw_versions()
 		draw_placing();
 	for (u32 *size : {&rpcordma_tunables.max_inline_read, &rpcordma_tunables.max_inline_write,
 			  &rpcordma_server_tunables.max_req_size})
-		*size = std::max(*size, kPageSize);
+		*size = std::max(*size, rpcordma::properties::default_receive_size);
 }
 
 /* --- the client's calls --- */
@@ -183,7 +187,7 @@ void widen(Call &call)
 	/* All of it, a pad among it, is in one page of the service's; so are a few bytes of data. */
 	const u32 others = call.reply_front() + call.back() + (call.kind == Kind::write ? 104 : 4);
 	if (chance.one_in(2))
-		call.wide_reply = (kPageSize - others) / 4 - chance.below(16);
+		call.wide_reply = (4096 - others) / 4 - chance.below(16);
 }
 
 Call draw_call(u32 max_message, bool crowded)

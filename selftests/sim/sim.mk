@@ -7,6 +7,7 @@
 #	make -f selftests/sim/sim.mk build		the program alone: build/sim/sim
 #	make -f selftests/sim/sim.mk FAST=1 build	without sanitizers, ten times as fast: build/sim/sim-fast
 #	make -f selftests/sim/sim.mk long HOURS=8	seeds of the fast build for so long (selftests/sim/seeds)
+#	make -f selftests/sim/sim.mk PAGE=65536		with pages of 64 KiB
 #	make -f selftests/sim/sim.mk SEAMS=1		with the version that exists in tests alone, at both ends
 #
 # The last line of a run is "N passed, N failed, N skipped".
@@ -27,9 +28,9 @@ sim-objects := $(patsubst $(objects)/$(objects)/%,$(objects)/%,$(sim-objects))
 
 .PHONY: run build both long FORCE
 
-program := build/sim/$(if $(SEAMS),seams,sim)$(if $(FAST),-fast)$(if $(BIG_ENDIAN),-big-endian)
+program := build/sim/$(if $(SEAMS),seams,sim)$(if $(FAST),-fast)$(if $(PAGE),-$(PAGE))$(if $(BIG_ENDIAN),-big-endian)
 # Both builds are there for what is shipped; of the others one is enough.
-alone := $(SEAMS)$(FAST)$(BIG_ENDIAN)
+alone := $(SEAMS)$(FAST)$(PAGE)$(BIG_ENDIAN)
 
 build: $(program)
 
@@ -57,7 +58,7 @@ $(program): $(objects)/sim FORCE
 	@mkdir -p $(@D) && ln -sfn ../../$< $@
 
 $(objects)/selftests/sim/%.o: selftests/sim/%.cc kunit/objects.mk
-	$(call compile,$(seams))
+	$(call compile,$(seams) $(if $(PAGE),-DSIM_PAGE_SIZE=$(PAGE)))
 
 $(objects)/unity.cc: $(unit-code) selftests/sim/sim.mk
 	@mkdir -p $(@D) && printf '#include "%s"\n' $(unit-code) >$@

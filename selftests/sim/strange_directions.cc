@@ -245,7 +245,7 @@ private:
 		REQUIRE(header.ok(), "a stranger's message has no room");
 		message.resize(header.value());
 		message.insert(message.end(), stream.begin(), stream.begin() + half);
-		if (message.size() > kPageSize) {
+		if (message.size() > kLeast) {
 			waits_ = 0;
 			return;
 		}
@@ -510,7 +510,7 @@ public:
 		static const u32 sges[] = {1, 2, 5, 6, 32};
 
 		rpcordma_server_tunables.max_requests = chance.between(4, 16);
-		rpcordma_server_tunables.max_req_size = kPageSize;
+		rpcordma_server_tunables.max_req_size = kLeast;
 		rpcordma_server_tunables.max_outbound_read_requests = 4;
 		rpcordma_server_tunables.eager_read_bytes = 0;
 		rpcordma_server_tunables.rnr_retry_count = 7;

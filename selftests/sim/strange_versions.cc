@@ -61,13 +61,12 @@ template <typename Encode> Octets made(Encode encode)
 Octets private_data(bool mark, bool invalidation = false)
 {
 	return made([=](MutableBytes room) -> rpcordma::Result<u32> {
-		return rpcordma::private_data::encode(room,
-						      {kPageSize, kPageSize, invalidation, mark});
+		return rpcordma::private_data::encode(room, {kLeast, kLeast, invalidation, mark});
 	});
 }
 
 /* @may_change: a mask of what it does not say to be for good. */
-Octets connprop(u32 xid, u32 credits, u32 takes = kPageSize, u32 may_change = 0)
+Octets connprop(u32 xid, u32 credits, u32 takes = kLeast, u32 may_change = 0)
 {
 	return made([=](MutableBytes room) {
 		return rpcordma::protocol::encode_properties(room, Xid(xid), Credits(credits),
@@ -189,7 +188,7 @@ private:
 	{
 		static const u32 ranges[][2] = {{1, 1}, {1, 2}, {0, ~0u}, {0, 1},
 						{2, 2}, {3, 9}, {0, 0},	  {9, 1}};
-		const Octets usual = connprop(xid, chance.below(9), kPageSize, may_change_);
+		const Octets usual = connprop(xid, chance.below(9), kLeast, may_change_);
 
 		spoken_ = 0;
 		most_ = ~0u;
@@ -263,8 +262,8 @@ private:
 			break;
 		default: /* another xid will do; and then again, with something else */
 			spoken_ = 2;
-			most_ = kPageSize;
-			(void)say(connprop(xid + chance.below(2), chance.below(9), kPageSize,
+			most_ = kLeast;
+			(void)say(connprop(xid + chance.below(2), chance.below(9), kLeast,
 					   may_change_));
 			for (u32 more = chance.below(3); more; more--)
 				(void)say(chance.one_in(2) ? usual : error_(xid, 1, 1, 1));
@@ -335,7 +334,7 @@ private:
 	/* UPDPROP: it takes more; or says so of one property, or two that contradict each other. */
 	void say_news_(u32 xid)
 	{
-		static const u32 sizes[] = {kPageSize, 2 * kPageSize, 5 * kPageSize};
+		static const u32 sizes[] = {kLeast, 2 * kLeast, 5 * kLeast};
 		const u32 size = chance.any_of(sizes),
 			  total = chance.one_in(2) ? size : chance.any_of(sizes);
 		const Octets size_news = words(1, 4, size);
@@ -376,7 +375,7 @@ private:
 
 	/* Whether it has not said that its sizes stay. */
 	const u32 may_change_ = chance.one_in(4) ? 0 : rpcordma::protocol::kSizes;
-	u32 size_ = kPageSize, total_ = kPageSize;
+	u32 size_ = kLeast, total_ = kLeast;
 	u32 most_ = ~0u; /* bytes of a message that it takes */
 	bool asked_ = false;
 	u32 calls_ = 0;	 /* that wait for a reply */
@@ -510,7 +509,7 @@ private:
 		const bool first = !spoken_;
 		spoken_ = vers;
 		if (first && vers == 2 && chance.one_in(2)) {
-			takes_ = chance.one_in(2) ? 2 * kPageSize : kPageSize;
+			takes_ = chance.one_in(2) ? 2 * kLeast : kLeast;
 			fixed_ = true;
 			expect_(xid, {xid, 2, 0, 6});
 			return connprop(xid, 8, takes_);
@@ -526,7 +525,7 @@ private:
 
 		/* A reply that is as long as messages are here, or a little longer. */
 		if (vers == 2 && call.kind == Kind::small && !floods_ && chance.one_in(3))
-			call.reply_data = kPageSize - 64 - call.reply_length() + call.reply_data +
+			call.reply_data = kLeast - 64 - call.reply_length() + call.reply_data +
 					  chance.below(64);
 		/* A server sends as much as we say that we take. */
 		const u32 most = takes_;
@@ -543,7 +542,7 @@ private:
 
 	Octets version_2_(u32 xid)
 	{
-		const u32 takes = chance.one_in(2) ? 2 * kPageSize : kPageSize;
+		const u32 takes = chance.one_in(2) ? 2 * kLeast : kLeast;
 		Octets usual = connprop(xid, 1 + chance.below(20), takes);
 
 		switch (chance.below(12)) {
@@ -575,7 +574,7 @@ private:
 			else if (!update)
 				expect_(xid, {xid, 2, 0, 8});
 			else if (id == u32(properties::Id::receive_size) && !fixed_)
-				takes_ = std::max(value, u32(kPageSize));
+				takes_ = std::max(value, kLeast);
 			return words(xid, 2, 4, update ? 9 : 7, 1, id, 4, value);
 		}
 		case 5: /* RESPROP, that decodes or not; ERROR */
@@ -599,7 +598,7 @@ private:
 
 			for (u32 i = 0; i < count; i++)
 				many = many + words(100 + i, 4, i);
-			takes_ = kPageSize;
+			takes_ = kLeast;
 			fixed_ = false;
 			expect_(xid, {xid, 2, 0, 6});
 			return many + words(0);
@@ -619,7 +618,7 @@ private:
 	u32 last_xid_ = 0x1000;
 	u32 granted_ = 1;
 	/* Of a message, by what it said last; and whether it said that this stays so. */
-	u32 takes_ = kPageSize;
+	u32 takes_ = kLeast;
 	bool fixed_ = false;
 	std::map<u32, Answer> expected_;
 };
@@ -631,7 +630,7 @@ public:
 	StrangePlay()
 	{
 		rpcordma_tunables.slot_table_entries = 8;
-		rpcordma_tunables.max_inline_read = rpcordma_tunables.max_inline_write = kPageSize;
+		rpcordma_tunables.max_inline_read = rpcordma_tunables.max_inline_write = kLeast;
 		rpcordma_tunables.scratch_remap = false;
 		rpcordma_tunables.version2 = chance.between(1, 2);
 		rpcordma_tunables.version2_pages = chance.one_in(2) ? 4 : 0;
@@ -641,7 +640,7 @@ public:
 		rpcordma_server_tunables.version2_rtr = chance.one_in(2) ? 7 : 0;
 		rpcordma_tunables.send_write_max = chance.one_in(2) ? 65536 : 0;
 		rpcordma_server_tunables.max_requests = chance.between(4, 16);
-		rpcordma_server_tunables.max_req_size = chance.one_in(2) ? 2 * kPageSize : kPageSize;
+		rpcordma_server_tunables.max_req_size = chance.one_in(2) ? 2 * kLeast : kLeast;
 		rpcordma_server_tunables.max_outbound_read_requests = 4;
 		rpcordma_server_tunables.eager_read_bytes = 0;
 		rpcordma_server_tunables.rnr_retry_count = 7;

@@ -13,6 +13,9 @@
 
 namespace sim {
 
+/** The smallest Receive of version 2, whatever a page is. */
+constexpr u32 kLeast = rpcordma::properties::default_receive_size;
+
 class Stranger {
 public:
 	explicit Stranger(const char *name) : peer_{name}

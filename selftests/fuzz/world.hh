@@ -262,7 +262,7 @@ inline void in_world(void (*story)(rpcordma::Input &in))
 	end_of_failed_run = std::abort;
 	/* To see what an input does. */
 	tracing = std::getenv("SIM_TRACE");
-	rpcordma_trace_enabled = tracing ? ~0u : RPCORDMA_TRACE_FAILURE;
+	rpcordma_trace_enabled = tracing ? ~0u : u32(RPCORDMA_TRACE_FAILURE);
 	run_world(seed, [&] { story(in); });
 }
 

@@ -5,7 +5,7 @@ import os
 import re
 import time
 
-from vmlib import disturb, idle, image, lab
+from vmlib import disturb, idle, image, lab, trace
 from vmlib.testing import test
 
 # What the in-tree server does otherwise than specified: these have to fail with it, so that the
@@ -76,8 +76,20 @@ def bring_up(t, **options):
 NO_LIMIT = "{ [ ! -e /proc/fs/nfsd/max_connections ] || echo 4294967295 > /proc/fs/nfsd/max_connections; }"
 
 
+def endings():
+    """The events that tell why our server, or sunrpc, ended a connection. They are rare, so that the messages themselves go
+    the way that they go untraced."""
+    with open(os.path.join(image.TOP, "compat", "port", "trace.h")) as f:
+        text = f.read()
+    ours = [name for kind in ("FAILURES", "LOSSES")
+            for name in re.findall(r"\bX\((\w+),", re.search(rf"define RPCORDMA_{kind}\(X\)(.*?)\n\n", text, re.S)[1])]
+    return [f"rpcordma/rpcordma_{name}" for name in ("connection", *ours)] + [
+        f"sunrpc/svc_xprt_{name}" for name in ("accept", "close", "detach", "free")]
+
+
 def judge(t, pair, names, expected):
     """Runs the conversations @names, of which those in @expected, and no others, have to fail. Returns what they say."""
+    traced = trace.Trace(pair.server, endings()) if pair.server_xprt == "rpcordma" else None
     # With a trailing "=" a name is that of one test, not the beginning of many.
     out = pair.client.run("verbspeer 10.0.0.1 test " + " ".join(f"{n}=" for n in names), 400,
                           "conversations with the server", check=False)
@@ -86,6 +98,9 @@ def judge(t, pair, names, expected):
     missing = [name for name in names if name not in verdicts]
     t.check(not missing, f"no verdict on {', '.join(missing)}; the end was: {out[-300:]}")
     wrong = [line for name, (ok, line) in verdicts.items() if ok == (name in expected)]
+    if wrong and traced:
+        traced.text()  # its log has it then
+        wrong.append(f"how the server's connections ended is at the end of {pair.server.log_path}")
     t.check(not wrong, f"{len(wrong)} of {len(names)} not as expected of {pair.server_xprt}:" +
             "".join(f"\n    {line}" for line in wrong))
     return out

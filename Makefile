@@ -197,6 +197,11 @@ sim-long: ## that for HOURS on all CPUs, from a random seed on, without sanitize
 	@scripts/setup host
 	@$(MAKE) -s -f selftests/sim/sim.mk long $(if $(HOURS),HOURS=$(HOURS))
 
+.PHONY: sim-preempt
+sim-preempt: ## that with the module interrupted anywhere, not at calls of the port alone; SEEDS=2000 FIRST=1
+	@scripts/setup host
+	@$(MAKE) -s -f selftests/sim/sim.mk PREEMPT=1 SEEDS=$(or $(SEEDS),2000) $(if $(FIRST),FIRST=$(FIRST))
+
 .PHONY: sim-reach
 sim-reach: ## code of the module that no seed of 10000 runs, and that has no reason for that; WRITE=1 the table of the page
 	@scripts/setup host

@@ -8,6 +8,8 @@
 #	SEAMS=1			with a version of the protocol that is there for tests alone (kunit/seams/version.hh), and that
 #				both ends prefer; with objects of its own
 #	FAST=1			with the optimiser and without sanitizers, several times as fast; with objects of its own
+#	PREEMPT=1		with the module under calls at each access to memory, which selftests/sim/preempt.cc takes; with objects
+#				of its own
 #	PAGE=65536		with pages of so many bytes, where a test makes them itself; with objects of its own
 #	BIG_ENDIAN=1		for s390x, a machine with the other order of bytes, without sanitizers (scripts/big-endian);
 #				with objects of its own
@@ -24,17 +26,18 @@ endif
 CXX := $(if $(filter default,$(origin CXX)),$(if $(BIG_ENDIAN),s390x-linux-gnu-)g++-12,$(CXX))
 cxx-name := $(notdir $(CXX))
 # One folder for each way to compile, so that changing the way rebuilds nothing else.
-objects := build/host/$(cxx-name)$(if $(SEAMS),-seams)$(if $(FAST),-fast)$(if $(PAGE),-$(PAGE))
+objects := build/host/$(cxx-name)$(if $(SEAMS),-seams)$(if $(FAST),-fast)$(if $(PREEMPT),-preempt)$(if $(PAGE),-$(PAGE))
 
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # vptr checks need RTTI, which our code has not.
 sanitize += -fno-sanitize=vptr
 # Under qemu-user there is no room for ASan's shadow.
 sanitize := $(if $(BIG_ENDIAN)$(FAST),,$(sanitize))
-common := -std=gnu++17 $(if $(BIG_ENDIAN),-g0,-g) $(if $(FAST),-O2,-O1) -I. -Wall -Wextra -Werror -fno-strict-aliasing $(sanitize)
+common := -std=gnu++17 $(if $(BIG_ENDIAN),-g0,-g) $(if $(FAST)$(PREEMPT),-O2,-O1) -I. -Wall -Wextra -Werror -fno-strict-aliasing $(sanitize)
 # Our own code is compiled as in the kernel: no exceptions, no RTTI, no static constructors to rely on.
 seams := $(if $(SEAMS),-DRPCORDMA_TEST_VERSION='"kunit/seams/version.hh"')
-ours := $(seams) -fno-exceptions -fno-rtti -fno-threadsafe-statics $(if $(findstring clang,$(cxx-name)),,-Wno-psabi)
+interruptible := $(if $(PREEMPT),-fno-sanitize=all -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wno-tsan)
+ours := $(seams) $(interruptible) -fno-exceptions -fno-rtti -fno-threadsafe-statics $(if $(findstring clang,$(cxx-name)),,-Wno-psabi)
 
 # $(call compile,FLAGS): two builds at once may make the same object; either sees it whole.
 define compile

@@ -8,6 +8,7 @@
 #	make -f selftests/sim/sim.mk FAST=1 build	without sanitizers, ten times as fast: build/sim/sim-fast
 #	make -f selftests/sim/sim.mk long HOURS=8	seeds of the fast build for so long (selftests/sim/seeds)
 #	make -f selftests/sim/sim.mk PAGE=65536		with pages of 64 KiB
+#	make -f selftests/sim/sim.mk PREEMPT=1		the module is interrupted anywhere, not at calls of the port alone (preempt.cc)
 #	make -f selftests/sim/sim.mk SEAMS=1		with the version that exists in tests alone, at both ends
 #
 # The last line of a run is "N passed, N failed, N skipped".
@@ -23,14 +24,14 @@ include kunit/objects.mk
 
 sim-code := $(sort $(wildcard selftests/sim/*.cc))
 # The fast build takes the module as the kernel does: as one translation unit, compiled as a whole.
-sim-objects := $(patsubst %.cc,$(objects)/%.o,$(if $(FAST),$(objects)/unity.cc,$(unit-code)) $(sim-code))
+sim-objects := $(patsubst %.cc,$(objects)/%.o,$(if $(FAST)$(PREEMPT),$(objects)/unity.cc,$(unit-code)) $(sim-code))
 sim-objects := $(patsubst $(objects)/$(objects)/%,$(objects)/%,$(sim-objects))
 
 .PHONY: run build both long FORCE
 
-program := build/sim/$(if $(SEAMS),seams,sim)$(if $(FAST),-fast)$(if $(PAGE),-$(PAGE))$(if $(BIG_ENDIAN),-big-endian)
+program := build/sim/$(if $(SEAMS),seams,sim)$(if $(FAST),-fast)$(if $(PREEMPT),-preempt)$(if $(PAGE),-$(PAGE))$(if $(BIG_ENDIAN),-big-endian)
 # Both builds are there for what is shipped; of the others one is enough.
-alone := $(SEAMS)$(FAST)$(PAGE)$(BIG_ENDIAN)
+alone := $(SEAMS)$(FAST)$(PREEMPT)$(PAGE)$(BIG_ENDIAN)
 
 build: $(program)
 
@@ -58,7 +59,7 @@ $(program): $(objects)/sim FORCE
 	@mkdir -p $(@D) && ln -sfn ../../$< $@
 
 $(objects)/selftests/sim/%.o: selftests/sim/%.cc kunit/objects.mk
-	$(call compile,$(seams) $(if $(PAGE),-DSIM_PAGE_SIZE=$(PAGE)))
+	$(call compile,$(seams) $(if $(PAGE),-DSIM_PAGE_SIZE=$(PAGE)) $(if $(PREEMPT),-DSIM_PREEMPT))
 
 $(objects)/unity.cc: $(unit-code) selftests/sim/sim.mk
 	@mkdir -p $(@D) && printf '#include "%s"\n' $(unit-code) >$@

@@ -168,6 +168,7 @@ static void exit_quietly()
 }
 
 void (*end_of_failed_run)() = exit_quietly;
+void (*draw_preemption)();
 
 /* --- chance: splitmix64 --- */
 
@@ -305,7 +306,15 @@ void port_call()
 {
 	Fiber *self = world->current;
 
-	if (!self || !chance.one_in(world->switch_odds))
+	if (self && chance.one_in(world->switch_odds))
+		give_way();
+}
+
+void give_way()
+{
+	Fiber *self = world ? world->current : nullptr;
+
+	if (!self)
 		return;
 	world->runnable.push_back(self);
 	suspend();
@@ -361,6 +370,8 @@ void run_world(u64 seed, std::function<void()> body)
 	static const u32 odds[] = {2, 4, 8, 32};
 	here.switch_odds = chance.any_of(odds);
 	here.by_priority = chance.one_in(3);
+	if (draw_preemption)
+		draw_preemption();
 	faults = {};
 	spawn("main", Context::process, std::move(body));
 	for (;;) {

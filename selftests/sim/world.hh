@@ -5,8 +5,8 @@
  * whole history.
  *
  * Kernel contexts are fibers. Any of them may run whenever one gives up the processor, which it does
- * when it waits and, by chance, at each call of the port; also with a spin lock held, since other CPUs
- * run on then. Virtual time goes on when nobody can run.
+ * when it waits and, by chance, at each call of the port (and anywhere in the module: preempt.cc); also
+ * with a spin lock held, since other CPUs run on then. Virtual time goes on when nobody can run.
  */
 #pragma once
 
@@ -134,6 +134,10 @@ void spawn(std::string name, Context context, std::function<void()> body);
 void spawn_after(u64 delay, std::string name, Context context, std::function<void()> body);
 /** Every call of the port: maybe somebody else runs first. */
 void port_call();
+/** Somebody else runs first, if there is one. Does nothing outside fibers. */
+void give_way();
+/** Draws how often the module is interrupted, where it can be anywhere (preempt.cc); null elsewhere. */
+extern void (*draw_preemption)();
 /** Wait, sleeping; false when @limit microseconds passed without being woken. */
 bool wait(WaitQueue &queue, const char *why, u64 limit = kForever);
 void sleep_for(u64 delay, const char *why);

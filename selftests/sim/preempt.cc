@@ -8,7 +8,13 @@
  */
 #include "selftests/sim/world.hh"
 
-#ifdef SIM_PREEMPT
+#ifndef SIM_PREEMPT
+
+void sim::draw_preemption()
+{
+}
+
+#else
 
 #include <sanitizer/asan_interface.h>
 
@@ -18,28 +24,15 @@ namespace {
 u32 accesses_apart, atomics_apart; /* of two interruptions, in the mean; 0: never */
 u32 accesses_left;
 
-void draw()
+void draw_next()
 {
-	static const u32 accesses[] = {0, 20, 60, 200, 1000, 5000};
-	static const u32 atomics[] = {0, 2, 8, 32};
-
-	accesses_apart = chance.any_of(accesses);
-	atomics_apart = chance.any_of(atomics);
-	accesses_left = 1 + chance.below(2 * accesses_apart + 1);
+	accesses_left = accesses_apart ? 1 + chance.below(2 * accesses_apart + 1) : ~u32(0);
 }
-
-struct Registration {
-	Registration()
-	{
-		draw_preemption = draw;
-	}
-} registration;
 
 __attribute__((noinline)) void interrupt()
 {
-	accesses_left = 1 + chance.below(2 * accesses_apart + 1);
-	if (accesses_apart)
-		give_way();
+	draw_next();
+	give_way();
 }
 
 void wrong(const void *at, std::size_t size, const char *what)
@@ -56,7 +49,7 @@ inline void access(const void *at, std::size_t size, const char *what)
 		wrong(at, size, what);
 }
 
-inline void before_atomic()
+inline void beside_atomic()
 {
 	if (chance.one_in(atomics_apart))
 		give_way();
@@ -68,15 +61,26 @@ public:
 	Window(const volatile void *at, std::size_t size)
 	{
 		access(const_cast<const void *>(at), size, "has an atomic operation on");
-		before_atomic();
+		beside_atomic();
 	}
 	~Window()
 	{
-		before_atomic();
+		beside_atomic();
 	}
 };
 
 } // namespace
+
+void draw_preemption()
+{
+	static const u32 accesses[] = {0, 20, 60, 200, 1000, 5000};
+	static const u32 atomics[] = {0, 2, 8, 32};
+
+	accesses_apart = chance.any_of(accesses);
+	atomics_apart = chance.any_of(atomics);
+	draw_next();
+}
+
 } // namespace sim
 
 extern "C" {
@@ -85,33 +89,24 @@ void __tsan_init()
 {
 }
 
-#define ACCESS(size)                             \
-	void __tsan_read##size(void *at)         \
-	{                                        \
-		sim::access(at, size, "reads");  \
-	}                                        \
-	void __tsan_write##size(void *at)        \
-	{                                        \
-		sim::access(at, size, "writes"); \
+#define ACCESS(alignment, size)                        \
+	void __tsan_##alignment##read##size(void *at)  \
+	{                                              \
+		sim::access(at, size, "reads");        \
+	}                                              \
+	void __tsan_##alignment##write##size(void *at) \
+	{                                              \
+		sim::access(at, size, "writes");       \
 	}
-#define UNALIGNED(size)                             \
-	void __tsan_unaligned_read##size(void *at)  \
-	{                                           \
-		sim::access(at, size, "reads");     \
-	}                                           \
-	void __tsan_unaligned_write##size(void *at) \
-	{                                           \
-		sim::access(at, size, "writes");    \
-	}
-ACCESS(1)
-ACCESS(2)
-ACCESS(4)
-ACCESS(8)
-ACCESS(16)
-UNALIGNED(2)
-UNALIGNED(4)
-UNALIGNED(8)
-UNALIGNED(16)
+ACCESS(, 1)
+ACCESS(, 2)
+ACCESS(, 4)
+ACCESS(, 8)
+ACCESS(, 16)
+ACCESS(unaligned_, 2)
+ACCESS(unaligned_, 4)
+ACCESS(unaligned_, 8)
+ACCESS(unaligned_, 16)
 
 void __tsan_read_range(void *at, long size)
 {
@@ -173,7 +168,7 @@ ATOMIC(unsigned long, 64)
 
 void __tsan_atomic_thread_fence(int)
 {
-	sim::before_atomic();
+	sim::beside_atomic();
 }
 
 void __tsan_atomic_signal_fence(int)

@@ -168,7 +168,6 @@ static void exit_quietly()
 }
 
 void (*end_of_failed_run)() = exit_quietly;
-void (*draw_preemption)();
 
 /* --- chance: splitmix64 --- */
 
@@ -370,8 +369,7 @@ void run_world(u64 seed, std::function<void()> body)
 	static const u32 odds[] = {2, 4, 8, 32};
 	here.switch_odds = chance.any_of(odds);
 	here.by_priority = chance.one_in(3);
-	if (draw_preemption)
-		draw_preemption();
+	draw_preemption();
 	faults = {};
 	spawn("main", Context::process, std::move(body));
 	for (;;) {

@@ -136,8 +136,8 @@ void spawn_after(u64 delay, std::string name, Context context, std::function<voi
 void port_call();
 /** Somebody else runs first, if there is one. Does nothing outside fibers. */
 void give_way();
-/** Draws how often the module is interrupted, where it can be anywhere (preempt.cc); null elsewhere. */
-extern void (*draw_preemption)();
+/** Draws how often the module is interrupted, where it can be anywhere (preempt.cc); nothing elsewhere. */
+void draw_preemption();
 /** Wait, sleeping; false when @limit microseconds passed without being woken. */
 bool wait(WaitQueue &queue, const char *why, u64 limit = kForever);
 void sleep_for(u64 delay, const char *why);

@@ -98,11 +98,12 @@ def judge(t, pair, names, expected):
     missing = [name for name in names if name not in verdicts]
     t.check(not missing, f"no verdict on {', '.join(missing)}; the end was: {out[-300:]}")
     wrong = [line for name, (ok, line) in verdicts.items() if ok == (name in expected)]
+    ended = ""
     if wrong and traced:
         traced.text()  # its log has it then
-        wrong.append(f"how the server's connections ended is at the end of {pair.server.log_path}")
+        ended = f"\n    how the server's connections ended is at the end of {pair.server.log_path}"
     t.check(not wrong, f"{len(wrong)} of {len(names)} not as expected of {pair.server_xprt}:" +
-            "".join(f"\n    {line}" for line in wrong))
+            "".join(f"\n    {line}" for line in wrong) + ended)
     return out
 
 

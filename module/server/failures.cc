@@ -26,12 +26,13 @@ ModuleLock server_failures_lock;
 
 bool failed_before(const Server &server, const Receive &receive)
 {
-	const u64 now = rpcordma_now_ms();
-
 	const xdr::Message &message = receive.message;
 
-	if ((!message.has_chunks() && message.kind != xdr::Kind::optional) ||
-	    !server_failures.any(now))
+	if (server_failures.none_ever() ||
+	    (!message.has_chunks() && message.kind != xdr::Kind::optional))
+		return false;
+	const u64 now = rpcordma_now_ms();
+	if (!server_failures.any(now))
 		return false;
 	const u64 address = rpcordma_svc_address_key(server.xprt);
 	SpinGuard guard(server_failures_lock);

@@ -36,6 +36,11 @@ public:
 		*oldest = {address, digest_(message), now_ms + kLifetimeMs};
 		last_ = now_ms + kLifetimeMs;
 	}
+	/** Whether there was never one: asked before all else, without the lock. */
+	[[nodiscard]] bool none_ever() const
+	{
+		return !__atomic_load_n(&last_, __ATOMIC_RELAXED);
+	}
 	/** Whether anything is remembered: asked before the rest, without the lock. */
 	[[nodiscard]] bool any(u64 now_ms) const
 	{

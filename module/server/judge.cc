@@ -130,11 +130,15 @@ Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &ar
 	rpcordma_svc_limits limits;
 	rpcordma_svc_get_limits(server.xprt, &limits);
 	const u64 length = inline_length(receive);
-	/* As nearly all are. */
-	if (!message.has_chunks() && !in_pieces(receive) && length <= limits.max_message &&
+	/* As nearly all are: there is nothing to pull, nor to put together. */
+	if (!message.reads.count() && !in_pieces(receive) && length <= limits.max_message &&
 	    length >= rpc::least_call_length && (!receive.in_pages() || lendable(receive))) {
 		arrival.inline_length = arrival.message_length = u32(length);
-		return Judgement::call;
+		if (!message.has_chunks())
+			return Judgement::call;
+		if (message.writes.segments() + message.reply.count() <= kMostSegments)
+			return declined_before(server, receive, refusal) ? Judgement::refused :
+									   Judgement::call;
 	}
 	return plan_call_chunks(server, receive, u32(min<u64>(length, ~0u)), limits, arrival,
 				refusal) ?

@@ -110,6 +110,59 @@ RPCORDMA_TEST(chunk_answer, placed)
 			}
 }
 
+/*
+ * One result and one segment, as most READs have it, is planned a short way. Beside that of two chunks, the second empty,
+ * which is not, and whose header is so much longer.
+ */
+RPCORDMA_TEST(chunk_answer, one_segment)
+{
+	constexpr u32 kSize = 9, lone_header = kHeader + kChunk + kSegment;
+	const xdr::Segment segments[] = {segment(kSize)};
+	ListMaker one, two;
+
+	one.end_reads();
+	one.write_chunk(segments);
+	two.end_reads();
+	two.write_chunk(segments);
+	two.write_chunk({});
+	const xdr::ChunkLists lone = one.decode(), general = two.decode();
+	for (u32 length = 0; length <= 28; length++)
+		for (u32 offset = 0; offset <= length + 1; offset++)
+			for (u32 size = 0; size <= kSize + 1; size++)
+				for (u32 most = lone_header - 1; most <= lone_header + 29; most++) {
+					TEST_NOTE("length", length);
+					TEST_NOTE("offset", offset);
+					TEST_NOTE("size", size);
+					TEST_NOTE("most", most);
+					const ReplyRange results[] = {{offset, size}};
+					Shortfall short_lone, short_general;
+					const auto got =
+						plan(lone, results, length, most, short_lone);
+					const auto wanted = plan(general, results, length,
+								 most + kChunk, short_general);
+					ASSERT_EQ(got.ok(), wanted.ok());
+					if (!got.ok()) {
+						EXPECT_EQ(short_lone.segment, short_general.segment);
+						EXPECT_EQ(short_lone.needed, short_general.needed);
+						continue;
+					}
+					const Answer &a = got.value(), &b = wanted.value();
+					EXPECT_EQ(a.kind, b.kind);
+					EXPECT_EQ(a.header_length + kChunk, b.header_length);
+					EXPECT_EQ(a.transmissions, b.transmissions);
+					EXPECT_EQ(a.inline_length, b.inline_length);
+					EXPECT_EQ(a.reply_length, b.reply_length);
+					EXPECT_EQ(a.write_length, b.write_length);
+					ASSERT_EQ(a.placed_count, 1);
+					expect_range(a.placed[0], b.placed[0].offset,
+						     b.placed[0].length);
+					ASSERT_EQ(a.rest_count, b.rest_count);
+					for (u32 i = 0; i < a.rest_count; i++)
+						expect_range(a.rest[i], b.rest[i].offset,
+							     b.rest[i].length);
+				}
+}
+
 /* A result at the start of the reply, and one behind the other: nothing stays between. */
 RPCORDMA_TEST(chunk_answer, nothing_between)
 {
@@ -661,6 +714,6 @@ RPCORDMA_TEST(chunk_answer, offered_keys)
 	EXPECT_FALSE(offers(xdr::ChunkLists(), Rkey(0)));
 }
 
-RPCORDMA_SUITE(chunk_answer, all_inline, placed, nothing_between, write_chunk_size, pairs,
-	       not_in_the_reply, many, reply_chunk, shortfall, header_too_long, any_reply,
+RPCORDMA_SUITE(chunk_answer, all_inline, placed, one_segment, nothing_between, write_chunk_size,
+	       pairs, not_in_the_reply, many, reply_chunk, shortfall, header_too_long, any_reply,
 	       invalidation, invalidation_pad, invalidation_sums, offered_keys);

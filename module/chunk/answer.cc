@@ -30,9 +30,52 @@ static constexpr u32 kLeastInvalidated = 4;
 	return shortfall_of(*chunk, last, length);
 }
 
+/* Where what follows @result begins in a reply of @length bytes: its pad goes with it (3.4.6.2). */
+[[nodiscard]] static u32 end_of(const ReplyRange &result, u32 length)
+{
+	return min(result.offset + result.length + xdr_pad(result.length), length);
+}
+
+/* A result that is in a reply of @length bytes. The service may have taken it back, when a later step of it failed. */
+[[nodiscard]] static bool is_within(const ReplyRange &result, u32 length)
+{
+	return result.offset <= length && result.length <= length - result.offset;
+}
+
+/*
+ * Most READs: one result goes into a chunk of one segment, and the rest inline. False, and nothing: it is not so, and the
+ * general way says what it is.
+ */
+[[nodiscard]] static bool plan_lone(const xdr::ChunkLists &lists, Span<const ReplyRange> results,
+				    u32 length, const Thresholds &thresholds, Answer &answer)
+{
+	if (results.size() != 1 || lists.writes.count() != 1 || lists.writes.segments() != 1 ||
+	    lists.reply.present())
+		return false;
+	const ReplyRange result = results[0];
+	if (!result.length || result.length > lists.writes.total_length() ||
+	    !is_within(result, length))
+		return false;
+	const u32 header = u32(xdr::encoded_length(thresholds.bare_header, 0, 1, 1, false, 0));
+	const u32 end = end_of(result, length), kept = result.offset + (length - end);
+	if (thresholds.send < header || kept > thresholds.send - header)
+		return false;
+	answer.header_length = header;
+	answer.inline_length = kept;
+	answer.write_length = result.length;
+	answer.placed[answer.placed_count++] = result;
+	if (result.offset)
+		answer.rest[answer.rest_count++] = {0, result.offset};
+	if (end < length)
+		answer.rest[answer.rest_count++] = {end, length - end};
+	return true;
+}
+
 Status plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
 		   const Thresholds &thresholds, Answer &answer, Shortfall &shortfall)
 {
+	if (plan_lone(lists, results, length, thresholds, answer))
+		return {};
 	u32 at = 0; /* of the reply; what precedes is placed or on the list of rest */
 	u32 kept = 0;
 	usize i = 0;
@@ -52,9 +95,7 @@ Status plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results,
 		placed = {};
 		if (!chunk.count() || !result.length)
 			continue;
-		/* The service took it back, as it may when a later step of it failed. */
-		if (result.offset < at || result.offset > length ||
-		    result.length > length - result.offset)
+		if (result.offset < at || !is_within(result, length))
 			continue;
 		if (result.length > chunk.length()) {
 			shortfall = shortfall_of(lists.writes, u32(i - 1), result.length);
@@ -63,8 +104,7 @@ Status plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results,
 		placed = result;
 		answer.write_length += result.length;
 		keep(result.offset);
-		/* Its pad goes with it (3.4.6.2). */
-		at = min(result.offset + result.length + xdr_pad(result.length), length);
+		at = end_of(result, length);
 	}
 	keep(length);
 

@@ -430,10 +430,67 @@ void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
 	bulk->count = 0;
 }
 
-void rpcordma_trace_bulk(rpcordma_bulk_event which, const rpcordma_peer *, rpcordma_u32,
-			 const rpcordma_bulk *bulk)
+rpcordma_u32 rpcordma_bulk_pieces(const rpcordma_bulk *bulk, rpcordma_u32 *length)
 {
-	the_port->log.bulks[which] += bulk->mapped && bulk->count;
+	*length = 0;
+	for (u32 i = 0; bulk->mapped && i < bulk->count; i++)
+		*length += bulk->pieces[i].length;
+	return bulk->mapped ? bulk->count : 0;
+}
+
+int rpcordma_pages_map(rpcordma_endpoint *endpoint, rpcordma_dma, page **pages, rpcordma_u32 offset,
+		       rpcordma_u32 length, rpcordma_sge *sges)
+{
+	rpcordma_xdr_buf buf = {};
+	u32 count = 0;
+
+	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
+	EXPECT_NE(length, 0);
+	if (!take_one(the_port->dma.bulk_maps_left))
+		return the_port->dma.pages_absent ? -28 : -12;
+	buf.pages = pages;
+	buf.page_base = offset;
+	buf.page_length = buf.len = length;
+	EXPECT_TRUE(each_piece(&buf, 0, length, [&](u8 *at, u32 n) {
+		for (DmaPiece &piece : the_port->dma.page_maps)
+			if (!piece.bounce) {
+				piece = {at, n, nullptr};
+				piece.map();
+				sges[count++] = {reinterpret_cast<__UINTPTR_TYPE__>(piece.bounce),
+						 n, 1};
+				return true;
+			}
+		return false;
+	}));
+	the_port->dma.bulk_maps++;
+	return int(count);
+}
+
+void rpcordma_pages_unmap(rpcordma_endpoint *endpoint, rpcordma_dma direction,
+			  const rpcordma_sge *sges, rpcordma_u32 count)
+{
+	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
+	for (u32 i = 0; i < count; i++) {
+		bool found = false;
+
+		for (DmaPiece &piece : the_port->dma.page_maps)
+			if (piece.bounce && !found &&
+			    reinterpret_cast<__UINTPTR_TYPE__>(piece.bounce) == sges[i].addr) {
+				EXPECT_EQ(piece.length, sges[i].length);
+				piece.unmap(direction);
+				found = true;
+			}
+		EXPECT_TRUE(found);
+	}
+	the_port->dma.bulk_maps--;
+}
+
+void rpcordma_trace_bulk(rpcordma_bulk_event which, const rpcordma_peer *, rpcordma_u32,
+			 rpcordma_u32 pieces, rpcordma_u32 length)
+{
+	EXPECT_NE(pieces, 0);
+	EXPECT_LE(pieces, length);
+	the_port->log.bulks[which]++;
 }
 
 void rpcordma_buf_read(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,

@@ -52,6 +52,8 @@ struct PortDma {
 	u32 scratch_maps_left = kNoLimit;
 	/* Bounce buffers do not keep the place in a page: what is of more than one piece is of whole pages. */
 	bool places_lost = false;
+	/* What bulk_maps_left does not let be mapped has an absent page. */
+	bool pages_absent = false;
 	bool unmappable = false; /* no region can be mapped, ever */
 
 	/* What there is now. */
@@ -74,6 +76,7 @@ struct PortDma {
 	void expect_none() const;
 
 	rpcordma_region *all_regions[kMostRegions] = {};
+	DmaPiece page_maps[64] = {}; /* those of single pages; without a bounce buffer: none */
 	u32 last_key = 1000;
 };
 

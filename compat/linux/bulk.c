@@ -289,8 +289,7 @@ int rpcordma_bulk_map(struct rpcordma_bulk *bulk, struct rpcordma_endpoint *ep,
 	if (!bulk->scatter.used)
 		return 0;
 	entries = rpcordma_scatter_map(&bulk->scatter, ep->id->device,
-				       direction == RPCORDMA_DMA_TO_DEVICE ? DMA_TO_DEVICE :
-									     DMA_FROM_DEVICE);
+				       dma_direction(direction));
 	if (entries < 0 || entries > room) {
 		rpcordma_bulk_unmap(bulk);
 		return entries < 0 ? entries : -ENOSPC;
@@ -319,6 +318,49 @@ void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk)
 {
 	rpcordma_scatter_unmap(&bulk->scatter);
 	rpcordma_scatter_reset(&bulk->scatter);
+}
+
+int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
+		       struct page **page, rpcordma_u32 offset, rpcordma_u32 length,
+		       struct rpcordma_sge *sges)
+{
+	struct ib_device *device = ep->id->device;
+	int rc = -ENOMEM;
+	u32 count = 0;
+
+	page += offset >> PAGE_SHIFT;
+	offset = offset_in_page(offset);
+	do {
+		struct rpcordma_sge *sge = &sges[count];
+
+		if (unlikely(!*page)) {
+			rpcordma_warn("absent pages are filled in before they are mapped");
+			rc = -ENOSPC;
+			goto failed;
+		}
+		sge->length = min_t(u32, length, PAGE_SIZE - offset);
+		sge->lkey = ep->pd->local_dma_lkey;
+		sge->addr = ib_dma_map_page(device, *page++, offset, sge->length,
+					    dma_direction(direction));
+		if (unlikely(ib_dma_mapping_error(device, sge->addr)))
+			goto failed;
+		count++;
+		offset = 0;
+		length -= sge->length;
+	} while (length);
+	return count;
+
+failed:
+	rpcordma_pages_unmap(ep, direction, sges, count);
+	return rc;
+}
+
+void rpcordma_pages_unmap(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
+			  const struct rpcordma_sge *sges, rpcordma_u32 count)
+{
+	for (; count; count--, sges++)
+		ib_dma_unmap_page(ep->id->device, sges->addr, sges->length,
+				  dma_direction(direction));
 }
 
 void rpcordma_buf_read(const struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,

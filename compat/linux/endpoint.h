@@ -41,11 +41,14 @@ struct rpcordma_endpoint {
 	u8 private_data[255];
 };
 
+/* The kernel's name for it. */
+static inline enum dma_data_direction dma_direction(enum rpcordma_dma direction)
+{
+	return direction == RPCORDMA_DMA_TO_DEVICE ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
+}
+
 /* verbs.c: the number that the RDMA core, and `rdma resource show mr`, know it by */
 u32 rpcordma_region_id(const struct rpcordma_region *region);
-
-/* bulk.c: how it is mapped: SGEs, 0 if it is not, and in *@length the bytes of all */
-u32 rpcordma_bulk_pieces(const struct rpcordma_bulk *bulk, u32 *length);
 
 /* verbs.c: destroy what rpcordma_endpoint_create_qp() made, even if it failed half-way */
 void rpcordma_endpoint_destroy_qp(struct rpcordma_endpoint *endpoint);

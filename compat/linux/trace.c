@@ -189,13 +189,8 @@ void rpcordma_trace_loss(enum rpcordma_loss which, const struct rpcordma_peer *p
 		break;
 
 void rpcordma_trace_bulk(enum rpcordma_bulk_event which, const struct rpcordma_peer *peer,
-			 rpcordma_u32 xid, const struct rpcordma_bulk *bulk)
+			 rpcordma_u32 xid, rpcordma_u32 pieces, rpcordma_u32 length)
 {
-	u32 length;
-	const u32 pieces = rpcordma_bulk_pieces(bulk, &length);
-
-	if (!pieces)
-		return;
 	switch (which) {
 	RPCORDMA_BULK_EVENTS(BULK)
 	case RPCORDMA_BULK_COUNT:

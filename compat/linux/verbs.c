@@ -287,11 +287,6 @@ int rpcordma_post_receive(struct rpcordma_endpoint *ep, const struct rpcordma_re
 
 /* --- message buffers --- */
 
-static enum dma_data_direction dma_direction(enum rpcordma_dma direction)
-{
-	return direction == RPCORDMA_DMA_TO_DEVICE ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
-}
-
 int rpcordma_dma_map(struct rpcordma_endpoint *ep, void *memory, rpcordma_u32 length,
 		     enum rpcordma_dma direction, struct rpcordma_sge *sge)
 {

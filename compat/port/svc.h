@@ -306,8 +306,22 @@ int rpcordma_bulk_add_buf(struct rpcordma_bulk *bulk, const struct rpcordma_xdr_
  */
 int rpcordma_bulk_map(struct rpcordma_bulk *bulk, struct rpcordma_endpoint *endpoint,
 		      enum rpcordma_dma direction, struct rpcordma_sge *sges, rpcordma_u32 room);
+/** How it is mapped: the pieces, 0 if it is not, and in @length the bytes of all. Any context. */
+rpcordma_u32 rpcordma_bulk_pieces(const struct rpcordma_bulk *bulk, rpcordma_u32 *length);
 /** Undo the mapping, if there is one, and forget what was added. Any context. */
 void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk);
+/**
+ * Map @length bytes of @pages, at least one, from byte @offset of the first on, and describe them with
+ * SGEs, one for each page: for few of them, as there is no more of that mapping than the SGEs, and behind an
+ * IOMMU each has a mapping of its own. Returns how many. Errors: ENOMEM, no room for the mapping now; ENOSPC, a
+ * page is absent. Any context.
+ */
+int rpcordma_pages_map(struct rpcordma_endpoint *endpoint, enum rpcordma_dma direction,
+		       struct page **pages, rpcordma_u32 offset, rpcordma_u32 length,
+		       struct rpcordma_sge *sges);
+/** Undo that. Any context. */
+void rpcordma_pages_unmap(struct rpcordma_endpoint *endpoint, enum rpcordma_dma direction,
+			  const struct rpcordma_sge *sges, rpcordma_u32 count);
 /** Copy bytes [@offset, @offset + @length) of @buf, head, pages and tail. Any context. */
 void rpcordma_buf_read(const struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,
 		       rpcordma_u32 length);

@@ -17,7 +17,6 @@
 
 RPCORDMA_BEGIN
 
-struct rpcordma_bulk;
 struct rpcordma_endpoint;
 struct rpcordma_mapping;
 struct rpcordma_region;
@@ -294,9 +293,9 @@ void rpcordma_trace_encode(const struct rpcordma_peer *peer,
 void rpcordma_trace_failure(enum rpcordma_failure which, const struct rpcordma_peer *peer,
 			    rpcordma_u32 xid, int value);
 void rpcordma_trace_loss(enum rpcordma_loss which, const struct rpcordma_peer *peer, int value);
-/** Nothing, unless @bulk is mapped: ahead of what unmaps it, and behind what maps it. */
+/** @pieces of memory, of @length bytes together, are mapped: ahead of what unmaps them, behind what maps them. */
 void rpcordma_trace_bulk(enum rpcordma_bulk_event which, const struct rpcordma_peer *peer,
-			 rpcordma_u32 xid, const struct rpcordma_bulk *bulk);
+			 rpcordma_u32 xid, rpcordma_u32 pieces, rpcordma_u32 length);
 
 RPCORDMA_END
 

@@ -70,7 +70,7 @@ struct ServerAudit {
 	u32 spare_calls = 0;   /* on that list */
 	u32 queued = 0;	       /* queues that have calls */
 	u32 owners = 0;	       /* of all calls together */
-	u32 transfers = 0;     /* with a call, or finished (if any: 1) */
+	u32 transfers = 0;     /* calls that have one, or a lone request; or finished (if any: 1) */
 	u32 with_receives = 0; /* calls that are a message's */
 	u32 in_service = 0;    /* as counted */
 	u32 waiters = 0;       /* threads that wait for room */
@@ -108,7 +108,7 @@ struct ServerAudit {
 	for (const ServerCall *call = ServerInside::all(server.calls); call; call = call->all_next) {
 		a.calls++;
 		a.owners += call->owners.load(std::memory_order_acquire);
-		a.transfers += call->transfer != nullptr;
+		a.transfers += call->moves_data();
 		a.with_receives += call->receive != nullptr;
 		for (const Receive *receive = call->receive; receive; receive = receive->next)
 			a.with_calls++;

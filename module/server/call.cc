@@ -15,11 +15,11 @@ Owned<ServerCall> create_call(Server &server, rpcordma_alloc_how how)
 	if (!call)
 		return call;
 	call->server = &server;
-	call->send_cqe.init(RPCORDMA_CQE_SERVER_SEND, call.get());
-	call->read_cqe.init(RPCORDMA_CQE_SERVER_READ, call.get());
-	call->chain_cqe.init(RPCORDMA_CQE_SERVER_CHAIN, call.get());
+	rpcordma_cqe_init(&call->send_cqe, RPCORDMA_CQE_SERVER_SEND);
+	rpcordma_cqe_init(&call->read_cqe, RPCORDMA_CQE_SERVER_READ);
+	rpcordma_cqe_init(&call->chain_cqe, RPCORDMA_CQE_SERVER_CHAIN);
 	/* As it is for a message of one Send. */
-	call->sends[0].wr.cqe = &call->send_cqe.cqe;
+	call->sends[0].wr.cqe = &call->send_cqe;
 	call->sends[0].wr.send_flags = RPCORDMA_SEND_SIGNALED;
 	return call;
 }

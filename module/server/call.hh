@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 
 #include "compat/port/port.h"
 #include "module/base/memory.hh"
@@ -16,9 +17,9 @@
 #include "module/chunk/arrival.hh"
 #include "module/protocol/codec.hh"
 #include "module/protocol/reduction.hh"
-#include "module/rdma/cqe.hh"
 #include "module/rdma/receive.hh"
 #include "module/rdma/send_buffer.hh"
+#include "module/server/lone.hh"
 #include "xdr/rtrext.hh"
 
 namespace rpcordma {
@@ -47,9 +48,16 @@ struct ResultList {
 	chunk::ReplyRange ranges[chunk::kMostResults];
 };
 
+/** A ServerCall's completion entries, whose place in it says whose they are. */
+struct CallCompletions {
+	rpcordma_cqe send_cqe = {};
+	rpcordma_cqe read_cqe = {};
+	rpcordma_cqe chain_cqe = {}; /* of what is ahead of the last of a chain */
+};
+
 } // namespace rpcordma
 
-struct rpcordma_server_call {
+struct rpcordma_server_call : rpcordma::CallCompletions {
 	using u32 = rpcordma::u32;
 
 	rpcordma_server_call *next = nullptr; /* on whichever list it is */
@@ -61,6 +69,7 @@ struct rpcordma_server_call {
 	/* Not for the service: it gets this error for an answer. */
 	bool refused = false;
 	rpcordma::xdr::ErrorBody refusal;
+	std::atomic<u32> parts{0}; /* chains at the device that others of it follow */
 	/* It is refused, and what it gets is this REPTERR instead. */
 	rpcordma::Owned<rpcordma::rtrext::Report> report;
 
@@ -69,14 +78,11 @@ struct rpcordma_server_call {
 	u32 reading = 0; /* of these, with Reads under way */
 	u32 room_taken =
 		0; /* in the send queue: given back when the chain that is posted completes */
-	std::atomic<u32> parts{0}; /* chains at the device that others of it follow */
 	rpcordma::Transfer *transfer = nullptr;
+	rpcordma::LoneRequest lone;
 
 	/* The reply. */
 	rpcordma::ResultList results;
-	rpcordma::OwnedCqe<rpcordma_server_call> send_cqe;
-	rpcordma::OwnedCqe<rpcordma_server_call> read_cqe;
-	rpcordma::OwnedCqe<rpcordma_server_call> chain_cqe;
 	rpcordma::SendBuffer sends[rpcordma::protocol::kTransmissions];
 	/* Of its other transmissions with round-trip reduction; made when first needed. */
 	rpcordma::Owned<rpcordma::ReplySends> others;
@@ -85,6 +91,21 @@ struct rpcordma_server_call {
 
 	rpcordma_server_call *all_next = nullptr;
 
+	/** Whose send_cqe @cqe is. */
+	[[nodiscard]] static rpcordma_server_call *of_send(rpcordma_cqe *cqe)
+	{
+		return with_(cqe, offsetof(rpcordma::CallCompletions, send_cqe));
+	}
+	/** Whose read_cqe @cqe is. */
+	[[nodiscard]] static rpcordma_server_call *of_read(rpcordma_cqe *cqe)
+	{
+		return with_(cqe, offsetof(rpcordma::CallCompletions, read_cqe));
+	}
+	/** Whose chain_cqe @cqe is. */
+	[[nodiscard]] static rpcordma_server_call *of_chain(rpcordma_cqe *cqe)
+	{
+		return with_(cqe, offsetof(rpcordma::CallCompletions, chain_cqe));
+	}
 	/** The message's header, and what there is of its payload in the first Receive. Only with a message. */
 	[[nodiscard]] const rpcordma::xdr::Message &message() const
 	{
@@ -98,12 +119,27 @@ struct rpcordma_server_call {
 
 		return header.ok() ? header.value().xid.get() : 0;
 	}
+	/** The device has memory of its chunks, or something else has to be given back. */
+	[[nodiscard]] bool moves_data() const
+	{
+		return transfer || lone.mapped;
+	}
 	/** Its payload is in several pieces of memory that the service cannot have as they are: a thread puts them together. */
 	[[nodiscard]] bool in_pieces() const
 	{
 		return arrival.how >= rpcordma::chunk::Arrival::How::linear && !arrival.segments;
 	}
+
+private:
+	[[nodiscard]] static rpcordma_server_call *with_(rpcordma_cqe *cqe, rpcordma::usize offset)
+	{
+		return static_cast<rpcordma_server_call *>(
+			reinterpret_cast<rpcordma::CallCompletions *>(
+				reinterpret_cast<char *>(cqe) - offset));
+	}
 };
+/* There is one for each Receive: no more of it than kmalloc() has one object for. */
+static_assert(rpcordma::protocol::kTransmissions > 1 || sizeof(rpcordma_server_call) <= 512);
 
 namespace rpcordma {
 

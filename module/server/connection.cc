@@ -128,6 +128,20 @@ static void size_sinks(Server &server)
 				    Transfer::kLargePages;
 }
 
+/* Which Reads and Writes are a call's own: those that one work request has the SGEs for, without a region. */
+static void size_lone_requests(Server &server)
+{
+	const rpcordma_device &device = server.device;
+	ServerLimits &limits = server.limits;
+
+	limits.lone_write = min(limits.send_sges, LoneRequest::kPages);
+	limits.lone_read = min(limits.read_sges, LoneRequest::kPages);
+	if (device.read_needs_region)
+		limits.lone_read = 0;
+	else if (limits.region_pages)
+		limits.lone_read = min(limits.lone_read, device.max_sgl_rd);
+}
+
 /* Answer the connection request: from here on messages may come. */
 [[nodiscard]] static Status answer_request(Server &server, const private_data::Properties &ours,
 					   u32 depth)
@@ -205,6 +219,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 		note_peer_locked(server);
 	}
 	TRY_STATUS(create_queues(server, receives));
+	size_lone_requests(server);
 
 	server_pool.join();
 	server.joined = true;

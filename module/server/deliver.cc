@@ -173,11 +173,17 @@ static void complete_sink(const ServerCall &call)
 	Transfer *transfer = call->transfer;
 	const u32 pages = sink_pages(server, call->arrival);
 
-	trace_mapping(server, *call, false);
-	rpcordma_bulk_unmap(transfer->bulk);
-	for (Region *region : transfer->regions)
-		if (region)
+	if (call->lone.mapped) {
+		put_lone(server, call);
+	} else {
+		trace_mapping(server, *call, false);
+		rpcordma_bulk_unmap(transfer->bulk);
+		for (Region *region : transfer->regions) {
+			if (!region)
+				break;
 			rpcordma_region_unmap(region->device);
+		}
+	}
 	if (!call->in_pieces())
 		complete_sink(*call);
 	rpcordma_svc_swap_pages(rqst, transfer->pages, pages);

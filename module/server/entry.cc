@@ -176,7 +176,7 @@ void rpcordma_core_server_send_done(void *context, rpcordma_cqe *cqe,
 {
 	Server &server = *static_cast<Server *>(context);
 
-	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
+	ServerCall *call = ServerCall::of_send(cqe);
 
 	trace::completion(server.endpoint, "send", *completion, call);
 	message_sent(server, call, *completion);
@@ -187,7 +187,7 @@ void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
 {
 	Server &server = *static_cast<Server *>(context);
 
-	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
+	ServerCall *call = ServerCall::of_read(cqe);
 
 	/* In order: those that others follow come before the last. */
 	if (__builtin_expect(call->parts.load(std::memory_order_acquire) != 0, 0)) {
@@ -205,7 +205,7 @@ void rpcordma_core_server_chain_done(void *context, rpcordma_cqe *cqe,
 {
 	Server &server = *static_cast<Server *>(context);
 
-	ServerCall *call = OwnedCqe<ServerCall>::owner_of(cqe);
+	ServerCall *call = ServerCall::of_chain(cqe);
 
 	trace::completion(server.endpoint, "chain", *completion, call);
 	/* It comes for those that were flushed, too, and has freed nothing: the chain's last does. */

@@ -46,8 +46,8 @@ void put_parts(Server &server, ServerCall *call)
 void recycle(Server &server, ServerCall *call)
 {
 	/* S1 */
-	if (call->transfer) {
-		rpcordma_warn("S1: a server's call is made spare while it still has a transfer");
+	if (call->moves_data()) {
+		rpcordma_warn("S1: a server's call is made spare while it still moves data");
 		give_back_resources(server, call);
 	}
 	if (call->receive &&

@@ -54,7 +54,7 @@ struct ReadProgress {
 		const u32 length = min(sink.len - at, most);
 		Region *region = t.regions[count];
 
-		region->register_wr.wr.cqe = &call->chain_cqe.cqe;
+		region->register_wr.wr.cqe = &call->chain_cqe;
 		if (const int rc = rpcordma_region_map(region->device, &sink, at, length, true, 0,
 						       &region->register_wr, &region->mapping);
 		    rc) {
@@ -196,7 +196,7 @@ static void note_stale_regions(Transfer &t)
 
 	ChainBuilder builder({t.local, progress.sges}, {t.requests, part_room(server) - regions},
 			     t.all_sges(), server.limits.read_sges, ~0u, RPCORDMA_WR_RDMA_READ,
-			     &call->chain_cqe.cqe);
+			     &call->chain_cqe);
 	builder.begin_at(progress.reads);
 	bool built = true;
 	if (arrival.how == chunk::Arrival::How::single) {
@@ -221,12 +221,37 @@ static void note_stale_regions(Transfer &t)
 	progress.reads += count;
 	chain = {&t.requests[0].wr, &t.requests[count - 1].wr, count};
 	if (server.device.read_needs_region)
-		register_exposed(t, &call->chain_cqe.cqe, progress, chain);
+		register_exposed(t, &call->chain_cqe, progress, chain);
 	else
 		while (t.regions[0] && progress.regions < sink_regions(server, arrival))
-			register_next(t, &call->chain_cqe.cqe, progress, chain);
-	chain.last->cqe = &call->read_cqe.cqe;
+			register_next(t, &call->chain_cqe, progress, chain);
+	chain.last->cqe = &call->read_cqe;
 	chain.last->send_flags = RPCORDMA_SEND_SIGNALED;
+	return {};
+}
+
+/* Whether one Read that is the call's own fetches all there is. */
+[[nodiscard]] static bool is_lone_read(const Server &server, const chunk::Arrival &arrival)
+{
+	return arrival.how == chunk::Arrival::How::single && arrival.segments == 1 &&
+	       sink_pages(server, arrival) <= server.limits.lone_read;
+}
+
+/* Map its sink, and make that Read. Errors: ENOMEM; EPROTO. */
+[[nodiscard]] static Status begin_lone_read(Server &server, ServerCall *call,
+					    ReadProgress &progress, Chain &chain)
+{
+	const Status mapped = map_lone(server, call, RPCORDMA_WR_RDMA_READ, call->transfer->pages,
+				       0, call->arrival.sink_length);
+	if (__builtin_expect(!mapped.ok(), 0))
+		return mapped.error() == Error::no_space ? Error::protocol : mapped.error();
+	rpcordma_send_wr &wr = call->lone.prepare(call->message().reads[0].target);
+
+	wr.next = nullptr;
+	wr.cqe = &call->read_cqe;
+	wr.send_flags = RPCORDMA_SEND_SIGNALED;
+	chain = {&wr, &wr, 1};
+	progress.whole = true;
 	return {};
 }
 
@@ -234,6 +259,8 @@ static void note_stale_regions(Transfer &t)
 [[nodiscard]] static Status begin_reads(Server &server, ServerCall *call, rpcordma_alloc_how how,
 					ReadProgress &progress, Chain &chain)
 {
+	if (is_lone_read(server, call->arrival))
+		return begin_lone_read(server, call, progress, chain);
 	progress.sges = TRY(map_sink(server, call, how));
 	return build_reads(server, call, progress, chain);
 }

@@ -375,7 +375,7 @@ private:
 
 			wr.opcode = RPCORDMA_WR_SEND;
 			wr.send_flags = 0;
-			wr.cqe = &call_->chain_cqe.cqe;
+			wr.cqe = &call_->chain_cqe;
 			wr.next = &send_(n + 1).wr;
 		}
 		out_.others = out_.writes = plan_.transmissions - 1;

@@ -142,7 +142,7 @@ Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcor
 		wr.next = i < last ? &call->sends[i + 1].wr : nullptr;
 		/* The last one's completion tells of all; of others, failures are heard. */
 		if constexpr (kSeveral) {
-			wr.cqe = i < last ? &call->chain_cqe.cqe : &call->send_cqe.cqe;
+			wr.cqe = i < last ? &call->chain_cqe : &call->send_cqe;
 			wr.send_flags = i < last ? 0 : RPCORDMA_SEND_SIGNALED;
 		}
 		call->sends[i].hand_over(server.endpoint, out.lengths[i]);
@@ -195,7 +195,7 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 	}
 	/*
 	 * Nothing of it was posted: nothing of it is the device's. Otherwise the Writes that were
-	 * posted use the transfer until the drain, and the owner that never goes keeps it.
+	 * posted use what the call has until the drain, and the owner that never goes keeps it.
 	 */
 	if (bad == first) {
 		server.room.give(requests);

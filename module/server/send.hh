@@ -20,7 +20,7 @@ constexpr u32 kSendHead = properties::default_receive_size;
 /** A message that is to be posted. */
 struct Outgoing {
 	const rpcordma_send_wr *first_write =
-		nullptr; /* of the call's transfer; the last is linked to the first Send */
+		nullptr; /* of the call's transfer, or lone; the last is linked to the first Send */
 	u32 writes = 0;
 	/* The last of these are no Writes: a reply's transmissions but for the last, with round-trip reduction. */
 	u32 others = 0;
@@ -134,7 +134,7 @@ build_bare(Server &server, ServerCall *call, svc_rqst *rqst, xdr::Envelope envel
 }
 
 /**
- * Post @out, which is in @call's send buffers and its transfer, once there is room. From here on the device is
+ * Post @out, which is in @call's send buffers, and its transfer or lone request, once there is room. From here on the device is
  * an owner of @call; on failure it is not, or the drain makes an end of it. Errors: ENOTCONN. May wait.
  */
 [[nodiscard]] Status post_message(Server &server, ServerCall *call, const Outgoing &out, u32 xid);

@@ -34,6 +34,7 @@
  *   A transfer belongs to one call, from its Reads' start until a thread has the sink, or from its Writes'
  *   start until their Send completes. While it is mapped, its pages are the device's. If it is large, the Send
  *   completion only puts it among the connection's finished ones, and a thread or a worker unmaps it.
+ *   What is small needs less, and has it in the call: lone.hh.
  *
  *   The Server lives until nobody has a reference to the svc_xprt. Completions have none: destroy() drains
  *   the queue pair before it frees anything. So no completion can drop the last reference.
@@ -79,6 +80,9 @@ struct ServerLimits {
 	u32 region_pages = 0; /* of a sink's region, each of page_size; 0: sinks have none */
 	u32 regions = 0;      /* of a sink: one chain registers, and invalidates, them all */
 	u32 sink_pages = 0;   /* of a call */
+	/* Pages of a lone request (lone.hh). 0: Reads have none. */
+	u32 lone_write = 1;
+	u32 lone_read = 0;
 	bool remote_invalidation = false;
 };
 

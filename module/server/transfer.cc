@@ -27,7 +27,7 @@ PostResult post_part(Server &server, ServerCall *call, const Chain &chain)
 	if (!wait_for_room(server, room))
 		return {Error::not_connected, false};
 	chain.last->next = nullptr;
-	chain.last->cqe = &call->read_cqe.cqe;
+	chain.last->cqe = &call->read_cqe;
 	chain.last->send_flags = RPCORDMA_SEND_SIGNALED;
 	call->parts.fetch_add(1, std::memory_order_relaxed);
 	const int rc = rpcordma_post_send(server.endpoint, chain.first, &bad);
@@ -110,15 +110,57 @@ void tend_regions(Server &server)
 	}
 }
 
+[[nodiscard]] static rpcordma_bulk_event mapping_event(bool writes, bool mapped)
+{
+	return static_cast<rpcordma_bulk_event>(
+		mapped ? (writes ? trace::Bulk::reply_mapped : trace::Bulk::sink_mapped) :
+			 (writes ? trace::Bulk::reply_unmapped : trace::Bulk::sink_unmapped));
+}
+
 void trace_mapping_listened(const Server &server, const Transfer &transfer, u32 xid, bool mapped)
 {
-	const bool writes = transfer.writes;
-	const trace::Bulk which =
-		mapped ? (writes ? trace::Bulk::reply_mapped : trace::Bulk::sink_mapped) :
-			 (writes ? trace::Bulk::reply_unmapped : trace::Bulk::sink_unmapped);
+	u32 length;
 
-	rpcordma_trace_bulk(static_cast<rpcordma_bulk_event>(which), server.peer, xid,
-			    transfer.bulk);
+	if (const u32 pieces = rpcordma_bulk_pieces(transfer.bulk, &length))
+		rpcordma_trace_bulk(mapping_event(transfer.writes, mapped), server.peer, xid,
+				    pieces, length);
+}
+
+void trace_mapping_listened(const Server &server, const LoneRequest &lone, u32 xid, bool mapped)
+{
+	rpcordma_trace_bulk(mapping_event(lone.writes(), mapped), server.peer, xid, lone.mapped,
+			    lone.length());
+}
+
+Status map_lone(Server &server, ServerCall *call, int opcode, page **pages, u32 offset, u32 length)
+{
+	LoneRequest &lone = call->lone;
+
+	lone.request.wr.opcode = opcode;
+	const int mapped = rpcordma_pages_map(server.endpoint, lone.direction(), pages, offset,
+					      length, lone.sges);
+	if (mapped < 0) {
+		trace::failure(server.peer,
+			       lone.writes() ? trace::Failure::write_map_failed :
+					       trace::Failure::sink_map_failed,
+			       call->xid(), mapped);
+		return from_errno(mapped);
+	}
+	lone.mapped = u32(mapped);
+	trace_lone_mapping(server, *call, true);
+	return {};
+}
+
+void put_lone(Server &server, ServerCall *call)
+{
+	LoneRequest &lone = call->lone;
+
+	trace_lone_mapping(server, *call, false);
+	rpcordma_pages_unmap(server.endpoint, lone.direction(), lone.sges, lone.mapped);
+	lone.mapped = 0;
+	if (lone.page_count)
+		rpcordma_pages_release(lone.pages, lone.page_count);
+	lone.page_count = 0;
 }
 
 /* @transfer was the call's with @xid. */

@@ -212,12 +212,28 @@ private:
 
 [[gnu::noinline]] void trace_mapping_listened(const Server &server, const Transfer &transfer,
 					      u32 xid, bool mapped);
+[[gnu::noinline]] void trace_mapping_listened(const Server &server, const LoneRequest &lone,
+					      u32 xid, bool mapped);
 /** The memory of @call's transfer was mapped, or is to be unmapped: a trace, if it is mapped. */
 inline void trace_mapping(const Server &server, const ServerCall &call, bool mapped)
 {
 	if (trace::on(RPCORDMA_TRACE_BULK))
 		trace_mapping_listened(server, *call.transfer, call.xid(), mapped);
 }
+/** As that, of @call's lone request. */
+inline void trace_lone_mapping(const Server &server, const ServerCall &call, bool mapped)
+{
+	if (trace::on(RPCORDMA_TRACE_BULK))
+		trace_mapping_listened(server, call.lone, call.xid(), mapped);
+}
+/**
+ * Map @length bytes of @pages, from byte @offset of the first on, for @call's lone request, @opcode. Errors: ENOMEM;
+ * ENOSPC, a page is absent. Any context.
+ */
+[[nodiscard]] Status map_lone(Server &server, ServerCall *call, int opcode, page **pages,
+			      u32 offset, u32 length);
+/** The end of @call's lone request, of which the device has nothing. It is in use. Any context. */
+void put_lone(Server &server, ServerCall *call);
 /** Give back @call's transfer, of which the device has nothing. It has one. Any context. */
 void put_transfer(Server &server, ServerCall *call);
 /** As that, by a completion: what takes long is left to whoever comes by. */
@@ -231,6 +247,9 @@ void put_eager(Server &server, ServerCall *call);
 /** Give back what @call took, if it did: a transfer, and a part of the eager budget. Any context. */
 inline void give_back_resources(Server &server, ServerCall *call)
 {
+	/* Ahead of the pages that it may be mapped to. */
+	if (call->lone.mapped)
+		put_lone(server, call);
 	if (call->transfer)
 		put_transfer(server, call);
 	if (call->eager)
@@ -239,6 +258,8 @@ inline void give_back_resources(Server &server, ServerCall *call)
 /** As that, by a completion. */
 inline void finish_resources(Server &server, ServerCall *call)
 {
+	if (call->lone.mapped)
+		put_lone(server, call);
 	if (call->transfer)
 		finish_transfer(server, call);
 	if (call->eager)

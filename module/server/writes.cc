@@ -65,12 +65,60 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 	       (!answer.reply_length || fill_segments(chain, lists.reply, answer.reply_length));
 }
 
+/*
+ * Whether all that @answer has written is page data of @reply, in few pages, and goes into one segment: then the Write is the
+ * call's own. Returns whence in the pages that is, or ~0: it is not so.
+ */
+[[nodiscard]] static u32 lone_write_offset(const Server &server, const ServerCall &call,
+					   const rpcordma_xdr_buf *reply,
+					   const chunk::Answer &answer, const svc_rqst *rqst)
+{
+	constexpr u32 none = ~0u;
+	const u32 page_size = server.device.page_size, head = u32(reply->head.length);
+
+	/* As something is written, the segment is the first chunk's. */
+	if (answer.reply_length || answer.placed_count != 1 || call.message().writes.segments() != 1)
+		return none;
+	const chunk::ReplyRange placed = answer.placed[0];
+	if (placed.offset < head || placed.length > reply->page_length ||
+	    placed.offset - head > reply->page_length - placed.length)
+		return none;
+	const u32 offset = reply->page_base + (placed.offset - head);
+	const u32 pages = rpcordma_svc_reply_pages(rqst);
+	if ((offset & (page_size - 1)) + placed.length > server.limits.lone_write * page_size ||
+	    !pages || pages > LoneRequest::kReplyPages)
+		return none;
+	return offset;
+}
+
+/* Make that Write, of @length bytes; the pages of @rqst become the call's. Errors: ENOMEM; ENOSPC. */
+[[nodiscard]] static Status build_lone_write(Server &server, ServerCall *call,
+					     const rpcordma_xdr_buf *reply, u32 offset, u32 length,
+					     svc_rqst *rqst, Outgoing &out)
+{
+	LoneRequest &lone = call->lone;
+
+	TRY_STATUS(map_lone(server, call, RPCORDMA_WR_RDMA_WRITE, reply->pages, offset, length));
+	lone.page_count = rpcordma_svc_take_reply_pages(rqst, lone.pages, LoneRequest::kReplyPages);
+	rpcordma_send_wr &wr = lone.prepare(call->message().writes.first_segment());
+
+	wr.next = &call->sends[0].wr;
+	wr.cqe = &call->chain_cqe;
+	wr.send_flags = 0;
+	out.first_write = &wr;
+	out.writes = 1;
+	return {};
+}
+
 Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *reply,
 		    const chunk::Answer &answer, svc_rqst *rqst, Outgoing &out)
 {
 	const xdr::Message &message = call->message();
+	const u32 offset = lone_write_offset(server, *call, reply, answer, rqst);
 	WriteParts parts;
 
+	if (offset != ~0u)
+		return build_lone_write(server, call, reply, offset, answer.write_length, rqst, out);
 	TRY_STATUS(take_reply_transfer(server, call, rqst));
 	parts.mapped = TRY(map_pieces(server, *call, reply, answer));
 	TRY_STATUS(take_reply_pages(call, rqst));

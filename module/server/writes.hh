@@ -114,7 +114,7 @@ chain_writes(Server &server, ServerCall *call, const WriteParts &parts, Outgoing
 	for (u32 done = 0;;) {
 		ChainBuilder chain({t.local, parts.mapped}, {t.requests, most},
 				   t.all_sges().from(parts.reserved), server.limits.send_sges,
-				   longest, RPCORDMA_WR_RDMA_WRITE, &call->chain_cqe.cqe);
+				   longest, RPCORDMA_WR_RDMA_WRITE, &call->chain_cqe);
 		chain.begin_at(done);
 		const bool last = fill(chain);
 
@@ -146,9 +146,8 @@ chain_writes(Server &server, ServerCall *call, const WriteParts &parts, Outgoing
 }
 
 /**
- * Map what goes into chunks and build the chain of Writes, which is @call's transfer's, ahead of the Sends of
- * @out; the pages of @rqst become the transfer's. Where it fails @call may have a transfer, which is to be given
- * back.
+ * Map what goes into chunks and build the chain of Writes ahead of the Sends of @out: of @call's transfer, whose the
+ * pages of @rqst become, or its lone request. Where it fails @call may have a transfer, which is to be given back.
  *
  * Errors: ENOMEM; ENOSPC, it fits in no chain or no transfer. A service thread.
  */

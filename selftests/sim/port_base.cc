@@ -359,10 +359,10 @@ void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *, int value)
 }
 
 void rpcordma_trace_bulk(rpcordma_bulk_event which, const rpcordma_peer *, rpcordma_u32 xid,
-			 const rpcordma_bulk *)
+			 rpcordma_u32 pieces, rpcordma_u32 length)
 {
 	static const char *const names[] = {RPCORDMA_BULK_EVENTS(RPCORDMA_NAME)};
 
-	TRACE("memory: %s xid %#x", names[which], xid);
+	TRACE("memory: %s xid %#x, %u bytes in %u pieces", names[which], xid, length, pieces);
 }
 #undef RPCORDMA_NAME

@@ -225,9 +225,50 @@ int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *, rpcordma_dma dir
 	return int(runs.size());
 }
 
+rpcordma_u32 rpcordma_bulk_pieces(const rpcordma_bulk *bulk, rpcordma_u32 *length)
+{
+	*length = 0;
+	if (!bulk->scatter.mapped())
+		return 0;
+	for (const Scatter::Run &run : bulk->scatter.runs())
+		*length += run.length;
+	return u32(bulk->scatter.runs().size());
+}
+
 void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
 {
 	bulk->scatter.unmap();
 	bulk->scatter.reset();
+	port_call();
+}
+
+int rpcordma_pages_map(rpcordma_endpoint *, rpcordma_dma direction, page **pages,
+		       rpcordma_u32 offset, rpcordma_u32 length, rpcordma_sge *sges)
+{
+	u32 count = 0;
+
+	port_call();
+	REQUIRE(length, "nothing is to be mapped");
+	for (u32 at = offset; length; at += sges[count++].length) {
+		page *const in = pages[at / kPageSize];
+		const u32 n = std::min(length, kPageSize - at % kPageSize);
+
+		REQUIRE(in, "an absent page is to be mapped");
+		const u64 address = dma_map(in->data + at % kPageSize, n, direction);
+		if (!address) {
+			rpcordma_pages_unmap(nullptr, direction, sges, count);
+			return -ENOMEM;
+		}
+		sges[count] = {address, n, kLocalKey};
+		length -= n;
+	}
+	return int(count);
+}
+
+void rpcordma_pages_unmap(rpcordma_endpoint *, rpcordma_dma direction, const rpcordma_sge *sges,
+			  rpcordma_u32 count)
+{
+	for (u32 i = 0; i < count; i++)
+		dma_unmap(sges[i].addr, sges[i].length, direction);
 	port_call();
 }

@@ -13,8 +13,8 @@ public:
 	explicit ListDecoder(Reader &reader) : reader_(reader)
 	{
 	}
-	/** A message's LoneChunk, and nothing else; false, with nothing changed, where it is not that. */
-	[[nodiscard]] bool lone(ChunkLists &lists);
+	/** As decode_lone_lists(). */
+	[[nodiscard]] static bool lone(const u8 *at, ChunkLists &lists);
 	[[nodiscard]] bool reads(ReadList &list);
 	[[nodiscard]] bool writes(WriteList &list);
 	[[nodiscard]] bool reply(ReplyChunk &chunk);
@@ -45,12 +45,10 @@ private:
 	Reader &reader_;
 };
 
-bool ListDecoder::lone(ChunkLists &lists)
+bool ListDecoder::lone(const u8 *at, ChunkLists &lists)
 {
-	const u8 *at = reader_.at();
-
 	/* In either form the last two words say that nothing follows. */
-	if (reader_.left() < lone_lists_size || load_be64(at + 7 * word_size))
+	if (load_be64(at + 7 * word_size))
 		return false;
 	if (load_be64(at) == 1) {
 		if (load_be32(at + 2 * word_size) != 1)
@@ -77,7 +75,12 @@ bool ListDecoder::lone(ChunkLists &lists)
 		/* What an empty list of chunks begins with, and nobody looks at. */
 		lists.writes.first_ = at + 7 * word_size;
 	}
-	return reader_.skip(lone_lists_size);
+	return true;
+}
+
+bool decode_lone_lists(const u8 *at, ChunkLists &lists)
+{
+	return ListDecoder::lone(at, lists);
 }
 
 /*
@@ -157,8 +160,10 @@ Status decode_lists(Reader &reader, ChunkLists &lists)
 {
 	ListDecoder decoder(reader);
 
-	if (decoder.lone(lists))
+	if (reader.left() >= lone_lists_size && ListDecoder::lone(reader.at(), lists)) {
+		(void)reader.skip(lone_lists_size);
 		return {};
+	}
 	if (!decoder.reads(lists.reads) || !decoder.writes(lists.writes) ||
 	    !decoder.reply(lists.reply))
 		return Error::protocol;

@@ -330,6 +330,14 @@ struct ChunkLists {
  */
 [[nodiscard]] Status decode_lists(Reader &reader, ChunkLists &lists);
 
+/**
+ * As decode_lists(), where there is one chunk of one segment, and nothing else: a LoneChunk. False, with nothing changed:
+ * it is not that.
+ *
+ * @at  unchecked: there are lone_lists_size bytes
+ */
+[[nodiscard]] bool decode_lone_lists(const u8 *at, ChunkLists &lists);
+
 /** Bytes of three lists that are not there. */
 constexpr u32 absent_lists_size = 3 * word_size;
 

@@ -65,10 +65,44 @@ Error decode_error(Bytes bytes, xdr::Message &message)
 	return Error::none;
 }
 
+/**
+ * An RDMA_MSG with one chunk of one segment, whose payload is an RPC message with its xid, as those of most READs and
+ * WRITEs are. False, and @message means nothing: it is none, or may be none.
+ */
+[[nodiscard]] bool decode_lone(Bytes bytes, xdr::Message &message)
+{
+	const u8 *at = bytes.data();
+
+	if (bytes.size() < lone_header_length + rpc::peek_length || bytes.size() > ~u32(0))
+		return false;
+	const u32 xid = xdr::load_be32(at), type = xdr::load_be32(at + lone_header_length + 4);
+
+	if (xdr::load_be32(at + 4) != version ||
+	    xdr::load_be32(at + 12) != static_cast<u32>(Proc::msg) ||
+	    xid != xdr::load_be32(at + lone_header_length) ||
+	    type > static_cast<u32>(rpc::MessageType::reply))
+		return false;
+	new (&message) xdr::Message;
+	if (!xdr::decode_lone_lists(at + xdr::fixed_header_size, message) ||
+	    message.reads.has_position_zero())
+		return false;
+	message.xid = Xid(xid);
+	message.version = version;
+	message.credits = Credits(xdr::load_be32(at + 8));
+	message.header_length = lone_header_length;
+	/* As infer_direction() has it. */
+	message.direction = type && message.reads.empty() ? xdr::Direction::reply :
+							    xdr::Direction::call;
+	message.payload = bytes.from(lone_header_length);
+	return true;
+}
+
 } // namespace
 
 Error decode_any(Bytes bytes, xdr::Message &message)
 {
+	if (decode_lone(bytes, message))
+		return Error::none;
 	/* In place: an assignment would clear a copy first. */
 	new (&message) xdr::Message;
 	/* No receive is that long; and the lists' counts and sums rely on it. */

@@ -492,7 +492,7 @@ RPCORDMA_TEST(client_fence, in_time)
 /* Whatever gives back a region, or room in the send queue, has a sender that waits for it called. */
 RPCORDMA_TEST(client_fence, space)
 {
-	enum Way { remote_invalidation, local_invalidation, cancelled, slot_freed, unparked };
+	enum Way { remote_invalidation, local_invalidation, cancelled, unparked };
 
 	for (u32 way = remote_invalidation; way <= unparked; way++) {
 		TEST_NOTE("way", way);
@@ -505,8 +505,6 @@ RPCORDMA_TEST(client_fence, space)
 		EXPECT_EQ(r.transmit(first), 0);
 		const auto header = r.sent();
 		u32 key = header.reply.present() ? header.reply[0].handle.get() : 0;
-		if (way == slot_freed)
-			EXPECT_TRUE(r.reply(6, 24, 2));
 		next = chunked(r, 7, 2);
 		/* As if the credit had come. */
 		r.sunrpc.window = 2;
@@ -517,23 +515,79 @@ RPCORDMA_TEST(client_fence, space)
 		if (way == remote_invalidation || way == local_invalidation)
 			EXPECT_TRUE(r.reply(6, 24, 2, way == remote_invalidation ? key : 0));
 		r.done(first);
-		if (way == unparked) {
+		u32 tries = 1;
+		if (way == cancelled) {
+			/* There is room in the send queue, but the region stays with the call until its reply comes. */
+			EXPECT_GT(r.sunrpc.spaces, spaces);
+			EXPECT_EQ(r.transmit(next), to_errno(Error::again));
+			EXPECT_TRUE(r.wants_space());
+			tries++;
+		}
+		const u32 before = way == cancelled ? r.sunrpc.spaces : spaces;
+		if (way == cancelled || way == unparked) {
 			r.sunrpc.window = 2;
 			EXPECT_TRUE(r.reply(6, 24, 2));
 		}
-		EXPECT_GT(r.sunrpc.spaces, spaces);
-		if (way != cancelled) {
-			EXPECT_EQ(r.transmit(next), 0);
-			EXPECT_TRUE(r.reply(7, 24));
-		}
+		EXPECT_GT(r.sunrpc.spaces, before);
+		EXPECT_EQ(r.transmit(next), 0);
+		EXPECT_TRUE(r.reply(7, 24));
 		r.done(next);
 		r.balance();
-		EXPECT_EQ(r.log.take(trace::Failure::regions_missing), 1);
+		EXPECT_EQ(r.log.take(trace::Failure::regions_missing), tries);
 		EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
 	}
 }
 
-RPCORDMA_SUITE(client_fence, space, mapping_fails, scratch, no_scratch, cancelled_at_the_end,
+/*
+ * A slot keeps one region for its next call. Who needs it more takes it, whether the slot is free, or its call is done with or
+ * not sent yet.
+ */
+RPCORDMA_TEST(client_fence, kept)
+{
+	enum Owner { free_slot, done_with, not_sent };
+
+	for (u32 owner = free_slot; owner <= not_sent; owner++) {
+		TEST_NOTE("owner", owner);
+		Requester r;
+		r.dma.regions_left = 2;
+		r.connect();
+		/* Both at a time, so that each has a slot and a region. */
+		r.sunrpc.window = 2;
+		rpc_rqst *one = chunked(r, 6), *two = chunked(r, 7);
+		EXPECT_EQ(r.transmit(one), 0);
+		EXPECT_EQ(r.transmit(two), 0);
+		EXPECT_TRUE(r.reply(6, 24, 2));
+		EXPECT_TRUE(r.reply(7, 24, 2));
+		Region *const own = one->call->spare.front();
+		EXPECT_NE(own, nullptr);
+		r.done(two);
+		if (owner != done_with)
+			r.done(one);
+		if (owner != free_slot) {
+			/* The next one has what the last one had. */
+			rpc_rqst *again = owner == not_sent ? chunked(r, 8) : one;
+			EXPECT_EQ(again->call->spare.front(), own);
+			one = again;
+		}
+		EXPECT_TRUE(r.core->pool.of(false).empty());
+		rpc_rqst *needy = chunked(r, 9, 2);
+		EXPECT_EQ(r.transmit(needy), 0);
+		EXPECT_TRUE(r.reply(9, 24));
+		/* Of several none is kept. */
+		r.done(needy);
+		EXPECT_FALSE(r.core->pool.of(false).empty());
+		if (owner == not_sent) {
+			EXPECT_EQ(r.transmit(one), 0);
+			EXPECT_TRUE(r.reply(8, 24, 2));
+		}
+		if (owner != free_slot)
+			r.done(one);
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
+	}
+}
+
+RPCORDMA_SUITE(client_fence, space, kept, mapping_fails, scratch, no_scratch, cancelled_at_the_end,
 	       cancelled_without_regions, stuck, owed, owed_and_stuck, in_time, late_invalidation,
 	       late_invalidation_of_another, late_invalidation_at_the_end, answered_before,
 	       discarded);

@@ -12,7 +12,7 @@ namespace rpcordma {
 struct ClientAudit {
 	/* Forward calls. */
 	u32 calls = 0;	  /* there are */
-	u32 free = 0;	  /* on the free list, idle and without a region */
+	u32 free = 0;	  /* on the free list, idle and with no region but the one that it keeps */
 	u32 zombies = 0;  /* on the list of zombies */
 	u32 unfenced = 0; /* with a mapped region, or whose LOCAL_INVs somebody waits for */
 
@@ -67,9 +67,10 @@ struct ClientAudit {
 
 		for (Region *r = call->mapped.front(); r; r = call->mapped.next(r))
 			mapped++;
+		u32 spare = 0;
 		for (Region *r = call->spare.front(); r; r = call->spare.next(r))
-			a.listed++;
-		a.listed += mapped;
+			spare++;
+		a.listed += mapped + spare;
 		/* The count beside the list, which room is given back by. */
 		a.mapped += call->mapped_count;
 		a.unfenced += mapped || call->mapped_count || call->held || is_fencing(state);
@@ -81,7 +82,7 @@ struct ClientAudit {
 		}
 		a.calls++;
 		a.zombies += state == CallState::zombie || state == CallState::parked_zombie;
-		a.free += listed && idle && call->spare.empty();
+		a.free += listed && idle && spare <= 1;
 	}
 	for (const bool gaps : {false, true})
 		for (const RegionList *list : {&client.pool.of(gaps), &client.at_hand.of(gaps)})

@@ -134,6 +134,7 @@ struct rpcordma_client {
 	/* registration.cc */
 	[[nodiscard]] u32 create_regions(Connection &c, u32 count, bool gaps);
 	void refill();
+	void take_kept(const Call *but) REQUIRES(lock);
 	[[nodiscard]] bool take_regions(rpcordma::Connection &c, Call *call);
 	[[nodiscard]] Status map_segments(const rpcordma::chunk::SegmentList &segments,
 					  const rpcordma_xdr_buf *buf, Call *call, bool writable);

@@ -100,8 +100,19 @@ void rpcordma_client::refill()
 }
 
 /*
+ * The pool is empty: take what idle calls keep from use to use, @but's excepted. The sender: nobody else makes an idle call
+ * anything else, and who ends one has the lock.
+ */
+void rpcordma_client::take_kept(const Call *but)
+{
+	for (Call *call = all.front(); call; call = all.next(call))
+		if (call != but && call->get_state() == CallState::idle)
+			at_hand.add(call->spare);
+}
+
+/*
  * Have the regions of @call's plan spare for it; false when there are too few, which are kept. The sender, who takes
- * all of the pool at a time, and has the lock as seldom.
+ * all of the pool at a time, and has the lock as seldom: mostly a call has had the region before.
  */
 bool rpcordma_client::take_regions(Connection &c, Call *call)
 {
@@ -120,6 +131,8 @@ bool rpcordma_client::take_regions(Connection &c, Call *call)
 				SpinGuard guard(lock);
 
 				at_hand.add(pool);
+				if (at_hand.of(gaps).empty())
+					take_kept(call);
 			}
 			Region *region = at_hand.of(gaps).pop_front();
 			if (!region) {

@@ -210,11 +210,8 @@ take_resources(Client &client, Connection &c, Call *call, const rpcordma_request
 	if (regions && !client.take_regions(c, call)) {
 		trace::failure(client.peer, Failure::regions_missing, call->xid,
 			       static_cast<int>(regions));
-		const Error error = client.wait_for_space([&] {
-			SpinGuard guard(client.lock);
-
-			return !client.pool.of(c.wants_gaps.load(std::memory_order_relaxed)).empty();
-		});
+		const Error error =
+			client.wait_for_space([&] { return client.take_regions(c, call); });
 
 		rpcordma_xprt_queue_refill(client.xprt, 0);
 		return error;

@@ -88,8 +88,12 @@ void rpcordma_client::retire(Call *call)
 	{
 		SpinGuard guard(lock);
 
-		regions = !call->spare.empty();
-		pool.add(call->spare);
+		/* One stays, which the slot's next call is likely to want: see take_kept(). */
+		Region *own = call->spare.front();
+
+		regions = own != nullptr;
+		if (own && call->spare.next(own))
+			pool.add(call->spare);
 		rpcordma_rqst_reset(call->rqst);
 		free_slots.push_front(call);
 	}

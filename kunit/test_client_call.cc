@@ -380,7 +380,67 @@ RPCORDMA_TEST(client_call, cancelled)
 	r.done(next);
 }
 
-RPCORDMA_SUITE(client_call, header, credits, receives, inline_parts, silent_peer,
+/* With the region that a slot has kept a call with one chunk is what it is with one from the pool, but for the key. */
+RPCORDMA_TEST(client_call, kept_region)
+{
+	static constexpr struct {
+		u32 size, tail; /* of page data, and in the tail behind their pad */
+		bool of_reply;
+	} kinds[] = {{8000, 0, true},  {8000, 0, false},  {8001, 0, false},
+		     {8002, 20, true}, {8000, 12, false}, {8003, 12, false}};
+
+	for (const auto &kind : kinds) {
+		TEST_NOTE("bytes", kind.size);
+		TEST_NOTE("tail", kind.tail);
+		Requester r;
+		r.connect();
+		u8 before[256];
+		u32 length = 0, pulled = 0;
+		chunk::Plan plan = {};
+		const u32 key_at = kind.of_reply ? 28 : 24;
+
+		for (const bool kept : {false, true}) {
+			rpc_rqst *call = r.prepare(7);
+			EXPECT_EQ(call->call->spare.empty(), !kept);
+			r.add_pages(call, kind.size, kind.of_reply);
+			rpcordma_kvec &tail = call->send.tail;
+			if (!tail.base)
+				tail.base = static_cast<u8 *>(call->send.head.base) + 2048;
+			for (u32 i = 0; i < kind.tail; i++)
+				static_cast<u8 *>(tail.base)[tail.length++] = u8(0x40 + i);
+			call->send.len += kind.tail;
+			const u64 pulled_before = r.stats().pullup_copy_count;
+			EXPECT_EQ(r.transmit(call), 0);
+			const u32 pulled_now = u32(r.stats().pullup_copy_count - pulled_before);
+			const DecodedHeader header = r.sent();
+			const Rkey key = kind.of_reply ? (*header.writes.begin())[0].handle :
+							 header.reads[0].target.handle;
+			EXPECT_EQ(xdr::load_be32(r.peer.message + key_at), key.get());
+			__builtin_memset(r.peer.message + key_at, 0, 4);
+			const chunk::Plan &now = call->call->plan;
+			if (kept) {
+				EXPECT_BYTES(Bytes(r.peer.message, r.peer.message_length),
+					     Bytes(before, length));
+				EXPECT_EQ(pulled_now, pulled);
+				EXPECT_EQ(now.send_mode, plan.send_mode);
+				EXPECT_EQ(now.receive_mode, plan.receive_mode);
+				EXPECT_EQ(now.header_length, plan.header_length);
+				EXPECT_EQ(now.inline_length, plan.inline_length);
+				EXPECT_EQ(now.rkeys(), plan.rkeys());
+			}
+			length = r.peer.message_length;
+			ASSERT_LE(length, sizeof(before));
+			__builtin_memcpy(before, r.peer.message, length);
+			plan = now;
+			pulled = pulled_now;
+			EXPECT_TRUE(r.reply(7, 24, 32, key.get()));
+			r.done(call);
+		}
+		r.at_rest();
+	}
+}
+
+RPCORDMA_SUITE(client_call, kept_region, header, credits, receives, inline_parts, silent_peer,
 	       reconnect_settings, read_chunk, write_chunk, chunk_counters, unmarked_pages,
 	       protected_payload, no_retransmission, cancelled);
 

@@ -241,6 +241,74 @@ struct Plan {
 	       thresholds.bare_header + reply <= thresholds.receive;
 }
 
+/** Whether one region holds the page data. */
+[[nodiscard]] constexpr bool in_one_region(const BufferShape &shape, const Limits &limits)
+{
+	const u64 touched = (shape.page_base & (limits.mr_page_size - 1)) + u64(shape.page_length);
+
+	return !limits.parts_alone && touched <= u64(limits.mr_pages) * limits.mr_page_size;
+}
+
+/** Lay out the page data of which in_one_region() is true. */
+constexpr void layout_in_one(const BufferShape &shape, SegmentList &out)
+{
+	out.clear();
+	out.gaps = false;
+	(void)out.push({shape.head_length, shape.page_length});
+}
+
+/** Whether the page data may go as a Read chunk, at the Position where they stand. */
+[[nodiscard]] constexpr bool reducible(const CallShape &call)
+{
+	/* Position 0 means a long call, and one that is no multiple of four is not allowed (3.4.5).
+	 */
+	return call.ddp_allowed && call.send_ddp && call.send.page_length &&
+	       call.send.head_length && !(call.send.head_length & 3);
+}
+
+/**
+ * The plan of most READs and WRITEs: the page data in one chunk of one region, and what is left of the call copied
+ * behind the header. What reduce() asks second; goes_short() is false, and neither message is longer than kMaxMessage.
+ * False: it is another one, and @plan says nothing.
+ */
+[[nodiscard, gnu::always_inline]] inline bool plan_lone(const CallShape &call, const Limits &limits,
+							const Thresholds &thresholds, Plan &plan)
+{
+	const u32 bare = thresholds.bare_header, header = header_length(bare, 0, 1, 0);
+	const BufferShape &send = call.send, &receive = call.receive;
+	const u64 sent = send.length(), received = receive.length();
+
+	static_assert(header_length(0, 0, 1, 0) == header_length(0, 1, 0, 0));
+	if (bare + received > thresholds.receive) {
+		/* Without page data it is too long with a chunk as well. */
+		if (!call.ddp_allowed || !call.receive_ddp || !sent || sent > limits.copy_limit ||
+		    header + sent > thresholds.send ||
+		    header + received - receive.page_length > thresholds.receive ||
+		    !in_one_region(receive, limits))
+			return false;
+		plan.set_short(header, static_cast<u32>(sent));
+		plan.receive_mode = ReceiveMode::write_chunk;
+		layout_in_one(receive, plan.write_chunk);
+		return true;
+	}
+	const u32 pad = pad_in_tail(send), tail = send.tail_length - pad;
+	const u64 rest = u64(send.head_length) + tail;
+
+	if (!reducible(call) || bare + sent <= thresholds.send || rest > limits.copy_limit ||
+	    header + rest > thresholds.send || !in_one_region(send, limits))
+		return false;
+	plan.set_short(header, static_cast<u32>(rest));
+	plan.send_mode = SendMode::read_chunk;
+	plan.read_position = send.head_length;
+	layout_in_one(send, plan.read_chunk);
+	if (tail) {
+		plan.inline_ranges.clear();
+		(void)plan.inline_ranges.push({0, send.head_length});
+		(void)plan.inline_ranges.push({send.head_length + send.page_length + pad, tail});
+	}
+	return true;
+}
+
 /** The largest payload that is ever announced, in bytes: what an nfsd takes in one call. */
 static constexpr u32 kMaxPayload = 1024 * 1024;
 

@@ -136,6 +136,8 @@ struct rpcordma_client {
 	void refill();
 	void take_kept(const Call *but) REQUIRES(lock);
 	[[nodiscard]] bool take_regions(rpcordma::Connection &c, Call *call);
+	[[nodiscard]] Status map_region(Call *call, Region *region, const rpcordma_xdr_buf *buf,
+					rpcordma::chunk::ByteRange range, bool writable);
 	[[nodiscard]] Status map_segments(const rpcordma::chunk::SegmentList &segments,
 					  const rpcordma_xdr_buf *buf, Call *call, bool writable);
 	void unmap_all(Connection &c, Call *call);

@@ -145,6 +145,25 @@ bool rpcordma_client::take_regions(Connection &c, Call *call)
 	return true;
 }
 
+/* Map bytes @range of @buf by @region, which is one of @call's spare ones. */
+Status rpcordma_client::map_region(Call *call, Region *region, const rpcordma_xdr_buf *buf,
+				   chunk::ByteRange range, bool writable)
+{
+	const int rc = rpcordma_region_map(region->device, buf, range.offset, range.length, writable,
+					   call->xid, &region->register_wr, &region->mapping);
+
+	if (rc) {
+		trace::failure(peer, Failure::region_map_failed, call->xid, rc);
+		return from_errno(rc);
+	}
+	region->writable = writable;
+	decltype(call->spare)::remove(region);
+	call->mapped.push_back(region);
+	call->mapped_count++;
+	trace::region(peer, "map", call->xid, *region);
+	return {};
+}
+
 Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
 				     const rpcordma_xdr_buf *buf, Call *call, bool writable)
 {
@@ -154,20 +173,7 @@ Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
 		/* take_regions() has put them there. */
 		while (region->gaps != segments.gaps)
 			region = call->spare.next(region);
-		decltype(call->spare)::remove(region);
-		int rc = rpcordma_region_map(region->device, buf, range.offset, range.length,
-					     writable, call->xid, &region->register_wr,
-					     &region->mapping);
-
-		if (rc) {
-			call->spare.push_front(region);
-			trace::failure(peer, Failure::region_map_failed, call->xid, rc);
-			return from_errno(rc);
-		}
-		region->writable = writable;
-		call->mapped.push_back(region);
-		call->mapped_count++;
-		trace::region(peer, "map", call->xid, *region);
+		TRY_STATUS(map_region(call, region, buf, range, writable));
 	}
 	return {};
 }

@@ -119,9 +119,8 @@ static void copy_kvec(u64 to, const rpcordma_kvec &from)
 	return thresholds;
 }
 
-/* Decide how @call goes over the wire. */
-[[nodiscard, gnu::always_inline]] static inline Status
-reduce_call(Connection &c, Call *call, const rpcordma_request &request, u32 most_transmissions)
+/* Note what planning is to know of @request. */
+[[gnu::always_inline]] static inline void take_request(Call *call, const rpcordma_request &request)
 {
 	chunk::CallShape &shape = call->shape;
 
@@ -132,9 +131,16 @@ reduce_call(Connection &c, Call *call, const rpcordma_request &request, u32 most
 	shape.send_ddp = request.send->flags & RPCORDMA_XDRBUF_WRITE;
 	shape.receive_ddp = request.receive->flags & RPCORDMA_XDRBUF_READ;
 	shape.ddp_allowed = request.ddp_allowed;
+}
+
+/* Decide how @call goes over the wire. */
+[[nodiscard, gnu::always_inline]] static inline Status
+reduce_call(Connection &c, Call *call, const rpcordma_request &request, u32 most_transmissions)
+{
 	chunk::Thresholds thresholds = thresholds_for(c, call);
+
 	thresholds.transmissions = min(thresholds.transmissions, most_transmissions);
-	TRY_STATUS(chunk::reduce(shape, c.limits, thresholds, call->plan));
+	TRY_STATUS(chunk::reduce(call->shape, c.limits, thresholds, call->plan));
 	if (call->plan.rkeys() > 1 && !c.limits.sg_gaps)
 		return place_long(c, call, request, thresholds);
 	return {};
@@ -144,7 +150,7 @@ reduce_call(Connection &c, Call *call, const rpcordma_request &request, u32 most
  * Plan @call, with as many transmissions as there are credits for: one has the credit that was taken, and the
  * others take theirs all at once, or the call goes in one.
  */
-[[nodiscard, gnu::always_inline]] static inline Status
+[[nodiscard, gnu::noinline]] static Status
 plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_request &request)
 {
 	TRY_STATUS(reduce_call(c, call, request, protocol::kTransmissions));
@@ -182,9 +188,26 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 	return true;
 }
 
+/*
+ * Plan a call as most READs and WRITEs are: it has one chunk, of one region, which the slot has kept. What reduce_call()
+ * would make of it. Its request was taken. False: it may be another one, and nothing is planned.
+ */
+[[nodiscard, gnu::always_inline]] static inline bool plan_lone(const Connection &c, Call *call)
+{
+	const Region *own = call->spare.front();
+	const chunk::Thresholds thresholds = c.session.thresholds();
+
+	if (!own || own->gaps || (c.send_write_max | c.send_read_max) ||
+	    thresholds.send > call->send().capacity())
+		return false;
+	/* Head and tail are what marshal_lone() copies. */
+	return chunk::plan_lone(call->shape, c.limits, thresholds, call->plan) &&
+	       (!call->shape.send.page_length || !call->plan.read_chunk.empty());
+}
+
 /* --- what may run short, before anything is touched --- */
 
-/* What take_resources() says of a call that needs none of these: see send_group(). No other step says it. */
+/* What find_regions() says of a call that needs none of these: see send_group(). No other step says it. */
 static constexpr Error kGoesAsGroup = Error::no_option;
 
 /* Whether begin_group() is to look at a call of @plan: it is long, its reply may be, or an item may go in Sends. */
@@ -197,13 +220,10 @@ static constexpr Error kGoesAsGroup = Error::no_option;
 	return __builtin_expect(may, 0);
 }
 
-/* @regions: of @call's plan. */
-[[nodiscard, gnu::always_inline]] static inline Status
-take_resources(Client &client, Connection &c, Call *call, const rpcordma_request &request,
-	       u32 regions)
+/* Regions for @call's plan, of which there are @regions. */
+[[nodiscard, gnu::noinline]] static Status find_regions(Client &client, Connection &c, Call *call,
+							const rpcordma_request &request, u32 regions)
 {
-	const u32 sends = sends_of(call->plan), requests = regions + sends;
-
 	/* Without regions there is nothing that several transmissions could save. */
 	if (regions && may_be_group(c, call->plan) && client.begin_group(c, call, request))
 		return kGoesAsGroup;
@@ -216,6 +236,15 @@ take_resources(Client &client, Connection &c, Call *call, const rpcordma_request
 		rpcordma_xprt_queue_refill(client.xprt, 0);
 		return error;
 	}
+	return {};
+}
+
+/* Mapped send buffers for @call, which has @regions, and room in the send queue. */
+[[nodiscard, gnu::always_inline]] static inline Status take_room(Client &client, Connection &c,
+								 Call *call, u32 regions)
+{
+	const u32 sends = sends_of(call->plan), requests = regions + sends;
+
 	if ((sends > 1 || !call->send().mapped()) && !client.map_send_buffers(c, call, sends))
 		return Error::no_buffers;
 	if (!c.send_queue.take(requests, regions)) {
@@ -342,34 +371,12 @@ marshal_chunks(Client &client, const Connection &c, Call *call, const rpcordma_r
 	return length;
 }
 
-/* The same for most READs and WRITEs. */
-[[nodiscard, gnu::noinline]] static Result<u32>
-marshal_lone(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
-{
-	const chunk::Plan &plan = call->plan;
-	const bool read = !plan.read_chunk.empty();
-
-	TRY_STATUS(client.map_segments(read ? plan.read_chunk : plan.write_chunk,
-				       read ? request.send : request.receive, call, !read));
-	const xdr::Segment segment = segment_of(*call->mapped.front());
-	const u32 length =
-		TRY(c.session.encode_lone(call->send().room(), envelope_of(c, *call),
-					  {read, Position(read ? plan.read_position : 0), segment}));
-
-	tally(read ? client.stats.read_chunk_count : client.stats.write_chunk_count, 1);
-	if (!read)
-		tally(client.stats.total_rdma_request, segment.length);
-	return length;
-}
-
 /* Map the call's chunks, if it has some, and write its header. Returns the header's length. */
 [[nodiscard, gnu::always_inline]] static inline Result<u32>
 marshal_header(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
 {
 	if (!call->plan.rkeys())
 		return c.session.encode_bare(call->send().room(), envelope_of(c, *call));
-	if (call->plan.rkeys() == 1 && !call->plan.nomsg() && call->plan.reply_chunk.empty())
-		return marshal_lone(client, c, call, request);
 	return marshal_chunks(client, c, call, request);
 }
 
@@ -466,8 +473,8 @@ copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at,
 }
 
 /* Make the call's message: map its chunks, write its header, copy its inline bytes. */
-[[nodiscard, gnu::always_inline]] static inline Status
-marshal(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
+[[nodiscard, gnu::noinline]] static Status marshal(Client &client, const Connection &c, Call *call,
+						   const rpcordma_request &request)
 {
 	const chunk::Plan &plan = call->plan;
 	const u32 header = TRY(marshal_header(client, c, call, request));
@@ -501,6 +508,50 @@ marshal_short(const Client &client, const Connection &c, Call *call, const rpcor
 	check_header(call->plan, header);
 	__builtin_memcpy(send.room().data() + header, request.send->head.base, length);
 	send.hand_over(c.endpoint, header + length);
+	if (trace::on(RPCORDMA_TRACE_MARSHAL))
+		client.trace_marshal(c, *call, xdr::Kind::msg);
+	return {};
+}
+
+/*
+ * The same, of a call that plan_lone() has planned: one region is mapped, and behind the header go the head, and what is
+ * not padding of the tail.
+ */
+[[nodiscard, gnu::always_inline]] static inline Status
+marshal_lone(Client &client, const Connection &c, Call *call, const rpcordma_request &request)
+{
+	const chunk::Plan &plan = call->plan;
+	const rpcordma_kvec &head = request.send->head, &tail = request.send->tail;
+	const bool read = !plan.read_chunk.empty();
+	Region *region = call->spare.front();
+	SendBuffer &send = call->send();
+	xdr::Envelope envelope;
+
+	TRY_STATUS(client.map_region(call, region, read ? request.send : request.receive,
+				     read ? plan.read_chunk[0] : plan.write_chunk[0], !read));
+	const xdr::Segment segment = segment_of(*region);
+	envelope.xid = Xid(request.xid);
+	envelope.credits = c.credits.requested();
+	envelope.invalidate = segment.handle;
+	const u32 header = TRY(c.session.encode_lone(send.room(), envelope,
+						     {read, Position(plan.read_position), segment}));
+	check_header(plan, header);
+
+	u8 *to = send.room().data() + header;
+	const u32 from_head = static_cast<u32>(head.length),
+		  from_tail = plan.inline_length - from_head;
+	__builtin_memcpy(to, head.base, from_head);
+	if (from_tail) {
+		const usize pad = tail.length - from_tail;
+
+		__builtin_memcpy(to + from_head, static_cast<const u8 *>(tail.base) + pad,
+				 from_tail);
+		tally(client.stats.pullup_copy_count, from_tail);
+	}
+	send.hand_over(c.endpoint, header + plan.inline_length);
+	tally(read ? client.stats.read_chunk_count : client.stats.write_chunk_count, 1);
+	if (!read)
+		tally(client.stats.total_rdma_request, segment.length);
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))
 		client.trace_marshal(c, *call, xdr::Kind::msg);
 	return {};
@@ -573,6 +624,28 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 	});
 }
 
+/* The message of @call, with @regions, could not be made, for @error: nothing was posted, and the peer knows none of it. */
+[[nodiscard, gnu::noinline]] static Error undo(Client &client, Connection &c, Call *call,
+					       const rpcordma_request &request, u32 regions,
+					       Error error)
+{
+	tally(client.stats.failed_marshal_count, 1);
+	trace::failure(client.peer, Failure::marshal_failed, call->xid, error);
+	c.send_queue.give_back(regions + sends_of(call->plan), regions - call->mapped_count);
+	client.unmap_all(c, call);
+	client.return_extra_credits(call);
+	/* A shortage of mappings passes; */
+	if (error == Error::no_memory)
+		return Error::no_buffers;
+	/* so may gaps that bounce buffers have made; */
+	if (error == Error::io && !c.limits.parts_alone) {
+		c.limits.parts_alone = true;
+		return Error::no_buffers;
+	}
+	/* anything else would fail for ever. */
+	return fail_own(request, Error::io);
+}
+
 /* Whether @call may be sent over @c now: it has a credit, and the peer has nothing of it. */
 [[nodiscard, gnu::always_inline]] static inline Status admit(Client &client, Call *call,
 							     const rpcordma_request &request)
@@ -608,7 +681,11 @@ Status rpcordma_client::send_request(Call *call)
 		return fail_own(request, failure);
 	TRY_STATUS(admit(*this, call, request));
 	const bool is_short = plan_short(*c, call, request);
-	if (!is_short) {
+	if (!is_short)
+		take_request(call, request);
+	const bool is_lone = !is_short && plan_lone(*c, call);
+	const bool is_other = !is_short && !is_lone;
+	if (is_other) {
 		const Status planned = plan_within_credits(*this, *c, call, request);
 
 		if (!planned.ok()) {
@@ -617,8 +694,12 @@ Status rpcordma_client::send_request(Call *call)
 			return fail_own(request, Error::message_size);
 		}
 	}
-	const Status taken =
-		take_resources(*this, *c, call, request, is_short ? 0 : call->plan.rkeys());
+	const u32 regions = is_other ? call->plan.rkeys() : is_lone;
+	Status taken;
+	if (is_other)
+		taken = find_regions(*this, *c, call, request, regions);
+	if (taken.ok())
+		taken = take_room(*this, *c, call, regions);
 	if (!taken.ok()) {
 		if (taken.error() == kGoesAsGroup)
 			return send_group(*this, *c, call, request);
@@ -626,28 +707,10 @@ Status rpcordma_client::send_request(Call *call)
 		return taken;
 	}
 	const Status made = is_short ? marshal_short(*this, *c, call, request) :
+			    is_lone  ? marshal_lone(*this, *c, call, request) :
 				       marshal(*this, *c, call, request);
-	if (!made.ok()) {
-		const u32 regions = call->plan.rkeys();
-
-		tally(stats.failed_marshal_count, 1);
-		trace::failure(peer, Failure::marshal_failed, call->xid, made.error());
-		/* Nothing was posted: the peer knows none of it. */
-		c->send_queue.give_back(regions + sends_of(call->plan),
-					regions - call->mapped_count);
-		unmap_all(*c, call);
-		return_extra_credits(call);
-		/* A shortage of mappings passes; */
-		if (made.error() == Error::no_memory)
-			return Error::no_buffers;
-		/* so may gaps that bounce buffers have made; */
-		if (made.error() == Error::io && !c->limits.parts_alone) {
-			c->limits.parts_alone = true;
-			return Error::no_buffers;
-		}
-		/* anything else would fail for ever. */
-		return fail_own(request, Error::io);
-	}
+	if (!made.ok())
+		return undo(*this, *c, call, request, regions, made.error());
 	return transmit(*this, *c, call, request, [&](SendQueue::Marker *marker) {
 		return post(*c, call, sends_of(call->plan), marker);
 	});

@@ -243,8 +243,9 @@ public:
 	 * Write the header of a message whose only chunk is @chunk, with inline bytes behind it. Errors: ENOSPC; EINVAL, a
 	 * Position that such a message cannot have.
 	 */
-	[[nodiscard]] Result<u32> encode_lone(MutableBytes room, const xdr::Envelope &envelope,
-					      const xdr::LoneChunk &chunk) const
+	[[nodiscard, gnu::always_inline]] Result<u32> encode_lone(MutableBytes room,
+								  const xdr::Envelope &envelope,
+								  const xdr::LoneChunk &chunk) const
 	{
 		return Spoken::with(version_, [&](auto codec) {
 			return codec.encode_lone(room, envelope, chunk);

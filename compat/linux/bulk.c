@@ -202,42 +202,12 @@ static bool add_page_data(struct rpcordma_scatter *scatter, const struct xdr_buf
 	return rpcordma_scatter_add_pages(scatter, buf->pages, from, take);
 }
 
-bool rpcordma_scatter_add_buf(struct rpcordma_scatter *scatter, const struct xdr_buf *buf,
-			      u32 offset, u32 length)
+bool rpcordma_scatter_add_parts(struct rpcordma_scatter *scatter, const struct xdr_buf *buf,
+				u32 offset, u32 length)
 {
-	/* All page data, or what they begin with, mostly. */
-	if (length && offset == buf->head[0].iov_len && length <= buf->page_len)
-		return rpcordma_scatter_add_pages(scatter, buf->pages, buf->page_base, length);
 	return add_kvec(scatter, &buf->head[0], &offset, &length) &&
 	       add_page_data(scatter, buf, &offset, &length) &&
 	       add_kvec(scatter, &buf->tail[0], &offset, &length) && !length;
-}
-
-int rpcordma_scatter_map(struct rpcordma_scatter *scatter, struct ib_device *device,
-			 enum dma_data_direction direction)
-{
-	int entries;
-
-#ifdef CONFIG_NEED_SG_DMA_FLAGS
-	/* An IOMMU that used bounce buffers leaves a flag here, wrong for the next mapping. */
-	scatter->entries[0].dma_flags = 0;
-#endif
-	entries = ib_dma_map_sg(device, scatter->entries, scatter->used, direction);
-	/* The IOMMU or the bounce buffers are full, which is temporary. */
-	if (entries <= 0)
-		return -ENOMEM;
-	scatter->device = device;
-	scatter->direction = direction;
-	scatter->mapped = scatter->used;
-	return entries;
-}
-
-void rpcordma_scatter_unmap(struct rpcordma_scatter *scatter)
-{
-	if (!scatter->mapped)
-		return;
-	ib_dma_unmap_sg(scatter->device, scatter->entries, scatter->mapped, scatter->direction);
-	scatter->mapped = 0;
 }
 
 /* --- bulk mappings --- */

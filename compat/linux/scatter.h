@@ -7,6 +7,7 @@
 #define RPCORDMA_LINUX_SCATTER_H
 
 #include <linux/dma-direction.h>
+#include <linux/errno.h>
 #include <linux/scatterlist.h>
 #include <linux/sunrpc/xdr.h>
 #include <rdma/ib_verbs.h>
@@ -37,12 +38,45 @@ bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u
 bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **pages, u32 in_page,
 				u32 length);
 /** The same for bytes [@offset, @offset + @length) of @buf; false too if it has fewer. */
-bool rpcordma_scatter_add_buf(struct rpcordma_scatter *scatter, const struct xdr_buf *buf,
-			      u32 offset, u32 length);
+bool rpcordma_scatter_add_parts(struct rpcordma_scatter *scatter, const struct xdr_buf *buf,
+				u32 offset, u32 length);
+/** The same, where mostly it is all page data, or what they begin with. */
+static inline bool rpcordma_scatter_add_buf(struct rpcordma_scatter *scatter,
+					    const struct xdr_buf *buf, u32 offset, u32 length)
+{
+	if (length && offset == buf->head[0].iov_len && length <= buf->page_len)
+		return rpcordma_scatter_add_pages(scatter, buf->pages, buf->page_base, length);
+	return rpcordma_scatter_add_parts(scatter, buf, offset, length);
+}
+
 /** Returns the number of DMA segments, or -ENOMEM if there is no room for the mapping now. */
-int rpcordma_scatter_map(struct rpcordma_scatter *scatter, struct ib_device *device,
-			 enum dma_data_direction direction);
+static inline int rpcordma_scatter_map(struct rpcordma_scatter *scatter,
+				       struct ib_device *device,
+				       enum dma_data_direction direction)
+{
+	int entries;
+
+#ifdef CONFIG_NEED_SG_DMA_FLAGS
+	/* An IOMMU that used bounce buffers leaves a flag here, wrong for the next mapping. */
+	scatter->entries[0].dma_flags = 0;
+#endif
+	entries = ib_dma_map_sg(device, scatter->entries, scatter->used, direction);
+	/* The IOMMU or the bounce buffers are full, which is temporary. */
+	if (entries <= 0)
+		return -ENOMEM;
+	scatter->device = device;
+	scatter->direction = direction;
+	scatter->mapped = scatter->used;
+	return entries;
+}
+
 /** Harmless when it is not mapped. */
-void rpcordma_scatter_unmap(struct rpcordma_scatter *scatter);
+static inline void rpcordma_scatter_unmap(struct rpcordma_scatter *scatter)
+{
+	if (!scatter->mapped)
+		return;
+	ib_dma_unmap_sg(scatter->device, scatter->entries, scatter->mapped, scatter->direction);
+	scatter->mapped = 0;
+}
 
 #endif

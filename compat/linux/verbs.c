@@ -368,8 +368,8 @@ void rpcordma_region_destroy(struct rpcordma_region *region)
 }
 
 /* DMA-map the used entries, and make them the region's page list. */
-static int map_entries(struct rpcordma_region *region, u32 length,
-		       enum dma_data_direction direction)
+static __always_inline int map_entries(struct rpcordma_region *region, u32 length,
+				       enum dma_data_direction direction)
 {
 	int entries, taken;
 

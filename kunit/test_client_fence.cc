@@ -587,9 +587,51 @@ RPCORDMA_TEST(client_fence, kept)
 	}
 }
 
-RPCORDMA_SUITE(client_fence, space, kept, mapping_fails, scratch, no_scratch, cancelled_at_the_end,
-	       cancelled_without_regions, stuck, owed, owed_and_stuck, in_time, late_invalidation,
-	       late_invalidation_of_another, late_invalidation_at_the_end, answered_before,
-	       discarded);
+/*
+ * The only region there is, and ever will be, is kept by a slot whose present call has no use for it: who needs it does not
+ * wait for that call's reply, nor for that which a call still owes whose task gave it up.
+ */
+RPCORDMA_TEST(client_fence, kept_by_short)
+{
+	enum Owner { under_way, given_up, zombie };
+
+	for (u32 owner = under_way; owner <= zombie; owner++) {
+		TEST_NOTE("owner", owner);
+		Requester r;
+		r.dma.regions_left = 1;
+		r.connect();
+		rpc_rqst *one = chunked(r, 6);
+		EXPECT_EQ(r.transmit(one), 0);
+		EXPECT_TRUE(r.reply(6, 24, 3));
+		r.done(one);
+		one = r.call(7);
+		EXPECT_FALSE(r.sent().has_chunks());
+		EXPECT_NE(one->call->spare.front(), nullptr);
+		if (owner == given_up) {
+			one->waiting = false;
+			rpcordma_core_buf_free(r.core, one->call);
+		} else if (owner == zombie) {
+			r.done(one);
+		}
+		rpc_rqst *needy = chunked(r, 8);
+		EXPECT_EQ(r.transmit(needy), 0);
+		EXPECT_TRUE(r.sent().reply.present());
+		EXPECT_TRUE(one->call->spare.empty());
+		/* Each ends as if the other was not there. */
+		EXPECT_TRUE(r.reply(7, 24, 3));
+		EXPECT_TRUE(r.reply(8, 24, 3));
+		EXPECT_EQ(needy->result, 24);
+		if (owner != zombie)
+			r.done(one);
+		r.done(needy);
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
+	}
+}
+
+RPCORDMA_SUITE(client_fence, space, kept, kept_by_short, mapping_fails, scratch, no_scratch,
+	       cancelled_at_the_end, cancelled_without_regions, stuck, owed, owed_and_stuck,
+	       in_time, late_invalidation, late_invalidation_of_another,
+	       late_invalidation_at_the_end, answered_before, discarded);
 
 } // namespace rpcordma

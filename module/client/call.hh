@@ -122,6 +122,13 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	u32 credits = 0;  /* that it holds beyond the first */
 	u32 receives = 0; /* reserved for its reply, which may have so many transmissions; 0: one */
 	rpcordma::RegionList mapped;
+	/*
+	 * Regions that map nothing: what the call had before it was sent and has back, and from use to use one. Of an
+	 * idle call that a task has they are the sender's (send lock); of a call that was sent with regions, whoever takes
+	 * these back: the completions, in turn, or who has the fence mutex; of one without them, the sender's again,
+	 * as nothing comes back. retire(), which may be before or after any of these, and a sender that takes them from
+	 * another call (take_kept()) have the client lock as well. A drain has all of these locks.
+	 */
 	rpcordma::RegionList spare;
 	u32 mapped_count = 0;
 

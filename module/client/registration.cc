@@ -100,13 +100,14 @@ void rpcordma_client::refill()
 }
 
 /*
- * The pool is empty: take what idle calls keep from use to use, @but's excepted. The sender: nobody else makes an idle call
- * anything else, and who ends one has the lock.
+ * The pool is empty: take what other calls than @but have to spare, of those that are idle, and of those that have gone without
+ * a region, whose reply may take its time. The sender: nobody else makes an idle call anything else, nor plans one; who ends
+ * one has the lock. See call.hh, `spare`.
  */
 void rpcordma_client::take_kept(const Call *but)
 {
 	for (Call *call = all.front(); call; call = all.next(call))
-		if (call != but && call->get_state() == CallState::idle)
+		if (call != but && (call->get_state() == CallState::idle || !call->plan.rkeys()))
 			at_hand.add(call->spare);
 }
 

@@ -329,6 +329,60 @@ RPCORDMA_TEST(client_life, gaps_where_needed)
 	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 3);
 }
 
+/*
+ * A slot keeps a region of either kind. Where its next call wants the other one, the kept one is for others at once, and
+ * from then on the slot keeps what that call had.
+ */
+RPCORDMA_TEST(client_life, other_kind_kept)
+{
+	Requester r;
+	const private_data::Properties plain = {1024, 1024, true};
+	r.verbs.device.sg_gaps = true;
+	r.dma.regions_left = 1;
+	r.connect({.server = &plain});
+	/* One of each kind there is. */
+	auto prepare = [&](u32 xid, bool gaps) {
+		rpc_rqst *call = r.prepare(xid, 60);
+
+		r.add_pages(call, 5001, false);
+		if (gaps)
+			call->send.flags = 0;
+		return call;
+	};
+	auto of_sent = [&] { return r.dma.region_of(r.sent().reads[0].target.handle.get()); };
+	rpc_rqst *call = prepare(1, true);
+	EXPECT_EQ(r.transmit(call), to_errno(Error::again));
+	r.dma.regions_left = 1;
+	rpcordma_core_client_refill(r.core);
+	EXPECT_EQ(r.dma.regions, 2);
+	r.sunrpc.window = 2;
+	for (u32 xid = 1; xid <= 8; xid++) {
+		const bool gaps = xid <= 2 || xid == 5;
+
+		TEST_NOTE("xid", xid);
+		if (xid > 1)
+			call = prepare(xid, gaps);
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_EQ(of_sent()->gaps, gaps);
+		EXPECT_TRUE(call->call->spare.empty());
+		/* What it did not want, another one has meanwhile. */
+		rpc_rqst *other = prepare(100 + xid, !gaps);
+		EXPECT_EQ(r.transmit(other), 0);
+		EXPECT_EQ(of_sent()->gaps, !gaps);
+		EXPECT_TRUE(r.reply(100 + xid, 24));
+		/* The slot that is given back last is the next one's. */
+		r.done(other);
+		EXPECT_TRUE(r.reply(xid, 24));
+		EXPECT_EQ(call->result, 24);
+		ASSERT_NE(call->call->spare.front(), nullptr);
+		EXPECT_EQ(call->call->spare.front()->gaps, gaps);
+		r.done(call);
+	}
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::regions_missing), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::region_failed), 2);
+}
+
 /* The next connection may be over a device that has no regions with gaps: what the last one was short of says nothing. */
 RPCORDMA_TEST(client_life, gaps_forgotten)
 {
@@ -460,6 +514,6 @@ RPCORDMA_TEST(client_life, told)
 
 RPCORDMA_SUITE(client_life, state, told, back_off, back_off_unconnected, receives_not_posted,
 	       send_queue_full, refill, regions_for_who_needs_them, gaps_where_needed,
-	       gaps_forgotten, room_for_all_calls, shorter_queues);
+	       other_kind_kept, gaps_forgotten, room_for_all_calls, shorter_queues);
 
 } // namespace rpcordma

@@ -112,7 +112,7 @@ void rpcordma_client::take_kept(const Call *but)
 }
 
 /*
- * Have the regions of @call's plan spare for it; false when there are too few, which are kept. The sender, who takes
+ * Have the regions of @call's plan spare for it, and no others; false when there are too few, which are kept. The sender, who takes
  * all of the pool at a time, and has the lock as seldom: mostly a call has had the region before.
  */
 bool rpcordma_client::take_regions(Connection &c, Call *call)
@@ -123,9 +123,16 @@ bool rpcordma_client::take_regions(Connection &c, Call *call)
 	for (const chunk::SegmentList *chunk :
 	     {&plan.position_zero, &plan.read_chunk, &plan.write_chunk, &plan.reply_chunk})
 		missing[chunk->gaps] += chunk->size();
-	for (Region *r = call->spare.front(); r; r = call->spare.next(r))
-		if (missing[r->gaps])
+	for (Region *r = call->spare.front(), *next; r; r = next) {
+		next = call->spare.next(r);
+		if (missing[r->gaps]) {
 			missing[r->gaps]--;
+			continue;
+		}
+		/* Of the other kind, or from another plan: nobody could have it while the call is out. */
+		decltype(call->spare)::remove(r);
+		at_hand.of(r->gaps).push_back(r);
+	}
 	for (const bool gaps : {false, true}) {
 		for (; missing[gaps]; missing[gaps]--) {
 			if (at_hand.of(gaps).empty()) {

@@ -157,8 +157,11 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 	if constexpr (protocol::kTransmissions > 1) {
 		const u32 more = call->plan.transmissions - 1;
 
-		if (more && !rpcordma_xprt_take_credits(client.xprt, more, 0))
+		if (more && !rpcordma_xprt_take_credits(client.xprt, more, 0)) {
+			/* place_long() may have changed the shape for a plan that is not to be. */
+			take_request(call, request);
 			return reduce_call(c, call, request, 1);
+		}
 		call->credits = more;
 	}
 	return {};

@@ -27,6 +27,16 @@ rpc_rqst *chunked(Requester &r, u32 xid, u32 regions = 1)
 	return r.prepare(xid, regions == 2 ? 4090 : 40, 4096);
 }
 
+/* A call with one region, that is answered: its slot, which is given back last, keeps that. */
+rpc_rqst *use_region(Requester &r, u32 xid)
+{
+	rpc_rqst *call = chunked(r, xid);
+
+	EXPECT_EQ(r.transmit(call), 0);
+	EXPECT_TRUE(r.reply(xid, 24));
+	return call;
+}
+
 /* sunrpc has done with the slot of @call, whose buffers it has given back. */
 void give_back(Requester &r, rpc_rqst *call)
 {
@@ -36,33 +46,52 @@ void give_back(Requester &r, rpc_rqst *call)
 
 } // namespace
 
-/* Whichever of a call's regions cannot be mapped: nothing is kept, and the next try has the same room. */
+/*
+ * Whichever of a call's regions cannot be mapped: nothing is kept, and the next try has the same room. One that the slot
+ * has kept before is with it still; with page data, the one region of plan_lone().
+ */
 RPCORDMA_TEST(client_fence, mapping_fails)
 {
-	Requester r;
-	r.connect();
-	rpc_rqst *call = chunked(r, 7, 2);
-	/* Oftener than the send queue has room for. */
-	const u32 tries = r.send_queue().size() + 1;
+	enum Kind { two, kept_and_another, lone_read, lone_write };
 
-	for (u32 mapped = 0; mapped < 2; mapped++)
-		for (u32 i = 0; i < tries; i++) {
-			TEST_NOTE("mapped", mapped);
-			r.dma.region_maps_left = mapped;
-			ASSERT_EQ(r.transmit(call), to_errno(Error::no_buffers));
-			ASSERT_EQ(r.send_queue().reserved(), 0);
-			ASSERT_EQ(r.peer.messages, 0);
-		}
-	r.dma.region_maps_left = kNoLimit;
-	EXPECT_EQ(r.transmit(call), 0);
-	EXPECT_EQ(r.send_queue().reserved(), 2);
-	EXPECT_TRUE(r.reply(7, 24));
-	EXPECT_EQ(call->result, 24);
-	EXPECT_EQ(r.send_queue().reserved(), 0);
-	r.done(call);
-	r.at_rest();
-	EXPECT_GT(r.log.take(trace::Failure::marshal_failed), 0);
-	EXPECT_GT(r.log.take(trace::Failure::region_map_failed), 0);
+	for (u32 kind = two; kind <= lone_write; kind++) {
+		TEST_NOTE("kind", kind);
+		Requester r;
+		const bool lone = kind >= lone_read;
+		const u32 regions = lone ? 1 : 2;
+		r.connect();
+		if (kind != two)
+			r.done(use_region(r, 6));
+		rpc_rqst *call = lone ? r.prepare(7) : chunked(r, 7, 2);
+		if (lone)
+			r.add_pages(call, 5001, kind == lone_read);
+		Region *const kept = call->call->spare.front();
+		EXPECT_EQ(kept != nullptr, kind != two);
+		const u32 messages = r.peer.messages;
+		/* Oftener than the send queue has room for. */
+		const u32 tries = r.send_queue().size() + 1;
+
+		for (u32 mapped = 0; mapped < regions; mapped++)
+			for (u32 i = 0; i < tries; i++) {
+				TEST_NOTE("mapped", mapped);
+				r.dma.region_maps_left = mapped;
+				ASSERT_EQ(r.transmit(call), to_errno(Error::no_buffers));
+				ASSERT_EQ(r.send_queue().reserved(), 0);
+				ASSERT_EQ(r.peer.messages, messages);
+			}
+		if (lone)
+			EXPECT_EQ(call->call->spare.front(), kept);
+		r.dma.region_maps_left = kNoLimit;
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_EQ(r.send_queue().reserved(), regions);
+		EXPECT_TRUE(r.reply(7, 24));
+		EXPECT_EQ(call->result, 24);
+		EXPECT_EQ(r.send_queue().reserved(), 0);
+		r.done(call);
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Failure::marshal_failed), tries * regions);
+		EXPECT_EQ(r.log.take(trace::Failure::region_map_failed), tries * regions);
+	}
 }
 
 /*
@@ -629,9 +658,68 @@ RPCORDMA_TEST(client_fence, kept_by_short)
 	}
 }
 
-RPCORDMA_SUITE(client_fence, space, kept, kept_by_short, mapping_fails, scratch, no_scratch,
-	       cancelled_at_the_end, cancelled_without_regions, stuck, owed, owed_and_stuck,
-	       in_time, late_invalidation, late_invalidation_of_another,
+/*
+ * A call that was planned for the region that its slot had kept could not be sent, and another call takes that region
+ * before the next try: that waits, and says what it would have said.
+ */
+RPCORDMA_TEST(client_fence, kept_is_taken)
+{
+	for (const bool of_reply : {false, true})
+		for (const bool no_room : {false, true}) {
+			TEST_NOTE("of_reply", of_reply);
+			TEST_NOTE("no_room", no_room);
+			constexpr u32 kSize = 5001;
+			Requester r;
+			r.dma.regions_left = 1;
+			r.connect();
+			r.done(use_region(r, 6));
+			rpc_rqst *call = r.prepare(7);
+			EXPECT_NE(call->call->spare.front(), nullptr);
+			r.add_pages(call, kSize, of_reply);
+			u32 all = 0;
+			while (no_room && r.send_queue().take_aside(1))
+				all++;
+			r.verbs.kept_room = all;
+			r.dma.region_maps_left = 0;
+			EXPECT_EQ(r.transmit(call),
+				  to_errno(no_room ? Error::again : Error::no_buffers));
+			r.dma.region_maps_left = kNoLimit;
+			if (all)
+				r.send_queue().return_invalidations(all);
+			r.verbs.kept_room = 0;
+			r.core->announce_space();
+
+			rpc_rqst *other = chunked(r, 8);
+			EXPECT_EQ(r.transmit(other), 0);
+			EXPECT_TRUE(call->call->spare.empty());
+			EXPECT_EQ(r.transmit(call), to_errno(Error::again));
+			EXPECT_TRUE(r.wants_space());
+			EXPECT_TRUE(r.reply(8, 24));
+			EXPECT_FALSE(r.wants_space());
+			EXPECT_EQ(r.transmit(call), 0);
+			const ExactCopy message(r.peer.last());
+			const auto sent = decoded(message.bytes());
+			const xdr::Segment segment = of_reply ? (*sent.writes.begin())[0] :
+								sent.reads[0].target;
+			EXPECT_EQ(segment.length, kSize);
+			EXPECT_EQ(sent.payload.size(), call->send.head.length);
+			EXPECT_TRUE(r.peer.reach(segment, 0, of_reply));
+			EXPECT_TRUE(r.reply(7, 24, 32, segment.handle.get()));
+			EXPECT_EQ(call->result, 24);
+			r.done(other);
+			r.done(call);
+			r.at_rest();
+			EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
+			EXPECT_EQ(r.log.take(trace::Failure::regions_missing), 1);
+			EXPECT_EQ(r.log.take(trace::Failure::send_queue_full), no_room);
+			EXPECT_EQ(r.log.take(trace::Failure::marshal_failed), !no_room);
+			EXPECT_EQ(r.log.take(trace::Failure::region_map_failed), !no_room);
+		}
+}
+
+RPCORDMA_SUITE(client_fence, space, kept, kept_by_short, kept_is_taken, mapping_fails, scratch,
+	       no_scratch, cancelled_at_the_end, cancelled_without_regions, stuck, owed,
+	       owed_and_stuck, in_time, late_invalidation, late_invalidation_of_another,
 	       late_invalidation_at_the_end, answered_before, discarded);
 
 } // namespace rpcordma

@@ -107,55 +107,68 @@ RPCORDMA_TEST(client_reply, chunks)
  */
 RPCORDMA_TEST(client_reply, places_lost)
 {
-	for (const bool gaps : {false, true}) {
-		TEST_NOTE("gaps", gaps);
-		constexpr u32 kBase = 100, kSize = 5001;
-		Requester r;
-		r.verbs.device.sg_gaps = gaps;
-		r.dma.regions_left = 4;
-		r.connect();
-		r.dma.places_lost = true;
-		for (u32 xid = 1; xid <= 2; xid++) {
-			TEST_NOTE("xid", xid);
-			rpc_rqst *call = r.prepare(xid);
-			r.add_pages(call, kSize, true);
-			call->receive.page_base = kBase;
-			if (xid == 1) {
-				EXPECT_EQ(r.transmit(call), to_errno(Error::no_buffers));
-				EXPECT_EQ(r.send_queue().reserved(), 0);
-				EXPECT_EQ(r.peer.messages, 0);
-				/* The first one of this kind has to be made. */
-				if (gaps) {
-					EXPECT_EQ(r.transmit(call), to_errno(Error::again));
-					r.dma.regions_left = 2;
-					rpcordma_core_client_refill(r.core);
-				}
+	/* Without a region that its slot has kept, and with one. */
+	for (const bool kept : {false, true})
+		for (const bool gaps : {false, true}) {
+			TEST_NOTE("kept", kept);
+			TEST_NOTE("gaps", gaps);
+			constexpr u32 kBase = 100, kSize = 5001;
+			Requester r;
+			r.verbs.device.sg_gaps = gaps;
+			r.dma.regions_left = 4;
+			r.connect();
+			if (kept) {
+				rpc_rqst *call = r.prepare(9);
+				r.add_pages(call, kSize, true);
+				EXPECT_EQ(r.transmit(call), 0);
+				EXPECT_TRUE(r.reply(9, 24));
+				r.done(call);
 			}
-			ASSERT_EQ(r.transmit(call), 0);
-			const ExactCopy message(r.peer.last());
-			const auto offered = decoded(message.bytes());
-			const xdr::WriteChunk chunk = *offered.writes.begin();
-			EXPECT_EQ(chunk.count(), gaps ? 1 : 3);
-			fill_chunk(chunk, kSize);
-			EXPECT_TRUE(r.deliver(Returning(xid, offered, kSize, 0, 48).message()));
-			EXPECT_EQ(call->result, int(48 + kSize + xdr_pad(kSize)));
-			for (u32 i = 0; i < kSize; i++)
-				ASSERT_EQ(call->receive.pages[(kBase + i) / kPage]
-						  ->data[(kBase + i) % kPage],
-					  pattern(i));
+			const u32 messages = r.peer.messages;
+			r.dma.places_lost = true;
+			for (u32 xid = 1; xid <= 2; xid++) {
+				TEST_NOTE("xid", xid);
+				rpc_rqst *call = r.prepare(xid);
+				r.add_pages(call, kSize, true);
+				call->receive.page_base = kBase;
+				if (xid == 1) {
+					EXPECT_EQ(call->call->spare.empty(), !kept);
+					EXPECT_EQ(r.transmit(call), to_errno(Error::no_buffers));
+					EXPECT_EQ(r.send_queue().reserved(), 0);
+					EXPECT_EQ(r.peer.messages, messages);
+					/* The first one of this kind has to be made. */
+					if (gaps) {
+						EXPECT_EQ(r.transmit(call), to_errno(Error::again));
+						r.dma.regions_left = 2;
+						rpcordma_core_client_refill(r.core);
+					}
+				}
+				ASSERT_EQ(r.transmit(call), 0);
+				const ExactCopy message(r.peer.last());
+				const auto offered = decoded(message.bytes());
+				const xdr::WriteChunk chunk = *offered.writes.begin();
+				EXPECT_EQ(chunk.count(), gaps ? 1 : 3);
+				fill_chunk(chunk, kSize);
+				EXPECT_TRUE(
+					r.deliver(Returning(xid, offered, kSize, 0, 48).message()));
+				EXPECT_EQ(call->result, int(48 + kSize + xdr_pad(kSize)));
+				for (u32 i = 0; i < kSize; i++)
+					ASSERT_EQ(call->receive.pages[(kBase + i) / kPage]
+							  ->data[(kBase + i) % kPage],
+						  pattern(i));
+				r.done(call);
+			}
+			rpc_rqst *call = r.prepare(3);
+			r.dma.unmappable = true;
+			r.add_pages(call, kSize, true);
+			EXPECT_EQ(r.transmit(call), to_errno(Error::io));
 			r.done(call);
+			r.at_rest();
+			EXPECT_EQ(r.log.take(trace::Failure::region_map_failed), 2);
+			EXPECT_EQ(r.log.take(trace::Failure::marshal_failed), 2);
+			EXPECT_EQ(r.log.take(trace::Failure::regions_missing), gaps ? 1 : 0);
+			EXPECT_EQ(r.log.take(trace::Failure::region_failed), gaps ? 2 : 1);
 		}
-		rpc_rqst *call = r.prepare(3);
-		r.dma.unmappable = true;
-		r.add_pages(call, kSize, true);
-		EXPECT_EQ(r.transmit(call), to_errno(Error::io));
-		r.done(call);
-		r.at_rest();
-		EXPECT_EQ(r.log.take(trace::Failure::region_map_failed), 2);
-		EXPECT_EQ(r.log.take(trace::Failure::marshal_failed), 2);
-		EXPECT_EQ(r.log.take(trace::Failure::regions_missing), gaps ? 1 : 0);
-		EXPECT_EQ(r.log.take(trace::Failure::region_failed), gaps ? 2 : 1);
-	}
 }
 
 /* What cannot be believed changes nothing: no RPC ends, nothing is answered, the right reply still counts. */

@@ -810,7 +810,10 @@ RPCORDMA_TEST(client_version2, inline_call)
 	r.at_rest();
 }
 
-/* With a Read chunk, a Write chunk, a Reply chunk, and as a long call: and the R_key that is to be invalidated. */
+/*
+ * With a Read chunk, a Write chunk, a Reply chunk, and as a long call: and the R_key that is to be invalidated. The second
+ * call of each kind has the region that the first one left with the slot.
+ */
 RPCORDMA_TEST(client_version2, chunks)
 {
 	enum Chunk { read, write, reply, long_call };
@@ -821,61 +824,72 @@ RPCORDMA_TEST(client_version2, chunks)
 			TEST_NOTE("invalidated", invalidated);
 			Requester2 r;
 			r.connect2();
-			rpc_rqst *call = r.prepare(1, chunk == long_call ? 4090 : 40,
-						   chunk == reply ? 4096 : 200);
-			if (chunk == read)
-				r.add_pages(call, 5001, false);
-			if (chunk == write)
-				r.add_pages(call, 5001, true);
-			EXPECT_EQ(r.transmit(call), 0);
-			const ExactCopy copy(r.peer.last());
-			const auto sent = decoded2(copy.bytes());
-			EXPECT_EQ(sent.direction, xdr::Direction::call);
-			EXPECT_EQ(sent.kind, chunk == long_call ? xdr::Kind::nomsg : xdr::Kind::msg);
-			EXPECT_EQ(sent.reads.empty(), chunk != read && chunk != long_call);
-			EXPECT_EQ(sent.writes.empty(), chunk != write);
-			EXPECT_EQ(sent.reply.present(), chunk == reply);
-			xdr::Segment segment;
-			if (!sent.reads.empty())
-				segment = sent.reads[0].target;
-			if (chunk == write)
-				segment = (*sent.writes.begin())[0];
-			if (chunk == reply)
-				segment = *sent.reply.begin();
-			/* The one region that the server can reach. */
-			EXPECT_EQ(sent.invalidate, segment.handle);
-			EXPECT_NE(segment.handle.get(), 0);
-			const bool writable = chunk == write || chunk == reply;
-			EXPECT_NE(r.peer.reach(segment, 0, writable), nullptr);
+			for (u32 xid = 1; xid <= 2; xid++) {
+				TEST_NOTE("xid", xid);
+				rpc_rqst *call = r.prepare(xid, chunk == long_call ? 4090 : 40,
+							   chunk == reply ? 4096 : 200);
+				EXPECT_EQ(call->call->spare.empty(), xid == 1);
+				if (chunk == read)
+					r.add_pages(call, 5001, false);
+				if (chunk == write)
+					r.add_pages(call, 5001, true);
+				EXPECT_EQ(r.transmit(call), 0);
+				const ExactCopy copy(r.peer.last());
+				const auto sent = decoded2(copy.bytes());
+				EXPECT_EQ(sent.direction, xdr::Direction::call);
+				EXPECT_EQ(sent.kind,
+					  chunk == long_call ? xdr::Kind::nomsg : xdr::Kind::msg);
+				EXPECT_EQ(sent.reads.empty(), chunk != read && chunk != long_call);
+				EXPECT_EQ(sent.writes.empty(), chunk != write);
+				EXPECT_EQ(sent.reply.present(), chunk == reply);
+				xdr::Segment segment;
+				if (!sent.reads.empty())
+					segment = sent.reads[0].target;
+				if (chunk == write)
+					segment = (*sent.writes.begin())[0];
+				if (chunk == reply)
+					segment = *sent.reply.begin();
+				/* The one region that the server can reach. */
+				EXPECT_EQ(sent.invalidate, segment.handle);
+				EXPECT_NE(segment.handle.get(), 0);
+				const bool writable = chunk == write || chunk == reply;
+				EXPECT_NE(r.peer.reach(segment, 0, writable), nullptr);
 
-			const u32 in_chunk = chunk == write ? 5001 : chunk == reply ? 3000 : 0;
-			for (u32 i = 0; i < in_chunk; i++)
-				*r.peer.reach(segment, i, true) = pattern(i);
-			Reply2Maker answer(1, 32,
-					   chunk == reply ? xdr::Kind::nomsg : xdr::Kind::msg);
-			for (const xdr::WriteChunk offered : sent.writes)
-				answer.encoder.write_chunk(offered, in_chunk);
-			if (sent.reply.present())
-				answer.encoder.reply_chunk(sent.reply, in_chunk);
-			answer.finish(chunk == reply ? 0 : 48, kReplyMessage);
-			const u32 fenced = r.peer.local_invalidations;
-			EXPECT_TRUE(r.deliver(answer.message(),
-					      invalidated ? segment.handle.get() : 0));
-			EXPECT_EQ(r.peer.local_invalidations, fenced + (invalidated ? 0 : 1));
-			EXPECT_EQ(r.peer.reach(segment, 0, writable), nullptr);
-			EXPECT_EQ(call->result, int(chunk == write ? 48 + 5001 + 3 :
-						    chunk == reply ? 3000 :
-								     48));
-			if (chunk == reply)
-				for (u32 i = 0; i < 3000; i++)
-					ASSERT_EQ(static_cast<u8 *>(call->receive.head.base)[i],
-						  pattern(i));
-			if (chunk == write)
-				for (u32 i = 0; i < 5001; i++)
-					ASSERT_EQ(call->receive.pages[i / kPage]->data[i % kPage],
-						  pattern(i));
-			r.done(call);
-			r.at_rest();
+				const u32 in_chunk = chunk == write ? 5001 :
+						     chunk == reply ? 3000 :
+								      0;
+				for (u32 i = 0; i < in_chunk; i++)
+					*r.peer.reach(segment, i, true) = pattern(i);
+				Reply2Maker answer(xid, 32,
+						   chunk == reply ? xdr::Kind::nomsg :
+								    xdr::Kind::msg);
+				for (const xdr::WriteChunk offered : sent.writes)
+					answer.encoder.write_chunk(offered, in_chunk);
+				if (sent.reply.present())
+					answer.encoder.reply_chunk(sent.reply, in_chunk);
+				answer.finish(chunk == reply ? 0 : 48, kReplyMessage);
+				const u32 fenced = r.peer.local_invalidations;
+				EXPECT_TRUE(r.deliver(answer.message(),
+						      invalidated ? segment.handle.get() : 0));
+				EXPECT_EQ(r.peer.local_invalidations,
+					  fenced + (invalidated ? 0 : 1));
+				EXPECT_EQ(r.peer.reach(segment, 0, writable), nullptr);
+				EXPECT_EQ(call->result, int(chunk == write ? 48 + 5001 + 3 :
+							    chunk == reply ? 3000 :
+									     48));
+				if (chunk == reply)
+					for (u32 i = 0; i < 3000; i++)
+						ASSERT_EQ(static_cast<u8 *>(
+								  call->receive.head.base)[i],
+							  pattern(i));
+				if (chunk == write)
+					for (u32 i = 0; i < 5001; i++)
+						ASSERT_EQ(call->receive.pages[i / kPage]
+								  ->data[i % kPage],
+							  pattern(i));
+				r.done(call);
+				r.at_rest();
+			}
 		}
 }
 

@@ -132,7 +132,10 @@ bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **
 	first = *page;
 	if (unlikely(!first))
 		goto absent;
-	/* All there is lies in one page, as small transfers do: it extends nothing, and has no neighbours. */
+	/*
+	 * All there is lies in one page, as small transfers do: it extends nothing, has no neighbours, and there is
+	 * room for one entry always.
+	 */
 	if (!scatter->used && left <= PAGE_SIZE - in_page) {
 		sg_set_page(scatter->entries, first, left, in_page);
 		scatter->used = 1;

@@ -23,6 +23,7 @@ struct rpcordma_scatter {
 	struct scatterlist entries[];
 };
 
+/** Have no entries, and @room for some: one at least, which sg_init_table() and who adds the first one rely on. */
 void rpcordma_scatter_init(struct rpcordma_scatter *scatter, unsigned int room);
 /** Remove all entries. Not while it is mapped. */
 static inline void rpcordma_scatter_reset(struct rpcordma_scatter *scatter)

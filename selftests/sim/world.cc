@@ -173,7 +173,9 @@ void (*end_of_failed_run)() = exit_quietly;
 
 void Random::seed(u64 seed)
 {
-	state_ = seed * 0x9e3779b97f4a7c15 + 0x1234567;
+	/* Hashed: the states of seeds that next() leads from one to the other would all be of one sequence. */
+	state_ = seed;
+	state_ = next();
 }
 
 u64 Random::next()

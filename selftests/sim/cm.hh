@@ -38,6 +38,7 @@ struct Fabric {
 	Listener listener;	/* empty: nobody listens */
 	bool strangers = false; /* there are some: what is owed may never come */
 	u32 ids = 0;		/* ever made */
+	Ledger ledger;
 };
 extern Fabric *fabric;
 

@@ -68,6 +68,7 @@ ClientCall::~ClientCall()
 void ClientCall::encode(rpc_rqst &rqst)
 {
 	xid_ = rqst.xid;
+	client_ = &rqst.xprt->versions;
 	const std::vector<u8> bytes = call_bytes(call_, xid_);
 	u8 *head = static_cast<u8 *>(rqst.buffer);
 
@@ -124,7 +125,10 @@ void ClientCall::encode(rpc_rqst &rqst)
 
 void ClientCall::decode(const rpcordma_xdr_buf &buf, u32 length)
 {
-	check_reply(call_, xid_, read_all(buf, length, "a reply"));
+	Ledger &ledger = fabric->ledger;
+	const Stamps stamps = check_reply(call_, xid_, read_all(buf, length, "a reply"));
+
+	ledger.take(stamps, xid_, call_.id, ledger.last(client_, xid_));
 	decoded = true;
 }
 
@@ -151,37 +155,79 @@ void keep_lent_page(const svc_rqst &rqst)
 	});
 }
 
-bool FileService::process(svc_rqst &rqst)
+bool FileService::is_served_(svc_rqst &rqst, u32 xid)
 {
-	const std::vector<u8> bytes = read_all(rqst.arg, rqst.arg.len, "a call");
-	const Call call = check_call(bytes);
-	const u32 xid = u32(bytes[0]) << 24 | u32(bytes[1]) << 16 | u32(bytes[2]) << 8 | bytes[3];
-
-	processed++;
-	if (chance.one_in(4))
-		sleep_for(chance.below(2000), "the file system");
-	REQUIRE(read_all(rqst.arg, rqst.arg.len, "a call") == bytes,
-		"xid %#x: the call changes while the service has it", xid);
-	if (!rqst.lent.empty() && chance.one_in(4))
-		keep_lent_page(rqst);
 	if (faults.active && chance.one_in(drops)) {
 		TRACE("the service drops xid %#x", xid);
 		dropped_calls.insert(xid);
 		rqst.close = chance.one_in(3);
 		return false;
 	}
-	if (defers && rqst.may_defer() && chance.one_in(defers)) {
-		rqst.defer = true;
-		return false;
+	rqst.defer = defers && rqst.may_defer() && chance.one_in(defers);
+	return !rqst.defer;
+}
+
+/* nfsd_dispatch() */
+std::vector<u8> FileService::serve_(svc_rqst &rqst, const Call &call, const std::vector<u8> &bytes)
+{
+	Ledger &ledger = fabric->ledger;
+	const u32 xid = xid_of(bytes), connection = rqst.xprt->conversation().number;
+	const ReplyCache::Key key = ReplyCache::key_of(rqst.xprt->address_key(), call, bytes);
+	const ReplyCache::Entry *const known = call.changes ? cache.look_up(key, call.id) : nullptr;
+
+	if (known && known->done) {
+		TRACE("xid %#x is answered by the reply cache", xid);
+		Ledger::replayed++;
+		return reply_again(call, xid,
+				   ledger.reply(connection, xid, call.id, known->execution),
+				   known->results);
 	}
+	if (known) {
+		/* Whoever executes it replies to the other. */
+		TRACE("xid %#x is dropped: it is being executed", xid);
+		Ledger::met_running++;
+		dropped_calls.insert(xid);
+		return {};
+	}
+	if (chance.one_in(4))
+		sleep_for(chance.below(2000), "the file system");
+	if (faults.active && chance.one_in(slow))
+		sleep_for(chance.below(2000) * kMillisecond, "a slow file system");
+	REQUIRE(read_all(rqst.arg, rqst.arg.len, "a call") == bytes,
+		"xid %#x: the call changes while the service has it", xid);
+	if (!rqst.lent.empty() && chance.one_in(4))
+		keep_lent_page(rqst);
+	if (!is_served_(rqst, xid)) {
+		if (call.changes)
+			cache.drop(key);
+		return {};
+	}
+	const Stamps stamps = ledger.reply(connection, xid, call.id, ledger.execution());
+	std::vector<u8> reply = reply_bytes(call, xid, stamps);
+	if (call.changes) {
+		ledger.change(call.id);
+		cache.keep(key, stamps.execution, reply, call.results_at());
+	}
+	return reply;
+}
+
+bool FileService::process(svc_rqst &rqst)
+{
+	const std::vector<u8> bytes = read_all(rqst.arg, rqst.arg.len, "a call");
+	const Call call = check_call(bytes);
+
+	processed++;
+	const std::vector<u8> reply = serve_(rqst, call, bytes);
+	if (reply.empty())
+		return false;
 	rqst.ddp_allowed = !call.sealed;
-	const std::vector<u8> reply = reply_bytes(call, xid);
 	rpcordma_xdr_buf &res = rqst.res;
 	page *head = rqst.pages.at(rqst.respages);
 	res.head = {head->data, reply.size()};
 	res.len = res.buflen = u32(reply.size());
 	if (!receives_pages(call.kind) || !call.reply_data) {
-		REQUIRE(reply.size() <= kPageSize, "the simulation's small reply is too large");
+		REQUIRE(reply.size() == call.reply_length() && reply.size() <= kPageSize,
+			"the simulation's small reply is too large");
 		std::memcpy(head->data, reply.data(), reply.size());
 		return true;
 	}
@@ -241,7 +287,11 @@ void CallbackService::stop()
 
 std::vector<u8> CallbackService::answer(u32 xid, const std::vector<u8> &call)
 {
-	return reply_bytes(check_call(call), xid);
+	const Call what = check_call(call);
+	Ledger &ledger = fabric->ledger;
+
+	ledger.change_backward(xid);
+	return reply_bytes(what, xid, ledger.reply(0, xid, what.id, ledger.execution()));
 }
 
 void CallbackService::serve_()
@@ -298,7 +348,7 @@ void call_back(Service &service, u32 id, u32 xid)
 	const int rc = service.call_back(*xprt, xid, call_bytes(call, xid), reply);
 	TRACE("backward call: %d", rc);
 	if (!rc)
-		check_reply(call, xid, reply);
+		fabric->ledger.take(check_reply(call, xid, reply), xid, id, 0);
 	xprt->put();
 }
 

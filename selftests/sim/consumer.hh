@@ -6,6 +6,7 @@
 #pragma once
 
 #include "selftests/sim/message.hh"
+#include "selftests/sim/reply_cache.hh"
 #include "selftests/sim/sunrpc.hh"
 #include "selftests/sim/svc.hh"
 
@@ -23,6 +24,7 @@ public:
 
 private:
 	Call call_;
+	const VersionMemory *client_ = nullptr;
 	u32 xid_ = 0;
 	bool sparse_ = false;
 	u32 slack_ = 0; /* bytes by which the reply's front is overestimated */
@@ -43,7 +45,15 @@ public:
 
 	u32 drops = 0;	/* one call in so many is dropped, and with it maybe the connection */
 	u32 defers = 0; /* one that can be is put off */
+	u32 slow = 0;	/* one takes seconds */
 	u32 processed = 0;
+	ReplyCache cache;
+
+private:
+	/** The reply to @call, which is executed now, or was. Empty: there is none, and what becomes of it is in @rqst. */
+	std::vector<u8> serve_(svc_rqst &rqst, const Call &call, const std::vector<u8> &bytes);
+	/** Whether a call with @xid is to be executed now. */
+	bool is_served_(svc_rqst &rqst, u32 xid);
 };
 
 /** The client's callback service, for as long as the transport serves backward calls. */

@@ -808,8 +808,10 @@ bool Qp::strange_message(const std::vector<u8> &message, u32 invalidate)
 		}
 		mr->valid = false;
 	}
-	if (message.size() >= 4)
+	if (message.size() >= 4) {
 		conversation->unanswered.insert(word(message.data(), 0));
+		conversation->deliverable[word(message.data(), 0)]++;
+	}
 	take_message_(message, invalidate);
 	return true;
 }
@@ -1078,6 +1080,8 @@ void Qp::overhear_post_(const SendEntry &entry)
 			"%s: credit overrun: %zu transmissions outstanding, %u granted",
 			name.c_str(), credits_of(*conversation) + more + 1, conversation->granted);
 		conversation->owed.insert(xid);
+		conversation->deliverable[xid]++;
+		fabric->ledger.sent(conversation->memory, xid, conversation->number);
 		if (more)
 			conversation->parts[xid] = more;
 		return;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "compat/port/port.h"
+#include "selftests/sim/ledger.hh"
 #include "selftests/sim/memory.hh"
 #include "selftests/sim/versions.hh"
 
@@ -92,6 +93,10 @@ struct GroupHeard {
 
 /** What is heard on a connection. */
 struct Conversation {
+	explicit Conversation(u32 number_ = 0) : number(number_)
+	{
+	}
+	const u32 number; /* the ledger's */
 	u32 granted = 1, latest = 1;
 	std::set<u32> owed;	  /* calls that the client has posted and has no reply to */
 	std::map<u32, u32> parts; /* of these, those of several transmissions: how many more than one */
@@ -103,6 +108,7 @@ struct Conversation {
 	bool strange = false;	       /* one end is a stranger's, or was */
 	std::multiset<u32> unanswered; /* xids of a stranger's messages, until one is answered */
 	bool called = false;	       /* a call has reached the server */
+	std::map<u32, u32> deliverable; /* by xid, messages that the service may get as a call, each once */
 	std::shared_ptr<VersionTalk> versions = std::make_shared<VersionTalk>();
 	VersionMemory *memory = nullptr; /* the client's, if it has a core */
 };

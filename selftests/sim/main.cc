@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "compat/port/trace.h"
+#include "selftests/sim/ledger.hh"
 #include "selftests/sim/scenario.hh"
 #include "selftests/sim/stranger.hh"
 #include "selftests/sim/swarm.hh"
@@ -42,6 +43,7 @@ struct Progress {
 		reply_items, results_sent, results_written; /* VersionTalk's */
 	unsigned long long went_down, came_back;	    /* VersionMemory's */
 	unsigned long long full_payloads;		    /* Swarm's */
+	unsigned long long replayed, met_running, repeated; /* Ledger's */
 } * progress;
 
 /* No seed takes so long, s: one that does goes in circles without giving up the processor. */
@@ -90,12 +92,16 @@ void run(unsigned long long seed, bool verify)
 	progress->went_down += sim::VersionMemory::went_down;
 	progress->came_back += sim::VersionMemory::came_back;
 	progress->full_payloads += sim::Swarm::full_payloads;
+	progress->replayed += sim::Ledger::replayed;
+	progress->met_running += sim::Ledger::met_running;
+	progress->repeated += sim::Ledger::repeated;
 	sim::VersionTalk::two_reads = sim::VersionTalk::two_replies = sim::VersionTalk::both_used =
 		sim::VersionTalk::groups = sim::VersionTalk::reply_groups = sim::VersionTalk::items =
 			sim::VersionTalk::reply_items = sim::VersionTalk::results_sent =
 				sim::VersionTalk::results_written = 0;
 	sim::VersionMemory::went_down = sim::VersionMemory::came_back = 0;
 	sim::Swarm::full_payloads = 0;
+	sim::Ledger::replayed = sim::Ledger::met_running = sim::Ledger::repeated = 0;
 }
 
 [[noreturn]] void usage()
@@ -201,9 +207,16 @@ int main(int argc, char **argv)
 		std::printf("versions: %llu clients went down to version 1, %llu came back to 2\n",
 			    progress->went_down, progress->came_back);
 	if (!single)
-		std::printf("payloads of 1 MiB: %llu\n", progress->full_payloads);
+		std::printf("payloads of 1 MiB: %llu; reply cache: %llu calls answered, %llu met "
+			    "while they ran, %llu forgotten and executed again\n",
+			    progress->full_payloads, progress->replayed, progress->met_running,
+			    progress->repeated);
 	if (progress->passed >= kEnough && !progress->full_payloads) {
 		std::printf("\nno seed has a payload of 1 MiB\n");
+		failed++;
+	}
+	if (progress->passed >= kEnough && (!progress->replayed || !progress->repeated)) {
+		std::printf("\nno seed has a call that comes again to the reply cache\n");
 		failed++;
 	}
 #ifndef RPCORDMA_TEST_VERSION

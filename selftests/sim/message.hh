@@ -2,13 +2,14 @@
 /*
  * The RPC messages of the simulated consumer. A call says all that there is to know of it in its first
  * arguments; every other byte of it and of its reply follows from that. So each side can check every
- * byte it gets, and a byte of another call, or of nobody's, shows.
+ * byte it gets, and a byte of another call, or of nobody's, shows. A reply also says which reply it is, and of which execution
+ * (ledger.hh), which its other bytes follow from too.
  */
 #pragma once
 
 #include <vector>
 
-#include "selftests/sim/world.hh"
+#include "selftests/sim/ledger.hh"
 
 namespace sim {
 
@@ -31,17 +32,28 @@ struct Call {
 	u32 credential = 0, verifier = 0;  /* of the call, and of the reply; words */
 	bool sealed = false;		   /* integrity: nothing is to be placed directly */
 	bool trailer = true;		   /* results behind the reply's data */
+	bool changes = false;		   /* it is not to be executed twice */
 	/* Arguments, and results, that are before the data; words. */
 	u32 wide_call = 0, wide_reply = 0;
 
+	/** Where a call's header ends. */
+	u32 arguments_at() const
+	{
+		return 4 * (10 + credential);
+	}
+	/** Where a reply's does, which is made anew when the results are those of the reply cache. */
+	u32 results_at() const
+	{
+		return 4 * (6 + verifier);
+	}
 	/** Bytes of the call, and of the reply, before their data and behind them. */
 	u32 call_front() const
 	{
-		return 4 * (10 + credential + 10 + wide_call);
+		return arguments_at() + 4 * (11 + wide_call);
 	}
 	u32 reply_front() const
 	{
-		return 4 * (6 + verifier + 2 + wide_reply);
+		return results_at() + 4 * (4 + wide_reply);
 	}
 	u32 back() const
 	{
@@ -62,10 +74,16 @@ struct Call {
 };
 
 std::vector<u8> call_bytes(const Call &call, u32 xid);
-std::vector<u8> reply_bytes(const Call &call, u32 xid);
+u32 xid_of(const std::vector<u8> &bytes);
+std::vector<u8> reply_bytes(const Call &call, u32 xid, const Stamps &stamps);
+/** Results that were kept, with another header. */
+std::vector<u8> reply_again(const Call &call, u32 xid, const Stamps &stamps,
+			    const std::vector<u8> &results);
+/** What the reply @bytes says of itself. */
+Stamps stamps_of(const std::vector<u8> &bytes, u32 xid);
 /** What @bytes is a call of; fails when it is no call, or a byte is wrong. */
 Call check_call(const std::vector<u8> &bytes);
-/** Fails when that is not the reply to @call. The pad behind the data may hold anything. */
-void check_reply(const Call &call, u32 xid, const std::vector<u8> &bytes);
+/** Fails when that is no reply to @call. The pad behind the data may hold anything. Which one it is the ledger has to say. */
+Stamps check_reply(const Call &call, u32 xid, const std::vector<u8> &bytes);
 
 } // namespace sim

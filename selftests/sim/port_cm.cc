@@ -450,7 +450,8 @@ int rpcordma_endpoint_accept(rpcordma_endpoint *ep, const rpcordma_connect_param
 		ours.state = Qp::State::receiving;
 		ours.peer = theirs.weak_from_this();
 		theirs.peer = ours.weak_from_this();
-		ours.conversation = theirs.conversation = std::make_shared<Conversation>();
+		ours.conversation = theirs.conversation =
+			std::make_shared<Conversation>(fabric->ledger.connection());
 		ours.conversation->strange = ours.stranger || theirs.stranger;
 		ours.conversation->versions->begin(client->endpoint->said, private_data,
 						   ours.stranger);

@@ -22,9 +22,9 @@ rpcordma_server *rpcordma_svc_server(svc_xprt *xprt)
 	return xprt->core;
 }
 
-rpcordma_u64 rpcordma_svc_address_key(const svc_xprt *)
+rpcordma_u64 rpcordma_svc_address_key(const svc_xprt *xprt)
 {
-	return 0x0a000001;
+	return xprt->address_key();
 }
 
 void rpcordma_svc_get_limits(const svc_xprt *xprt, rpcordma_svc_limits *limits)

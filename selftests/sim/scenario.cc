@@ -205,6 +205,8 @@ Call draw_call(u32 max_message, bool crowded)
 	call.credential = chance.below(20);
 	call.verifier = chance.below(10);
 	call.sealed = chance.one_in(5);
+	call.changes = call.kind != Kind::null && call.kind != Kind::read &&
+		       call.kind != Kind::listing && !chance.one_in(4);
 	if ((call.kind == Kind::write || call.kind == Kind::read || call.kind == Kind::both) &&
 	    chance.one_in(8)) {
 		widen(call);
@@ -490,6 +492,8 @@ public:
 				weaken(device->limits);
 		files_.drops = chance.one_in(6) ? 40 : 0;
 		files_.defers = chance.one_in(3) ? chance.between(2, 20) : 0;
+		files_.slow = chance.one_in(6) ? 16 : 0;
+		files_.cache.room = chance.one_in(4) ? chance.between(1, 4) : 1000;
 	}
 
 	void run()
@@ -559,6 +563,7 @@ private:
 
 		serving = nullptr;
 		service->stop();
+		files_.cache.clear();
 	}
 
 	void add_client_(const char *name, bool called_back)

@@ -424,7 +424,8 @@ private:
 			whole.insert(whole.begin() + item.displacement, result.begin(),
 				     result.end());
 		}
-		check_reply(call_data_, waits_, whole);
+		fabric->ledger.take(check_reply(call_data_, waits_, whole), waits_, call_data_.id,
+				    connection());
 		VersionTalk::results_sent += item.type == rtrext::Type::sent;
 		VersionTalk::results_written += item.type == rtrext::Type::segments;
 	}

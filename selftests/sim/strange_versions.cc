@@ -158,8 +158,12 @@ public:
 			}
 			for (u32 n = chance.one_in(2) ? chance.between(1, 2) : 0; n; n--)
 				say_aside_(version);
+			const Call call = check_call(payload);
+			Ledger &ledger = fabric->ledger;
+			const Stamps stamps =
+				ledger.reply(connection(), xid, call.id, ledger.execution());
 			(void)say(bare(version, xid, kGrant, xdr::Direction::reply) +
-				  reply_bytes(check_call(payload), xid));
+				  reply_bytes(call, xid, stamps));
 			if (!--calls_ && version == 2) {
 				sleep_for(50 * kMillisecond, "Receives to be posted again");
 				check_receives_();
@@ -432,7 +436,7 @@ public:
 		const Answer should = it->second;
 		expected_.erase(it);
 		granted_ = word_of(message, 2);
-		if (should.reply.empty()) {
+		if (!should.is_reply) {
 			REQUIRE(message.size() >= should.words.size() * 4, "xid %#x: %zu bytes",
 				xid, message.size());
 			for (u32 i = 0; i < should.words.size(); i++)
@@ -441,10 +445,15 @@ public:
 					i, word_of(message, i), should.words[i]);
 			return;
 		}
-		const Octets whole =
-			bare(should.version, xid, word_of(message, 2), xdr::Direction::reply) +
-			should.reply;
-		REQUIRE(message == whole, "xid %#x: this is not the service's reply", xid);
+		const Octets header =
+			bare(should.version, xid, word_of(message, 2), xdr::Direction::reply);
+		REQUIRE(message.size() > header.size() &&
+				std::equal(header.begin(), header.end(), message.begin()),
+			"xid %#x: this is not the service's reply", xid);
+		fabric->ledger.take(check_reply(should.call, xid,
+						Octets(message.begin() + u32(header.size()),
+						       message.end())),
+				    xid, should.call.id, connection());
 	}
 	bool reached(u64, u32, u32, u8 *, Access) override
 	{
@@ -455,7 +464,8 @@ private:
 	struct Answer {
 		std::vector<u32> words; /* the first ones; xid and credits may be any */
 		u32 version = 0;
-		Octets reply; /* of the service */
+		bool is_reply = false; /* of the service, to: */
+		Call call;
 	};
 
 	/* Nothing is out: for each credit there is a Receive, and for two messages more. */
@@ -533,7 +543,8 @@ private:
 			expect_error_(xid, 3);
 		} else {
 			expected_[xid].version = vers;
-			expected_[xid].reply = reply_bytes(call, xid);
+			expected_[xid].is_reply = true;
+			expected_[xid].call = call;
 		}
 		/* An R_key to invalidate that stands in no chunk of it. */
 		return bare(vers, xid, 4, xdr::Direction::call, chance.one_in(3) ? 0x1234 : 0) +

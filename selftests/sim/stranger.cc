@@ -73,6 +73,13 @@ std::shared_ptr<Qp> Stranger::other() const
 		       nullptr;
 }
 
+u32 Stranger::connection() const
+{
+	return endpoint_ && endpoint_->qp && endpoint_->qp->conversation ?
+		       endpoint_->qp->conversation->number :
+		       0;
+}
+
 bool Stranger::say(const std::vector<u8> &message, u32 invalidate)
 {
 	const auto to = other();

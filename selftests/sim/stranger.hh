@@ -31,6 +31,8 @@ public:
 
 	/** The queue pair of the core at the other end, or null. */
 	std::shared_ptr<Qp> other() const;
+	/** The ledger's number of the connection, or 0. */
+	u32 connection() const;
 	/** Send it @message, with an R_key to invalidate, or 0. False: it did not arrive. */
 	bool say(const std::vector<u8> &message, u32 invalidate = 0);
 	/** RDMA Read or Write. False: it is refused, and the connection is lost. */

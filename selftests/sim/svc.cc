@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "module/server/audit.hh"
+#include "module/server/server.hh"
 #include "selftests/sim/sunrpc.hh"
 
 using namespace sim;
@@ -128,6 +129,17 @@ Deferred *svc_xprt::next_deferred()
 	Deferred *deferred = deferred_calls.front();
 	deferred_calls.pop_front();
 	return deferred;
+}
+
+const Conversation &svc_xprt::conversation()
+{
+	/* The queue pair may be gone later. */
+	if (!heard) {
+		REQUIRE(id && id->endpoint && id->endpoint->qp && id->endpoint->qp->conversation,
+			"a call comes over a connection that there is not");
+		heard = id->endpoint->qp->conversation;
+	}
+	return *heard;
 }
 
 bool svc_xprt::was_called() const
@@ -282,6 +294,18 @@ void Service::thread_()
 	gone_.wake_all();
 }
 
+/* What has come once is handed out once. */
+static void require_new(const svc_rqst &rqst)
+{
+	const u32 xid = rqst.context->message().xid.get();
+	const auto &deliverable = rqst.xprt->conversation().deliverable;
+	const auto it = deliverable.find(xid);
+
+	REQUIRE(it != deliverable.end() && it->second,
+		"xid %#x: the service gets a call more often than it has come", xid);
+	rqst.xprt->heard->deliverable[xid]--;
+}
+
 /* svc_handle_xprt() */
 void Service::handle_(svc_rqst &rqst, svc_xprt &xprt)
 {
@@ -305,6 +329,8 @@ void Service::handle_(svc_rqst &rqst, svc_xprt &xprt)
 	}
 	rqst.defer = rqst.close = false;
 	if (length > 0) {
+		if (!rqst.deferred)
+			require_new(rqst);
 		/* Though the connection may have been closed meanwhile. */
 		if (program_.process(rqst))
 			(void)rpcordma_core_server_sendto(xprt.core, &rqst, rqst.context);

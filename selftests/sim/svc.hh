@@ -56,6 +56,13 @@ struct svc_xprt : rpcordma_peer {
 	/** svc_delete_xprt(); XPT_BUSY is the caller's. */
 	void remove();
 	void free_deferred(sim::Deferred *deferred);
+	/** What is heard on it, once it is accepted. */
+	const sim::Conversation &conversation();
+	/** Of the peer, as the reply cache has it: without a port, which is another one with each connection. */
+	sim::u64 address_key() const
+	{
+		return 0x0a000001;
+	}
 	/** A call has come over it: then it may be called back over. Nobody is who does not call, in NFS. */
 	bool was_called() const;
 
@@ -73,6 +80,7 @@ struct svc_xprt : rpcordma_peer {
 	bool accepted = false, queued = false;
 	sim::Work finish;
 	sim::u32 initiator_depth = 0;
+	std::shared_ptr<sim::Conversation> heard;
 
 	/* Its backchannel: */
 	sim::Mutex sending{sim::LockClass::service};

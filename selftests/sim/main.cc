@@ -41,6 +41,7 @@ struct Progress {
 	unsigned long long histories; /* of all seeds, in one number */
 	unsigned long long two_reads, two_replies, both_used, groups, reply_groups, items,
 		reply_items, results_sent, results_written; /* VersionTalk's */
+	unsigned long long several_reads[2];		    /* the same */
 	unsigned long long went_down, came_back;	    /* VersionMemory's */
 	unsigned long long full_payloads;		    /* Swarm's */
 	unsigned long long replayed, met_running, repeated; /* Ledger's */
@@ -89,6 +90,10 @@ void run(unsigned long long seed, bool verify)
 	progress->reply_items += sim::VersionTalk::reply_items;
 	progress->results_sent += sim::VersionTalk::results_sent;
 	progress->results_written += sim::VersionTalk::results_written;
+	for (int i : {0, 1}) {
+		progress->several_reads[i] += sim::VersionTalk::several_reads[i];
+		sim::VersionTalk::several_reads[i] = 0;
+	}
 	progress->went_down += sim::VersionMemory::went_down;
 	progress->came_back += sim::VersionMemory::came_back;
 	progress->full_payloads += sim::Swarm::full_payloads;
@@ -193,8 +198,10 @@ int main(int argc, char **argv)
 	const double took = seconds() - began;
 	if (!single)
 		std::printf(
-			"two kinds of chunk: %llu calls, %llu for replies, %llu replies in both\n",
-			progress->two_reads, progress->two_replies, progress->both_used);
+			"two kinds of chunk: %llu calls, %llu for replies, %llu replies in both; "
+			"several Read chunks: %llu calls of version 1, %llu of 2\n",
+			progress->two_reads, progress->two_replies, progress->both_used,
+			progress->several_reads[0], progress->several_reads[1]);
 	if (!single)
 		std::printf("several transmissions: %llu calls, %llu replies; items in Sends: %llu "
 			    "of calls, "
@@ -225,7 +232,8 @@ int main(int argc, char **argv)
 	     !progress->groups || !progress->reply_groups ||
 	     /* Receives of version 2 have no larger pages. */
 	     (kPageSize <= sim::kLeast && (!progress->items || !progress->reply_items)) ||
-	     !progress->results_sent || !progress->results_written ||
+	     !progress->results_sent || !progress->results_written || !progress->several_reads[0] ||
+	     !progress->several_reads[1] ||
 	     (progress->passed >= kEnoughServers && (!progress->went_down || !progress->came_back)))) {
 		std::printf("\nthe seeds have not all that they are to have\n");
 		failed++;

@@ -748,6 +748,18 @@ private:
 	WaitQueue somebody_left_;
 };
 
+void strangers()
+{
+	switch (chance.below(4)) {
+	case 0:
+		return strange_directions();
+	case 1:
+		return strange_chunks();
+	default:
+		return strange_versions();
+	}
+}
+
 } // namespace
 
 void scenario()
@@ -766,10 +778,8 @@ void scenario()
 	rpcordma::server_failures = rpcordma::Failures();
 	if (!kVersion2 || !chance.one_in(7))
 		Play().run();
-	else if (chance.one_in(3))
-		strange_directions();
 	else
-		strange_versions();
+		strangers();
 	REQUIRE(!rpcordma::receive_budget.taken(),
 		"no connection is left, and %llu pages of the budget are taken",
 		static_cast<unsigned long long>(rpcordma::receive_budget.taken()));

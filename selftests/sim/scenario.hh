@@ -8,6 +8,8 @@ namespace sim {
 void scenario();
 /** One part of it: peers that keep to none of version 2's rules. */
 void strange_versions();
+/** One with clients whose calls have several Read chunks. */
+void strange_chunks();
 /** One with clients that say anything of where results may go; as that. */
 void strange_directions();
 

@@ -156,6 +156,7 @@ unsigned long long VersionTalk::two_reads, VersionTalk::two_replies, VersionTalk
 unsigned long long VersionTalk::groups, VersionTalk::reply_groups, VersionTalk::items,
 	VersionTalk::reply_items;
 unsigned long long VersionTalk::results_sent, VersionTalk::results_written;
+unsigned long long VersionTalk::several_reads[2];
 u32 VersionMemory::changes, VersionMemory::asked_again;
 unsigned long long VersionMemory::went_down, VersionMemory::came_back;
 

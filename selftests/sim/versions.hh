@@ -61,6 +61,8 @@ public:
 	static unsigned long long groups, reply_groups, items, reply_items;
 	/* Of clients with directions (strange_directions.cc). */
 	static unsigned long long results_sent, results_written;
+	/* Calls with several Read chunks, but for one of Position Zero, by version (strange_chunks.cc). */
+	static unsigned long long several_reads[2];
 
 private:
 	u32 server_version_ = 0; /* 0: it has said nothing */

@@ -46,8 +46,9 @@ static constexpr u32 kLeastInvalidated = 4;
  * Most READs: one result goes into a chunk of one segment, and the rest inline. False, and nothing: it is not so, and the
  * general way says what it is.
  */
-[[nodiscard]] static bool plan_lone(const xdr::ChunkLists &lists, Span<const ReplyRange> results,
-				    u32 length, const Thresholds &thresholds, Answer &answer)
+[[nodiscard]] static bool plan_lone_result(const xdr::ChunkLists &lists,
+					   Span<const ReplyRange> results, u32 length,
+					   const Thresholds &thresholds, Answer &answer)
 {
 	if (results.size() != 1 || lists.writes.count() != 1 || lists.writes.segments() != 1 ||
 	    lists.reply.present())
@@ -74,7 +75,7 @@ static constexpr u32 kLeastInvalidated = 4;
 Status plan_answer(const xdr::ChunkLists &lists, Span<const ReplyRange> results, u32 length,
 		   const Thresholds &thresholds, Answer &answer, Shortfall &shortfall)
 {
-	if (plan_lone(lists, results, length, thresholds, answer))
+	if (plan_lone_result(lists, results, length, thresholds, answer))
 		return {};
 	u32 at = 0; /* of the reply; what precedes is placed or on the list of rest */
 	u32 kept = 0;

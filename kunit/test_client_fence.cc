@@ -28,12 +28,12 @@ rpc_rqst *chunked(Requester &r, u32 xid, u32 regions = 1)
 }
 
 /* A call with one region, that is answered: its slot, which is given back last, keeps that. */
-rpc_rqst *use_region(Requester &r, u32 xid)
+rpc_rqst *use_region(Requester &r, u32 xid, u32 credits = 32)
 {
 	rpc_rqst *call = chunked(r, xid);
 
 	EXPECT_EQ(r.transmit(call), 0);
-	EXPECT_TRUE(r.reply(xid, 24));
+	EXPECT_TRUE(r.reply(xid, 24, credits));
 	return call;
 }
 
@@ -629,11 +629,8 @@ RPCORDMA_TEST(client_fence, kept_by_short)
 		Requester r;
 		r.dma.regions_left = 1;
 		r.connect();
-		rpc_rqst *one = chunked(r, 6);
-		EXPECT_EQ(r.transmit(one), 0);
-		EXPECT_TRUE(r.reply(6, 24, 3));
-		r.done(one);
-		one = r.call(7);
+		r.done(use_region(r, 6, 3));
+		rpc_rqst *one = r.call(7);
 		EXPECT_FALSE(r.sent().has_chunks());
 		EXPECT_NE(one->call->spare.front(), nullptr);
 		if (owner == given_up) {

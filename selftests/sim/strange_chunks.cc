@@ -11,8 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "selftests/sim/consumer.hh"
-#include "selftests/sim/stranger.hh"
+#include "selftests/sim/server_play.hh"
 #include "selftests/sim/swarm.hh"
 #include "selftests/sim/versions.hh"
 
@@ -277,7 +276,7 @@ private:
 	bool greets_ = false; /* that is the question's */
 };
 
-class ChunkPlay {
+class ChunkPlay : ServerPlay {
 public:
 	ChunkPlay()
 	{
@@ -287,54 +286,41 @@ public:
 		rpcordma_server_tunables.max_req_size = kLeast;
 		rpcordma_server_tunables.max_outbound_read_requests = chance.between(1, 16);
 		rpcordma_server_tunables.eager_read_bytes = chance.one_in(2);
-		rpcordma_server_tunables.rnr_retry_count = 7;
 		rpcordma_server_tunables.version2 = 1;
 		rpcordma_server_tunables.version2_rtr = chance.one_in(2) ? 7 : 0;
 		rpcordma_server_tunables.version2_pages = 0;
 		for (Host *host : {&fabric_.client, &fabric_.server}) {
-			host->devices.push_back(std::make_unique<Device>("device"));
-			rpcordma_device &limits = host->devices[0]->limits;
-			limits.fast_registration = true;
-			limits.max_fast_reg_pages = 256;
+			rpcordma_device &limits = add_device_(*host);
+
 			limits.max_send_sge = limits.max_sge_rd = limits.max_recv_sge =
 				chance.any_of(sges);
 			limits.max_qp_wr = limits.max_cqe = chance.one_in(2) ? 300 : 4096;
 			limits.max_qp_rd_atom = limits.max_qp_init_rd_atom = chance.between(1, 16);
-			limits.page_size = limits.mr_page_size = kPageSize;
 			/* iWARP */
 			limits.read_needs_region = chance.one_in(4);
 			if (limits.read_needs_region)
 				limits.max_sge_rd = 1;
 		}
-		fabric_.strangers = true;
-		faults.slowness = chance.one_in(2) ? 20 : 0;
-		faults.patience = chance.between(1, 20);
-		faults.active = true;
+		begin_();
 		files_.defers = chance.one_in(3) ? chance.between(2, 20) : 0;
 	}
 
 	void run()
 	{
-		REQUIRE(module_.start(), "the server does not start");
-		Service service(files_, 2, 2 * kMostData);
-		service.listen();
-		for (u32 i = chance.between(1, 3); i; i--) {
-			talk_(chance.between(1, 2));
-			sleep_for(kSecond, "the next client");
-		}
-		service.stop();
-		module_.end();
-		sleep_for(10 * kSecond, "the fabric to come to rest");
+		serve_(2 * kMostData, [this] {
+			for (u32 i = chance.between(1, 3); i; i--) {
+				talk_(chance.between(1, 2));
+				sleep_for(kSecond, "the next client");
+			}
+		});
 	}
 
 private:
 	void talk_(u32 version)
 	{
-		const Octets said = {0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3,
-				     0x72, 0x32, 0x64, 0x33, 1, 0, 0, 0};
 		ChunkingClient client(version);
 
-		if (!client.connect(said) && client.greet(++xid_)) {
+		if (!client.connect(kSpeaksVersion2) && client.greet(++xid_)) {
 			/* The last one of the connection before, which has been answered. */
 			if (last_.id && chance.one_in(2))
 				(void)client.call(last_, last_xid_);
@@ -367,10 +353,6 @@ private:
 		return call;
 	}
 
-	Memory memory_;
-	Fabric fabric_;
-	ServerModule module_;
-	FileService files_;
 	u32 xid_ = 0x3000, last_xid_ = 0;
 	Call last_;
 };

@@ -10,8 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "selftests/sim/consumer.hh"
-#include "selftests/sim/stranger.hh"
+#include "selftests/sim/server_play.hh"
 #include "selftests/sim/versions.hh"
 #include "xdr/rtrext.hh"
 
@@ -504,7 +503,7 @@ private:
 	bool refused_ = false; /* it did not let the server write, and the connection is lost */
 };
 
-class DirectionPlay {
+class DirectionPlay : ServerPlay {
 public:
 	DirectionPlay()
 	{
@@ -514,53 +513,31 @@ public:
 		rpcordma_server_tunables.max_req_size = kLeast;
 		rpcordma_server_tunables.max_outbound_read_requests = 4;
 		rpcordma_server_tunables.eager_read_bytes = 0;
-		rpcordma_server_tunables.rnr_retry_count = 7;
 		rpcordma_server_tunables.version2 = 1;
 		rpcordma_server_tunables.version2_rtr = 7;
 		rpcordma_server_tunables.version2_pages = 0;
 		for (Host *host : {&fabric_.client, &fabric_.server}) {
-			host->devices.push_back(std::make_unique<Device>("device"));
-			rpcordma_device &limits = host->devices[0]->limits;
-			limits.fast_registration = true;
-			limits.max_fast_reg_pages = 256;
+			rpcordma_device &limits = add_device_(*host);
+
 			limits.max_send_sge = chance.any_of(sges);
-			limits.max_sge_rd = limits.max_recv_sge = 4;
 			limits.max_qp_wr = limits.max_cqe = chance.one_in(2) ? 300 : 4096;
-			limits.max_qp_rd_atom = limits.max_qp_init_rd_atom = 4;
-			limits.page_size = limits.mr_page_size = kPageSize;
 		}
-		fabric_.strangers = true;
-		faults.slowness = chance.one_in(2) ? 20 : 0;
-		faults.patience = chance.between(1, 20);
-		faults.active = true;
+		begin_();
 	}
 
 	void run()
 	{
-		const Octets said = {0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3,
-				     0x72, 0x32, 0x64, 0x33, 1, 0, 0, 0};
+		serve_(2 * kMostData, [] {
+			for (u32 i = chance.between(1, 3); i; i--) {
+				DirectingClient client;
 
-		REQUIRE(module_.start(), "the server does not start");
-		Service service(files_, 2, 2 * kMostData);
-		service.listen();
-		for (u32 i = chance.between(1, 3); i; i--) {
-			DirectingClient client;
-
-			if (!client.connect(said))
-				client.talk();
-			client.leave();
-			sleep_for(kSecond, "the next client");
-		}
-		service.stop();
-		module_.end();
-		sleep_for(10 * kSecond, "the fabric to come to rest");
+				if (!client.connect(kSpeaksVersion2))
+					client.talk();
+				client.leave();
+				sleep_for(kSecond, "the next client");
+			}
+		});
 	}
-
-private:
-	Memory memory_;
-	Fabric fabric_;
-	ServerModule module_;
-	FileService files_;
 };
 
 } // namespace

@@ -9,8 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "selftests/sim/consumer.hh"
-#include "selftests/sim/stranger.hh"
+#include "selftests/sim/server_play.hh"
 
 namespace sim {
 namespace {
@@ -636,9 +635,9 @@ private:
 
 /* --- the plays --- */
 
-class StrangePlay {
+class VersionPlay : ServerPlay {
 public:
-	StrangePlay()
+	VersionPlay()
 	{
 		rpcordma_tunables.slot_table_entries = 8;
 		rpcordma_tunables.max_inline_read = rpcordma_tunables.max_inline_write = kLeast;
@@ -654,43 +653,30 @@ public:
 		rpcordma_server_tunables.max_req_size = chance.one_in(2) ? 2 * kLeast : kLeast;
 		rpcordma_server_tunables.max_outbound_read_requests = 4;
 		rpcordma_server_tunables.eager_read_bytes = 0;
-		rpcordma_server_tunables.rnr_retry_count = 7;
 		rpcordma_server_tunables.version2 = chance.below(3);
 		for (Host *host : {&fabric_.client, &fabric_.server}) {
-			host->devices.push_back(std::make_unique<Device>("device"));
-			rpcordma_device &limits = host->devices[0]->limits;
-			limits.fast_registration = true;
-			limits.max_fast_reg_pages = 256;
-			limits.max_send_sge = limits.max_sge_rd = limits.max_recv_sge = 4;
+			rpcordma_device &limits = add_device_(*host);
+
 			limits.max_qp_wr = limits.max_cqe = chance.one_in(2) ? 300 : 4096;
-			limits.max_qp_rd_atom = limits.max_qp_init_rd_atom = 4;
-			limits.page_size = limits.mr_page_size = kPageSize;
 		}
-		fabric_.strangers = true;
-		faults.slowness = chance.one_in(2) ? 20 : 0;
-		faults.patience = chance.between(1, 20);
-		faults.active = true;
+		begin_();
 	}
 
 	void run()
 	{
-		REQUIRE(module_.start(), "the server does not start");
-		Service service(files_, 2, kMostMessage);
-		service.listen();
-		if (chance.one_in(2))
-			meet_servers_();
-		else
-			meet_clients_();
-		/* Who is honest is served. */
-		if (!xprt_)
-			xprt_ = rpc_xprt::create("client");
-		call_(2);
-		xprt_->destroy();
-		for (auto &server : servers_)
-			server->leave();
-		service.stop();
-		module_.end();
-		sleep_for(10 * kSecond, "the fabric to come to rest");
+		serve_(kMostMessage, [this] {
+			if (chance.one_in(2))
+				meet_servers_();
+			else
+				meet_clients_();
+			/* Who is honest is served. */
+			if (!xprt_)
+				xprt_ = rpc_xprt::create("client");
+			call_(2);
+			xprt_->destroy();
+			for (auto &server : servers_)
+				server->leave();
+		});
 	}
 
 private:
@@ -761,10 +747,6 @@ private:
 			(void)wait(left_, "the users");
 	}
 
-	Memory memory_;
-	Fabric fabric_;
-	ServerModule module_;
-	FileService files_;
 	rpc_xprt *xprt_ = nullptr;
 	std::vector<std::unique_ptr<StrangeServer>> servers_;
 	u32 calls_ = 0, busy_ = 0;
@@ -775,7 +757,7 @@ private:
 
 void strange_versions()
 {
-	StrangePlay().run();
+	VersionPlay().run();
 }
 
 } // namespace sim

@@ -72,28 +72,20 @@ Error decode_error(Bytes bytes, xdr::Message &message)
 [[nodiscard]] bool decode_lone(Bytes bytes, xdr::Message &message)
 {
 	const u8 *at = bytes.data();
+	u32 xid, type;
 
-	if (bytes.size() < lone_header_length + rpc::peek_length || bytes.size() > ~u32(0))
-		return false;
-	const u32 xid = xdr::load_be32(at), type = xdr::load_be32(at + lone_header_length + 4);
-
-	if (xdr::load_be32(at + 4) != version ||
-	    xdr::load_be32(at + 12) != static_cast<u32>(Proc::msg) ||
-	    xid != xdr::load_be32(at + lone_header_length) ||
-	    type > static_cast<u32>(rpc::MessageType::reply))
+	if (bytes.size() < lone_header_length + rpc::peek_length || bytes.size() > ~u32(0) ||
+	    xdr::load_be32(at + proc_at) != static_cast<u32>(Proc::msg) ||
+	    !has_rpc(at, lone_header_length, xid, type))
 		return false;
 	new (&message) xdr::Message;
 	if (!xdr::decode_lone_lists(at + xdr::fixed_header_size, message) ||
 	    message.reads.has_position_zero())
 		return false;
-	message.xid = Xid(xid);
-	message.version = version;
-	message.credits = Credits(xdr::load_be32(at + 8));
-	message.header_length = lone_header_length;
 	/* As infer_direction() has it. */
-	message.direction = type && message.reads.empty() ? xdr::Direction::reply :
-							    xdr::Direction::call;
-	message.payload = bytes.from(lone_header_length);
+	fill_msg(bytes, lone_header_length, xid,
+		 type && message.reads.empty() ? xdr::Direction::reply : xdr::Direction::call,
+		 message);
 	return true;
 }
 

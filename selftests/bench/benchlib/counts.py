@@ -32,6 +32,10 @@ LONG = 20000
 # And more than a Receive of version 2 takes.
 LONGER = 60000
 ENTRIES = 5000
+# How many pages are one behind the other in memory decides what ours takes, and not what in-tree does: the client's memory
+# and the server's page cache are all neighbours, or, in cases of this name, none.
+APART = " apart"
+FILE_PAGES = 24 * MIB // 4096
 
 
 class Case:
@@ -75,7 +79,7 @@ class LongCall(Case):
     """An extended attribute, which is not eligible for direct placement: NFSv4.2, so a mount of its own."""
 
     def __init__(self, name, n, length):
-        super().__init__(name, n, lambda count: f"repeat setxattr /v4/file {count} {length}")
+        super().__init__(name, n, lambda count: f"repeat setxattr /v4/side {count} {length}")
 
     def measure(self, pair, take=cost.snapshot):
         pair.mount("4.2", "actimeo=600", where="/v4")
@@ -88,24 +92,26 @@ class LongCall(Case):
             pair.umount("/v4")
 
 
-def _transfer(what, size, odd):
+def _transfer(what, size, odd=False, where="side"):
     at, skew, less = ODD if odd else (0, 0, 0)
     amount = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
     # How many of its Sends are signaled differs by one between two runs of in-tree: of small ones the more.
-    return Case(f"{what.upper()} {amount}{' odd' if odd else ''}", 20 if size >= MIB else 64,
-                lambda count: f"repeat {what} /mnt/file {count} {size - less} {at} {skew}")
+    return Case(f"{what.upper()} {amount}{' odd' if odd else ''}{APART * (where != 'side')}", 20 if size >= MIB else 64,
+                lambda count: f"repeat {what} /mnt/{where} {count} {size - less} {at} {skew} {where}")
 
 
 def cases():
     """All that is measured, in this order."""
     yield Null(4)
     # Enough of them for how often a Send is signaled.
-    yield Case("GETATTR", 128, lambda count: f"repeat stat /fresh/file {count}")
+    yield Case("GETATTR", 128, lambda count: f"repeat stat /fresh/side {count}")
     for what in ("read", "write"):
         for size, odds in ((4 * KIB, (False, True)), (16 * KIB, (False,)), (64 * KIB, (False, True)),
                            (MIB, (False, True))):
             for odd in odds:
                 yield _transfer(what, size, odd)
+            if size >= 64 * KIB:
+                yield _transfer(what, size, where="apart")
     yield Case("READDIR large", 4, lambda count: f"repeat list /mnt/dir {count}", calls=False)
     yield LongReply(4)
     yield LongCall("long call", 10, LONG)
@@ -199,7 +205,9 @@ def select(leg, pair):
 
 def make_files(pair):
     """On the server, what the cases work on."""
-    pair.server.run(f"dd if=/dev/zero of=/export/file bs=1M count=24 2>&1; chmod 666 /export/file; "
+    pair.server.run(f"repeat fill /export/apart {FILE_PAGES} apart && mount -o remount,huge=always /export && "
+                    f"repeat fill /export/side {FILE_PAGES} side && mount -o remount,huge=never /export && "
+                    "chmod 666 /export/apart /export/side && "
                     f"fsops dirmake /export/dir {ENTRIES}", 60, "make what is read")
 
 

@@ -24,8 +24,9 @@ INLINE = ("NULL", "GETATTR")
 # with, ib_core what its server reads and writes a client's memory with. Ours does both itself.
 HELPERS = ("sunrpc", "ib_core")
 CONTROLLED = ("GETATTR", "READ 4 KiB", "WRITE 1 MiB")
-# By how much runs of ours differ at 1 MiB, where its figure depends on which pages lie side by side in memory: a WRITE
-# took our server 11,200 to 13,600, which is 1.21 times as many. In-tree's does not depend on them.
+# By how much runs of ours differ at 1 MiB, where its figure depends on which pages lie side by side in memory: the cases say
+# how the client's memory and the server's page cache lie, but the pages that a server reads a WRITE into are its own. One
+# took ours 11,200 to 13,600, which is 1.21 times as many. In-tree's does not depend on them.
 LARGE = 0.22
 # Where modules are; lower, it is the kernel proper.
 MODULES = 0xffffffffc0000000

@@ -3,8 +3,11 @@
  * repeat: one file operation N times and nothing else, so that what N of them cost can be told from
  * what one costs. Runs in the guests; verifies lengths, not contents (fsops does).
  *
- *	read FILE N SIZE OFFSET SKEW	O_DIRECT reads of SIZE bytes, the first at OFFSET of the file, into
- *	write FILE N SIZE OFFSET SKEW	memory that begins SKEW bytes behind a page; or writes
+ *	read FILE N SIZE OFFSET SKEW [WHERE]	O_DIRECT reads of SIZE bytes, the first at OFFSET of the file, into
+ *	write FILE N SIZE OFFSET SKEW [WHERE]	memory that begins SKEW bytes behind a page; or writes. WHERE
+ *				says how the pages of this memory lie: "side" by side, or "apart", no page behind
+ *				the one before it; without, as the kernel gives them
+ *	fill FILE N WHERE		make FILE, N pages in a tmpfs that lie so
  *	stat FILE N			fstat of the open file
  *	list DIR N			listings from the first entry to the last, none from the cache
  *	setxattr FILE N SIZE		set a user attribute of SIZE bytes
@@ -21,15 +24,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
 #define PAGE 4096
+#define HUGE_PAGE (2UL << 20)
 #define MOST 100000
 #define THREADS 64
 #define NULLRPC "/sys/kernel/debug/nullrpc"
@@ -50,7 +56,7 @@ struct operation {
 	void (*once)(struct worker *w, unsigned int i);
 };
 
-static const char *what, *name;
+static const char *what, *name, *where;
 static const struct operation *operation;
 static unsigned int n, warm, depth = 1;
 static size_t size, skew;
@@ -66,12 +72,93 @@ static void must(int ok)
 	exit(1);
 }
 
+static int apart(void)
+{
+	return where && !strcmp(where, "apart");
+}
+
+/* How many of @count pages at @memory are not as WHERE says. Only root learns where pages are. */
+static unsigned int misplaced(const char *memory, unsigned int count)
+{
+	const int fd = open("/proc/self/pagemap", O_RDONLY);
+	const uint64_t place = ((uint64_t)1 << 55) - 1;
+	unsigned int wrong = 0;
+	uint64_t entry, last = 0;
+
+	must(fd >= 0);
+	for (unsigned int i = 0; i < count; i++) {
+		must(pread(fd, &entry, sizeof(entry), ((uintptr_t)memory / PAGE + i) * sizeof(entry)) ==
+		     (ssize_t)sizeof(entry));
+		entry &= place;
+		wrong += !entry || (i && (entry == last + 1) == apart());
+		last = entry;
+	}
+	close(fd);
+	return wrong;
+}
+
+/* Pages for @bytes that lie as WHERE says: those of a huge page, or the same in reverse. */
+static char *pages(size_t bytes)
+{
+	const unsigned int count = (bytes + PAGE - 1) / PAGE;
+	char *huge, *memory, *from;
+
+	if (!where)
+		return aligned_alloc(PAGE, (size_t)count * PAGE);
+	huge = mmap(NULL, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	must(huge != MAP_FAILED && bytes <= HUGE_PAGE);
+	huge = (char *)(((uintptr_t)huge + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+	must(madvise(huge, HUGE_PAGE, MADV_HUGEPAGE) == 0);
+	memset(huge, 'r', HUGE_PAGE);
+	memory = huge;
+	if (apart()) {
+		memory = mmap(NULL, (size_t)count * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		must(memory != MAP_FAILED);
+		for (unsigned int i = 0; i < count; i++) {
+			from = huge + (size_t)(count - 1 - i) * PAGE;
+			must(mremap(from, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, memory + (size_t)i * PAGE) !=
+			     MAP_FAILED);
+		}
+	}
+	if (misplaced(memory, count)) {
+		fprintf(stderr, "repeat: %u of %u pages of memory are not %s: has this kernel huge pages?\n",
+			misplaced(memory, count), count, where);
+		exit(1);
+	}
+	return memory;
+}
+
+/* A tmpfs gives a file pages as they are asked for: backwards they are apart. Huge ones are a mount option. */
+static void fill(struct worker *w, unsigned int i)
+{
+	static char page[PAGE];
+	unsigned int wrong;
+
+	must(pwrite(w->fd, page, PAGE, (off_t)(apart() ? n - 1 - i : i) * PAGE) == PAGE);
+	if (i + 1 < n)
+		return;
+	w->memory = mmap(NULL, (size_t)n * PAGE, PROT_READ, MAP_SHARED | MAP_POPULATE, w->fd, 0);
+	must(w->memory != MAP_FAILED);
+	/* A few are where others had been; and huge pages need not be neighbours. */
+	wrong = misplaced(w->memory, n);
+	if (wrong > n / 20) {
+		fprintf(stderr, "repeat: %u of %u pages of %s are not %s\n", wrong, n, name, where);
+		exit(1);
+	}
+}
+
+static void begin_fill(struct worker *w)
+{
+	w->fd = where ? open(name, O_RDWR | O_CREAT | O_TRUNC, 0666) : -1;
+	must(w->fd >= 0);
+}
+
 static void begin_transfer(struct worker *w)
 {
 	struct stat st;
 
 	w->fd = open(name, (*what == 'w' ? O_WRONLY : O_RDONLY) | O_DIRECT);
-	w->memory = aligned_alloc(PAGE, (size + skew + PAGE) & ~(size_t)(PAGE - 1));
+	w->memory = pages(size + skew);
 	must(w->fd >= 0 && w->memory && fstat(w->fd, &st) == 0);
 	memset(w->memory, 'r', size + skew);
 	end = st.st_size;
@@ -156,6 +243,7 @@ static const struct operation operations[] = {
 	{ "read", 3, begin_transfer, transfer },
 	{ "write", 3, begin_transfer, transfer },
 	{ "stat", 0, begin_stat, stat_again },
+	{ "fill", 0, begin_fill, fill },
 	{ "list", 0, begin_list, list },
 	{ "setxattr", 1, begin_setxattr, setxattr_again },
 	{ "null", 0, begin_null, null_again },
@@ -242,6 +330,8 @@ int main(int argc, char **argv)
 		argc -= 3;
 		argv += 3;
 	}
+	if (!strcmp(argv[argc - 1], "side") || !strcmp(argv[argc - 1], "apart"))
+		where = argv[--argc];
 	if (argc < 4) {
 		fprintf(stderr, "repeat: too few operands\n");
 		return 1;

@@ -98,7 +98,7 @@ static unsigned int misplaced(const char *memory, unsigned int count)
 }
 
 /* Pages for @bytes that lie as WHERE says: those of a huge page, or the same in reverse. */
-static char *pages(size_t bytes)
+static char *lay_out(size_t bytes)
 {
 	const unsigned int count = (bytes + PAGE - 1) / PAGE;
 	char *huge, *memory, *from;
@@ -106,7 +106,7 @@ static char *pages(size_t bytes)
 	if (!where)
 		return aligned_alloc(PAGE, (size_t)count * PAGE);
 	huge = mmap(NULL, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	must(huge != MAP_FAILED && bytes <= HUGE_PAGE);
+	must(huge != MAP_FAILED);
 	huge = (char *)(((uintptr_t)huge + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
 	must(madvise(huge, HUGE_PAGE, MADV_HUGEPAGE) == 0);
 	memset(huge, 'r', HUGE_PAGE);
@@ -149,7 +149,7 @@ static void fill(struct worker *w, unsigned int i)
 
 static void begin_fill(struct worker *w)
 {
-	w->fd = where ? open(name, O_RDWR | O_CREAT | O_TRUNC, 0666) : -1;
+	w->fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
 	must(w->fd >= 0);
 }
 
@@ -158,7 +158,7 @@ static void begin_transfer(struct worker *w)
 	struct stat st;
 
 	w->fd = open(name, (*what == 'w' ? O_WRONLY : O_RDONLY) | O_DIRECT);
-	w->memory = pages(size + skew);
+	w->memory = lay_out(size + skew);
 	must(w->fd >= 0 && w->memory && fstat(w->fd, &st) == 0);
 	memset(w->memory, 'r', size + skew);
 	end = st.st_size;
@@ -351,6 +351,11 @@ int main(int argc, char **argv)
 	if (argc > 6) {
 		offset = strtoul(argv[5], NULL, 0);
 		skew = strtoul(argv[6], NULL, 0);
+	}
+	if (where ? size + skew > HUGE_PAGE : *what == 'f') {
+		fprintf(stderr, "repeat: %s\n", where ? "memory that is \"side\" or \"apart\" has 2 MiB at most" :
+						       "fill wants to know: \"side\" or \"apart\"?");
+		return 1;
 	}
 	if (!warm) {
 		plain();

@@ -32,9 +32,7 @@ LONG = 20000
 # And more than a Receive of version 2 takes.
 LONGER = 60000
 ENTRIES = 5000
-# How many pages are one behind the other in memory decides what ours takes, and not what in-tree does: the client's memory
-# and the server's page cache are all neighbours, or, in cases of this name, none.
-APART = " apart"
+# Of the files that are read and written.
 FILE_PAGES = 24 * MIB // 4096
 
 
@@ -92,11 +90,15 @@ class LongCall(Case):
             pair.umount("/v4")
 
 
-def _transfer(what, size, odd=False, where="side"):
+def _transfer(what, size, odd=False, apart=False):
+    """How many pages are one behind the other in memory decides what ours takes, and not what in-tree does: those of the
+    client's memory and the server's page cache are all neighbours, or, @apart, none."""
     at, skew, less = ODD if odd else (0, 0, 0)
+    where = "apart" if apart else "side"
     amount = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
     # How many of its Sends are signaled differs by one between two runs of in-tree: of small ones the more.
-    return Case(f"{what.upper()} {amount}{' odd' if odd else ''}{APART * (where != 'side')}", 20 if size >= MIB else 64,
+    return Case(f"{what.upper()} {amount}{' odd' if odd else ''}{' apart' if apart else ''}",
+                20 if size >= MIB else 64,
                 lambda count: f"repeat {what} /mnt/{where} {count} {size - less} {at} {skew} {where}")
 
 
@@ -111,7 +113,7 @@ def cases():
             for odd in odds:
                 yield _transfer(what, size, odd)
             if size >= 64 * KIB:
-                yield _transfer(what, size, where="apart")
+                yield _transfer(what, size, apart=True)
     yield Case("READDIR large", 4, lambda count: f"repeat list /mnt/dir {count}", calls=False)
     yield LongReply(4)
     yield LongCall("long call", 10, LONG)

@@ -67,15 +67,15 @@ def read_suite(name, text, outcome, verbose):
     return ran
 
 
-def read_suites(folder, build, all_suites, outcome, verbose):
-    """Counts the results of every suite, a file each in @folder.
+def read_suites(folders, build, all_suites, outcome, verbose):
+    """Counts the results of every suite, a file each in one of @folders.
 
     @build       where the module was built: it says how many suites there are
     @all_suites  whether each of them has to have reported
     """
     with open(os.path.join(build, "kunit", "kunit_suites.inc")) as f:
         built = len(re.findall(r"RPCORDMA_LIST_SUITE", f.read()))
-    results = sorted(glob.glob(os.path.join(folder, "*")))
+    results = sorted(path for folder in folders for path in glob.glob(os.path.join(folder, "*")))
     for path in results:
         with open(path) as f:
             read_suite(os.path.basename(path), f.read(), outcome, verbose)

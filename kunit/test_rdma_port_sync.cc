@@ -144,6 +144,12 @@ rpcordma_bool rpcordma_gate_wait(rpcordma_gate *gate, rpcordma_u32 ticket, rpcor
 	EXPECT_TRUE(the_port->memory.may_sleep);
 	EXPECT_EQ(the_port->sync.locks_held, 0);
 	the_port->sync.waits++;
+	const u32 passes = min(the_port->sync.wait_ms, limit_ms);
+
+	the_port->sync.now += passes;
+	if (the_port->sync.wait_ms > passes)
+		return false;
+	limit_ms -= passes;
 	while (gate->openings == ticket) {
 		if (the_port->verbs.work(1))
 			continue;

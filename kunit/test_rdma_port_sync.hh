@@ -27,6 +27,7 @@ struct PortSync {
 	void (*meanwhile)() = nullptr;
 	void *what = nullptr; /* have_done_meanwhile()'s */
 	bool late = false;    /* he does it when the limit of such a wait has just passed */
+	u32 wait_ms = 0;      /* what a wait takes at least */
 	u32 stalls = 0;	      /* waits in which nothing completes, for as long as they may take */
 	bool disconnect_in_wait = false; /* once, when somebody waits and nothing completes */
 	u64 now = 5000000;		 /* ms */

@@ -159,6 +159,51 @@ RPCORDMA_TEST(server_parts, waits)
 	c.expect_reads(200 * 100);
 }
 
+/* However many chains there are, and whatever room comes: it is a minute for all. */
+RPCORDMA_TEST(server_parts, waits_in_all)
+{
+	for (const u32 wait : {29000u, 35000u})
+		for (const bool reads : {true, false}) {
+			TEST_NOTE("wait", wait);
+			TEST_NOTE("reads", reads);
+			/* Two chains behind the first one, and that is the last: each waits for the one before it. */
+			constexpr u32 segments = 255, size = 96, bytes = segments * size;
+			const bool ends = wait > 30000;
+			Roomy c;
+
+			c.verbs.device.max_sge_rd = 1;
+			c.verbs.device.max_send_sge = 1;
+			c.begin();
+			c.sync.wait_ms = wait;
+			const u64 before = c.sync.now;
+			if (reads) {
+				c.send_reads(segments, size);
+				const NoRoom others(c, 128);
+				EXPECT_EQ(c.receive(), 0);
+			} else {
+				c.have_read(segments, size);
+				const NoRoom others(c, 128);
+				EXPECT_EQ(c.reply_read(bytes),
+					  ends ? to_errno(Error::not_connected) : 0);
+			}
+			EXPECT_EQ(c.sync.now - before, ends ? 60000 : 2 * wait);
+			EXPECT_EQ(c.sync.waits, 2);
+			EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 2);
+			EXPECT_EQ(c.svc.closed, ends);
+			EXPECT_EQ(c.log.take(trace::Loss::send_queue_stalled), ends);
+			c.sync.wait_ms = 0;
+			if (ends) {
+				c.end();
+				continue;
+			}
+			if (reads)
+				c.expect_reads(bytes);
+			else
+				c.work();
+			c.expect_nothing_left();
+		}
+}
+
 /* Registered sinks: each region is invalidated with the last Read into it, in whichever chain that is. */
 RPCORDMA_TEST(server_parts, registered)
 {
@@ -332,6 +377,7 @@ RPCORDMA_TEST(server_parts, writes_fail)
 	}
 }
 
-RPCORDMA_SUITE(server_parts, reads, one_sge, waits, registered, reads_fail, writes, writes_fail);
+RPCORDMA_SUITE(server_parts, reads, one_sge, waits, waits_in_all, registered, reads_fail, writes,
+	       writes_fail);
 
 } // namespace rpcordma

@@ -186,7 +186,8 @@ RPCORDMA_TEST(server_reply_failures, stalled)
 	c.release();
 	EXPECT_EQ(c.in_service(), 0);
 	/* The next one does not wait at all. */
-	EXPECT_FALSE(wait_for_room(*c.server, 1));
+	RoomWait wait;
+	EXPECT_FALSE(wait_for_room(*c.server, 1, wait));
 	EXPECT_EQ(c.sync.waits, 2);
 	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 1);
 	EXPECT_EQ(c.log.take(trace::Loss::send_queue_stalled), 1);
@@ -216,7 +217,8 @@ RPCORDMA_TEST(server_reply_failures, slow)
 		};
 		Again::happens();
 	};
-	EXPECT_FALSE(wait_for_room(*c.server, 1));
+	RoomWait wait;
+	EXPECT_FALSE(wait_for_room(*c.server, 1, wait));
 	c.sync.meanwhile = nullptr;
 	/* The third is behind the end of it. */
 	EXPECT_EQ(c.sync.now - before, 87000);
@@ -234,11 +236,14 @@ RPCORDMA_TEST(server_reply_failures, in_turn)
 
 	the_connection = &c;
 	c.sync.meanwhile = [] {
+		RoomWait wait;
+
 		the_connection->sync.disconnect_in_wait = true;
-		EXPECT_FALSE(wait_for_room(*the_connection->server, 1));
+		EXPECT_FALSE(wait_for_room(*the_connection->server, 1, wait));
 		EXPECT_FALSE(the_connection->sync.disconnect_in_wait);
 	};
-	EXPECT_FALSE(wait_for_room(*c.server, 2));
+	RoomWait wait;
+	EXPECT_FALSE(wait_for_room(*c.server, 2, wait));
 	EXPECT_EQ(c.waiters(), 0);
 	EXPECT_EQ(c.log.take(trace::Failure::send_queue_full), 2);
 	EXPECT_EQ(c.log.take(trace::Loss::disconnected), 1);
@@ -258,7 +263,8 @@ RPCORDMA_TEST(server_reply_failures, next_turn)
 		ServerInside::over(the_connection->server->room) = 1;
 		the_connection->server->room.wake_all();
 	};
-	EXPECT_TRUE(wait_for_room(*c.server, 1));
+	RoomWait wait;
+	EXPECT_TRUE(wait_for_room(*c.server, 1, wait));
 	EXPECT_EQ(c.sync.waits, 1);
 	EXPECT_EQ(c.sync.openings, 2);
 	EXPECT_EQ(ServerInside::over(c.server->room).load(), 2u);

@@ -393,12 +393,12 @@ bool pull_eagerly(Server &server, ServerCall *call)
 
 /* Post the chains that others of @call follow; @chain becomes the last. */
 [[nodiscard]] static PostResult post_parts(Server &server, ServerCall *call, ReadProgress &progress,
-					   Chain &chain)
+					   Chain &chain, RoomWait &wait)
 {
 	PostResult all = {Error::none, false};
 
 	while (!progress.whole) {
-		const PostResult posted = post_part(server, call, chain);
+		const PostResult posted = post_part(server, call, chain, wait);
 
 		all.any = all.any || posted.any;
 		all.error = posted.error;
@@ -429,8 +429,9 @@ void pull_with(Server &server, ServerCall *call, svc_rqst *rqst)
 		request_close(server, trace::Loss::rpc_failed, to_errno(built.error()));
 		return;
 	}
-	const PostResult parts = post_parts(server, call, progress, chain);
-	if (parts.error != Error::none || !wait_for_room(server, chain.count)) {
+	RoomWait wait;
+	const PostResult parts = post_parts(server, call, progress, chain, wait);
+	if (parts.error != Error::none || !wait_for_room(server, chain.count, wait)) {
 		/* Or the drain makes an end of it. */
 		if (!parts.any) {
 			give_back_resources(server, call);

@@ -9,12 +9,12 @@
 namespace rpcordma {
 
 /*
- * For so long a thread waits, in all: as long as a client waits for a reply by default. A limit that began anew
- * with each completion would be none for a client that posts a Receive now and then.
+ * For so long a thread waits with a message, in all: as long as a client waits for a reply by default. A limit that began
+ * anew with each completion, or with each chain, would be none for a client that posts a Receive now and then.
  */
 static constexpr u32 kWaitLimitMs = 60000;
 
-bool wait_for_room(Server &server, u32 requests)
+bool wait_for_room(Server &server, u32 requests, RoomWait &wait)
 {
 	SendRoom &room = server.room;
 
@@ -27,8 +27,10 @@ bool wait_for_room(Server &server, u32 requests)
 	trace::failure(server.peer, trace::Failure::send_queue_full, 0, int(requests));
 	room.waiters_.fetch_add(1, std::memory_order_seq_cst);
 	const u32 turn = room.turns_.fetch_add(1, std::memory_order_relaxed);
-	const u64 end = rpcordma_now_ms() + kWaitLimitMs;
 	bool taken = false;
+
+	if (!wait.end)
+		wait.end = rpcordma_now_ms() + kWaitLimitMs;
 	for (;;) {
 		const u32 ticket = rpcordma_gate_ticket(room.gate_);
 
@@ -39,7 +41,7 @@ bool wait_for_room(Server &server, u32 requests)
 			break;
 		const u64 now = rpcordma_now_ms();
 
-		if (now >= end || !rpcordma_gate_wait(room.gate_, ticket, u32(end - now)))
+		if (now >= wait.end || !rpcordma_gate_wait(room.gate_, ticket, u32(wait.end - now)))
 			request_close(server, trace::Loss::send_queue_stalled, int(requests));
 	}
 	/* One that leaves without room leaves a connection that closes: no turn matters any more. */

@@ -14,6 +14,11 @@
 
 namespace rpcordma {
 
+/** How long a thread may wait with one message, for the room of all its chains. */
+struct RoomWait {
+	u64 end = 0; /* rpcordma_now_ms(); 0: it has not waited */
+};
+
 class SendRoom {
 public:
 	SendRoom() = default;
@@ -76,7 +81,7 @@ public:
 	}
 
 private:
-	friend bool wait_for_room(Server &server, u32 requests);
+	friend bool wait_for_room(Server &server, u32 requests, RoomWait &wait);
 	friend struct ServerInside;
 	std::atomic<u32> free_{0};
 	std::atomic<u32> waiters_{0}; /* threads */
@@ -89,9 +94,9 @@ private:
 /**
  * Take room for @requests, when there is some and all who waited before have theirs. False: the connection is
  * closing. A service thread; others' completions make the room. A client for which a thread has waited for
- * kWaitLimitMs is disconnected, however much of the rest it took off our hands meanwhile, lest it hold all
- * threads.
+ * kWaitLimitMs with one message (@wait) is disconnected, however much of the rest it took off our hands meanwhile,
+ * lest it hold all threads.
  */
-[[nodiscard]] bool wait_for_room(Server &server, u32 requests);
+[[nodiscard]] bool wait_for_room(Server &server, u32 requests, RoomWait &wait);
 
 } // namespace rpcordma

@@ -206,9 +206,9 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 	return Error::not_connected;
 }
 
-Status post_message(Server &server, ServerCall *call, const Outgoing &out, u32 xid)
+Status post_message(Server &server, ServerCall *call, Outgoing &out, u32 xid)
 {
-	if (!wait_for_room(server, out.requests()))
+	if (!wait_for_room(server, out.requests(), out.wait))
 		return Error::not_connected;
 	return post_with_room(server, call, out, xid);
 }

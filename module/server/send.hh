@@ -25,6 +25,7 @@ struct Outgoing {
 	/* The last of these are no Writes: a reply's transmissions but for the last, with round-trip reduction. */
 	u32 others = 0;
 	bool begun = false; /* Writes of it are posted: the device is an owner of the call already */
+	RoomWait wait;
 	u32 invalidate = 0; /* the R_key that the last Send invalidates; 0: none */
 	u32 transmissions = 1;
 	u32 lengths[protocol::kTransmissions] = {}; /* bytes in each Send */
@@ -137,7 +138,7 @@ build_bare(Server &server, ServerCall *call, svc_rqst *rqst, xdr::Envelope envel
  * Post @out, which is in @call's send buffers, and its transfer or lone request, once there is room. From here on the device is
  * an owner of @call; on failure it is not, or the drain makes an end of it. Errors: ENOTCONN. May wait.
  */
-[[nodiscard]] Status post_message(Server &server, ServerCall *call, const Outgoing &out, u32 xid);
+[[nodiscard]] Status post_message(Server &server, ServerCall *call, Outgoing &out, u32 xid);
 /** As that, with the room taken: does not wait. */
 [[nodiscard]] Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32 xid);
 /** The last of @call's chain completed, and with it all of them. Send completion. */

@@ -19,12 +19,12 @@ u32 part_room(const Server &server)
 	return min(Transfer::kRequests, server.room.size());
 }
 
-PostResult post_part(Server &server, ServerCall *call, const Chain &chain)
+PostResult post_part(Server &server, ServerCall *call, const Chain &chain, RoomWait &wait)
 {
 	const u32 xid = call->xid(), room = part_room(server);
 	const rpcordma_send_wr *bad;
 
-	if (!wait_for_room(server, room))
+	if (!wait_for_room(server, room, wait))
 		return {Error::not_connected, false};
 	chain.last->next = nullptr;
 	chain.last->cqe = &call->read_cqe;

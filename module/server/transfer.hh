@@ -13,6 +13,7 @@
 #include "module/base/types.hh"
 #include "module/rdma/region.hh"
 #include "module/server/call.hh"
+#include "module/server/room.hh"
 
 namespace rpcordma {
 
@@ -156,10 +157,11 @@ struct PostResult {
 [[nodiscard]] u32 part_room(const Server &server);
 /**
  * Post @chain, of @call's transfer, which others of the call follow; its completion gives back the room. May wait for
- * that. When it fails the connection closes, and what of the call was posted is the device's until the drain. A
- * service thread.
+ * that (@wait is all chains'). When it fails the connection closes, and what of the call was posted is the device's
+ * until the drain. A service thread.
  */
-[[nodiscard]] PostResult post_part(Server &server, ServerCall *call, const Chain &chain);
+[[nodiscard]] PostResult post_part(Server &server, ServerCall *call, const Chain &chain,
+				   RoomWait &wait);
 
 /** Entries of a region's page list for each page: more than one where the device's pages are smaller. */
 [[nodiscard]] inline u32 region_entries(const rpcordma_device &device)

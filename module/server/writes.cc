@@ -18,7 +18,7 @@ Error writes_too_long(const Server &server, const ServerCall *call, const Outgoi
 
 Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoing &out)
 {
-	const PostResult posted = post_part(server, call, chain);
+	const PostResult posted = post_part(server, call, chain, out.wait);
 
 	if (posted.any && !out.begun) {
 		out.begun = true;

@@ -109,17 +109,19 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordm
 	return count;
 }
 
-void rpcordma_svc_queue_finish(svc_xprt *, rpcordma_u32)
+void rpcordma_svc_queue_finish(svc_xprt *, rpcordma_u32 delay_ms)
 {
+	u32 &asked = the_port->svc.finish_ms;
+
 	EXPECT_EQ(the_port->sync.locks_held, 0);
-	the_port->svc.finish = true;
+	asked = asked ? min(asked, delay_ms) : delay_ms;
 }
 
 void rpcordma_svc_cancel_finish(svc_xprt *)
 {
 	EXPECT_TRUE(the_port->memory.may_sleep);
 	EXPECT_EQ(the_port->sync.locks_held, 0);
-	the_port->svc.finish = false;
+	the_port->svc.finish_ms = 0;
 }
 
 void rpcordma_server_queue_refill(void)

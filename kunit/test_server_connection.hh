@@ -100,6 +100,13 @@ struct Accepted : PortFixture {
 		EXPECT_EQ(eager_bytes(), 0);
 		EXPECT_EQ(eager_users(), 0);
 	}
+	/** The worker comes that was asked for. */
+	void finish()
+	{
+		EXPECT_GT(svc.finish_ms, 0);
+		svc.finish_ms = 0;
+		rpcordma_core_server_finish(server);
+	}
 	/** There is memory again, the device does what it has to, and threads take what calls there are. */
 	void settle()
 	{
@@ -110,9 +117,8 @@ struct Accepted : PortFixture {
 			if (!has_ready() && !has_held()) {
 				if (sent)
 					continue;
-				if (svc.finish)
-					rpcordma_core_server_finish(server);
-				svc.finish = false;
+				if (svc.finish_ms)
+					finish();
 				return;
 			}
 			fill_thread();

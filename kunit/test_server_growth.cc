@@ -806,9 +806,8 @@ RPCORDMA_TEST(server_growth, long_replies)
 			/* Until the device has sent it. */
 			EXPECT_FALSE(c.idle(call));
 			c.work();
-			if (c.svc.finish)
-				rpcordma_core_server_finish(c.server);
-			c.svc.finish = false;
+			if (c.svc.finish_ms)
+				c.finish();
 			EXPECT_TRUE(c.idle(call));
 			EXPECT_EQ(c.dma.bulk_maps, maps);
 			EXPECT_EQ(c.memory.pages, there - (gathered && fits ? pages : 0));

@@ -164,7 +164,7 @@ RPCORDMA_TEST(server_owners, finished)
 		EXPECT_EQ(c.memory.most_released, 0);
 		EXPECT_EQ(c.memory.pages, pages);
 		EXPECT_EQ(c.dma.bulk_maps, 1);
-		EXPECT_TRUE(c.svc.finish);
+		EXPECT_EQ(c.svc.finish_ms, 100);
 		EXPECT_FALSE(audit(*c.server).at_rest());
 		if (by == thread)
 			c.release();

@@ -219,6 +219,38 @@ RPCORDMA_TEST(server_read_registered, idle_regions)
 	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 40);
 }
 
+/* They go also where no call comes any more: a worker looks, as long as there are more than one call takes. */
+RPCORDMA_TEST(server_read_registered, idle_connection)
+{
+	constexpr u32 size = 16 * kPage + 100;
+	Iwarp c(16);
+
+	for (u32 calls = 1; calls <= 3; calls++) {
+		TEST_NOTE("calls", calls);
+		for (u32 i = 0; i < calls; i++) {
+			CallMaker call(i);
+
+			make_write(call, size);
+			ASSERT_TRUE(c.send(call));
+		}
+		/* Those that found no regions wait for a thread. */
+		for (u32 i = 0; i < calls; i++)
+			(void)c.receive();
+		c.work();
+		while (c.svc.data && c.receive())
+			c.release();
+		EXPECT_EQ(c.dma.regions, 2 * calls);
+		EXPECT_EQ(c.svc.finish_ms, calls == 1 ? 0 : 10000);
+		for (u32 looks = 0; c.svc.finish_ms; looks++) {
+			ASSERT_LT(looks, 3);
+			EXPECT_EQ(c.svc.finish_ms, 10000);
+			c.sync.now += c.svc.finish_ms;
+			c.finish();
+		}
+		EXPECT_EQ(c.dma.regions, 2);
+	}
+}
+
 /* A Read that fails: what was registered goes with the queue pair, and all is given back. */
 RPCORDMA_TEST(server_read_registered, read_fails)
 {
@@ -453,7 +485,8 @@ RPCORDMA_TEST(server_read_registered, many_pieces_unfit)
 }
 
 RPCORDMA_SUITE(server_read_registered, used_again, places_lost, not_posted, largest, small_pages,
-	       inline_region, idle_regions, read_fails, no_memory, many_pieces, many_pieces_held,
-	       many_pieces_several, many_pieces_fail, many_pieces_no_memory, many_pieces_unfit);
+	       inline_region, idle_regions, idle_connection, read_fails, no_memory, many_pieces,
+	       many_pieces_held, many_pieces_several, many_pieces_fail, many_pieces_no_memory,
+	       many_pieces_unfit);
 
 } // namespace rpcordma

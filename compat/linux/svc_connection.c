@@ -515,8 +515,13 @@ void rpcordma_svc_enqueue(struct svc_xprt *xprt)
 
 void rpcordma_svc_queue_finish(struct svc_xprt *xprt, rpcordma_u32 delay_ms)
 {
-	queue_delayed_work(rpcordma_svc_workqueue, &to_connection(xprt)->finish,
-			   msecs_to_jiffies(delay_ms));
+	struct delayed_work *work = &to_connection(xprt)->finish;
+	const unsigned long delay = msecs_to_jiffies(delay_ms);
+
+	/* One that is to come later comes earlier. Whoever misses that it has come meanwhile has it come twice. */
+	if (!queue_delayed_work(rpcordma_svc_workqueue, work, delay) &&
+	    time_before(jiffies + delay, READ_ONCE(work->timer.expires)))
+		mod_delayed_work(rpcordma_svc_workqueue, work, delay);
 }
 
 void rpcordma_svc_cancel_finish(struct svc_xprt *xprt)

@@ -148,7 +148,10 @@ RPCORDMA_CORE int rpcordma_core_server_result_payload(struct rpcordma_server_cal
 /** sunrpc has done with @call: replied to, or dropped. Any process context. */
 RPCORDMA_CORE void rpcordma_core_server_release(struct rpcordma_server *server,
 				  struct rpcordma_server_call *call);
-/** Asked for by rpcordma_svc_queue_finish(): unmap what completions left mapped. A worker; may sleep. */
+/**
+ * Asked for by rpcordma_svc_queue_finish(): unmap what completions left mapped, and destroy regions that were idle for
+ * long. A worker; may sleep.
+ */
 RPCORDMA_CORE void rpcordma_core_server_finish(struct rpcordma_server *server);
 /** Whether a thread could send a reply without waiting for others that wait. Any context. */
 RPCORDMA_CORE rpcordma_bool rpcordma_core_server_has_space(const struct rpcordma_server *server);
@@ -203,8 +206,8 @@ void rpcordma_svc_enqueue(struct svc_xprt *xprt);
 void rpcordma_svc_received(struct svc_xprt *xprt);
 
 /**
- * Have rpcordma_core_server_finish() called in @delay_ms or so; harmless when that was asked for already. A
- * completion.
+ * Have rpcordma_core_server_finish() called in @delay_ms or so, or earlier if that was asked for already. A completion, a
+ * thread, or rpcordma_core_server_finish(); no locks held.
  */
 void rpcordma_svc_queue_finish(struct svc_xprt *xprt, rpcordma_u32 delay_ms);
 /** Do not, and wait for it if it is under way. Nobody asks for it again. May sleep. */

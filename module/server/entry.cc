@@ -243,6 +243,8 @@ void rpcordma_core_server_release(rpcordma_server *server, rpcordma_server_call 
 void rpcordma_core_server_finish(rpcordma_server *server)
 {
 	put_finished(*server);
+	if (server->limits.region_pages)
+		tend_idle_regions(*server);
 }
 
 rpcordma_bool rpcordma_core_server_has_space(const rpcordma_server *server)

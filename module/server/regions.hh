@@ -13,18 +13,30 @@ namespace rpcordma {
 /** Whoever has one guards it with a lock. */
 class SinkRegions {
 public:
-	/** Take @count into @regions. Returns how many were there. */
+	/** How long a region is idle before it is destroyed, at least. */
+	static constexpr u32 kWhileMs = 10000;
+
+	/** Take @count for a sink into @regions. Returns how many were there. */
 	[[nodiscard]] u32 take(Region **regions, u32 count)
 	{
+		most_ = max(most_, count);
+		kept_ = max(kept_, count);
 		count = min(count, count_);
 		for (u32 i = 0; i < count; i++)
-			regions[i] = free_.pop_front();
-		count_ -= count;
-		least_ = min(least_, count_);
-		idle_ = min(idle_, count_);
+			regions[i] = pop_();
 		return count;
 	}
-	void put(Region *region)
+	/** Give back one that a sink had. Returns whether to have a look at idle ones in kWhileMs, which nobody has yet. */
+	[[nodiscard]] bool put(Region *region)
+	{
+		add(region);
+		if (watched_ || count_ <= kept_)
+			return false;
+		watched_ = true;
+		return true;
+	}
+	/** Add one that was made. */
+	void add(Region *region)
 	{
 		free_.push_front(region);
 		count_++;
@@ -48,30 +60,47 @@ public:
 		if (now_ms >= look_) {
 			idle_ = least_;
 			least_ = count_;
+			/* Of who sends no more, the last one's stay: the next is to find some. */
+			if (most_)
+				kept_ = most_;
+			most_ = 0;
 			look_ = now_ms + kWhileMs;
 		}
-		if (!idle_)
+		if (!idle_ || count_ <= kept_)
 			return nullptr;
 		idle_--;
 		return disown();
 	}
+	/** Whether there are more than a sink has use for: then there is to be another look in kWhileMs. */
+	[[nodiscard]] bool watch()
+	{
+		watched_ = count_ > kept_;
+		return watched_;
+	}
 	/** One to be destroyed; null: there is none. */
 	[[nodiscard]] Region *disown()
 	{
-		Region *region = nullptr;
-
-		(void)take(&region, 1);
-		return region;
+		return count_ ? pop_() : nullptr;
 	}
 
 private:
-	static constexpr u64 kWhileMs = 10000;
+	[[nodiscard]] Region *pop_()
+	{
+		count_--;
+		least_ = min(least_, count_);
+		idle_ = min(idle_, count_);
+		return free_.pop_front();
+	}
+
 	RegionList free_;
-	u32 count_ = 0;	  /* of these */
-	u32 least_ = 0;	  /* and the least of that since the last look */
-	u32 idle_ = 0;	  /* that were there all the time before */
-	u64 look_ = 0;	  /* when to look again */
-	u32 missing_ = 0; /* to be made */
+	u32 count_ = 0;	       /* of these */
+	u32 least_ = 0;	       /* and the least of that since the last look */
+	u32 idle_ = 0;	       /* that were there all the time before */
+	u32 most_ = 0;	       /* that one sink took, since the last look */
+	u32 kept_ = 0;	       /* and before it, which are not destroyed */
+	u64 look_ = 0;	       /* when to look again */
+	u32 missing_ = 0;      /* to be made */
+	bool watched_ = false; /* a worker comes to look */
 };
 
 } // namespace rpcordma

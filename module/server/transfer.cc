@@ -71,6 +71,8 @@ bool take_regions(Server &server, Transfer &transfer, u32 count, rpcordma_alloc_
 
 void put_regions(Server &server, Transfer &transfer, u32 xid)
 {
+	bool tend = false;
+
 	for (Region *&region : transfer.regions) {
 		if (!region)
 			break;
@@ -80,10 +82,14 @@ void put_regions(Server &server, Transfer &transfer, u32 xid)
 		{
 			SpinGuard guard(server.lock);
 
-			server.regions.put(region);
+			/* Nobody cancels what is asked for once it closes. */
+			tend |= server.regions.put(region) &&
+				!server.closing.load(std::memory_order_relaxed);
 		}
 		region = nullptr;
 	}
+	if (tend)
+		rpcordma_svc_queue_finish(server.xprt, SinkRegions::kWhileMs);
 }
 
 void tend_regions(Server &server)
@@ -106,8 +112,30 @@ void tend_regions(Server &server)
 			return;
 		SpinGuard guard(server.lock);
 
-		server.regions.put(region);
+		server.regions.add(region);
 	}
+}
+
+void tend_idle_regions(Server &server)
+{
+	const u64 now = rpcordma_now_ms();
+	bool again;
+
+	for (;;) {
+		Region *idle;
+		{
+			SpinGuard guard(server.lock);
+
+			idle = server.regions.take_idle(now);
+			again = server.regions.watch() &&
+				!server.closing.load(std::memory_order_relaxed);
+		}
+		if (!idle)
+			break;
+		destroy_region(idle);
+	}
+	if (again)
+		rpcordma_svc_queue_finish(server.xprt, SinkRegions::kWhileMs);
 }
 
 [[nodiscard]] static rpcordma_bulk_event mapping_event(bool writes, bool mapped)

@@ -178,6 +178,8 @@ struct PostResult {
 void put_regions(Server &server, Transfer &transfer, u32 xid);
 /** Make the regions that sinks had to do without, or destroy one that none needs. A service thread. */
 void tend_regions(Server &server);
+/** Destroy those that none needs; where no call comes, nobody else does. Process context. */
+void tend_idle_regions(Server &server);
 
 /**
  * A connection's transfers that a completion was the end of, and that are still mapped: to unmap a megabyte and to

@@ -68,7 +68,7 @@ void rpcordma_svc_enqueue(svc_xprt *xprt)
 
 void rpcordma_svc_queue_finish(svc_xprt *xprt, rpcordma_u32 delay_ms)
 {
-	xprt->finish.queue(delay_ms * kMillisecond);
+	xprt->finish.queue_by(delay_ms * kMillisecond);
 	port_call();
 }
 

@@ -478,6 +478,7 @@ struct Work::State {
 	std::function<void()> function;
 	bool queued = false, running = false;
 	u64 ticket = 0; /* of the latest queueing: a cancelled one is not run */
+	u64 due = 0;	/* when that is to run */
 	WaitQueue idle;
 };
 
@@ -498,6 +499,7 @@ bool Work::queue(u64 delay)
 	if (state_->queued)
 		return false;
 	state_->queued = true;
+	state_->due = now() + delay;
 	const u64 ticket = ++state_->ticket;
 	spawn_after(delay, state_->name, Context::process, [state = state_, ticket] {
 		while (state->running)
@@ -511,6 +513,13 @@ bool Work::queue(u64 delay)
 		state->idle.wake_all();
 	});
 	return true;
+}
+
+void Work::queue_by(u64 delay)
+{
+	if (state_->queued && now() + delay < state_->due)
+		state_->queued = false;
+	(void)queue(delay);
 }
 
 void Work::cancel_sync()

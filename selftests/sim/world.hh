@@ -228,6 +228,8 @@ public:
 	~Work();
 	/** False, and nothing, when it is queued already. */
 	bool queue(u64 delay = 0);
+	/** Queue it, or have it come earlier when it is queued for later. */
+	void queue_by(u64 delay);
 	/** Take it off, and wait for it if it is being run. */
 	void cancel_sync();
 	/** Wait until it is neither queued nor run. */

@@ -99,9 +99,23 @@ rpcordma_u32 rpcordma_node(void)
 	return numa_mem_id();
 }
 
-rpcordma_u32 rpcordma_page_node(const struct page *page)
+rpcordma_u32 rpcordma_pages_keep(struct page **pages, rpcordma_u32 count, rpcordma_u32 node)
 {
-	return page_to_nid(page);
+	/* Most machines have one. */
+	const bool any = num_online_nodes() == 1;
+	rpcordma_u32 present = 0, i;
+
+	for (i = 0; i < count; i++) {
+		if (!pages[i])
+			continue;
+		if (any || page_to_nid(pages[i]) == node) {
+			present++;
+			continue;
+		}
+		put_page(pages[i]);
+		pages[i] = NULL;
+	}
+	return present;
 }
 
 void *rpcordma_page_address(struct page *page)

@@ -140,15 +140,8 @@ static void put_in_order(page **pages, u32 count)
 static void take_stock(Transfer &sink)
 {
 	const u32 used = sink.page_count;
-	u32 present = 0;
+	const u32 present = rpcordma_pages_keep(sink.pages, used, sink.node);
 
-	for (u32 i = 0; i < used; i++)
-		present += sink.pages[i] != nullptr;
-	if (present == used && used && rpcordma_page_node(sink.pages[0]) != sink.node) {
-		rpcordma_pages_release(sink.pages, used);
-		__builtin_memset(sink.pages, 0, used * sizeof(void *));
-		present = 0;
-	}
 	if (present < used)
 		sink.stock = close_gaps(sink.pages, sink.stock);
 	put_in_order(sink.pages, present);

@@ -327,7 +327,7 @@ RPCORDMA_TEST(client_groups, strange)
 	xdr::store_be32(room + header + 4, 1);
 	EXPECT_TRUE(r.deliver({room, header + 24}));
 	EXPECT_FALSE(r.connection()->groups.open());
-	EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), 2);
 
 	/* A call by XMTREQ. */
 	const u32 before = r.peer.messages;
@@ -376,6 +376,33 @@ static bool reply_part(GroupRequester &r, u32 xid, u32 i, u32 count, u32 at, u32
 		xdr::store_be32(room + header + 4, 1);
 	}
 	return r.deliver({room, header + n});
+}
+
+/* Each reply whose first transmission is refused has its call looked for among all: a server that goes on is left. */
+RPCORDMA_TEST(client_groups, refused_for_long)
+{
+	constexpr u32 most = 1024;
+	GroupRequester r;
+	rpc_rqst *call = r.call(14);
+	const auto refuse = [&r](u32 xid) {
+		u8 room[256] = {};
+		rtrext::Encoder many({room, sizeof(room)}, Xid(xid), Credits(kGrant),
+				     xdr::Option::xmtresp);
+		const u32 header = many.finish(17, 0, 24).value();
+
+		EXPECT_TRUE(r.deliver({room, header + 24}));
+	};
+
+	for (u32 i = 0; i < most; i++) {
+		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
+		refuse(13);
+	}
+	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+	/* While it ends nobody is looked for, even one that waits. */
+	refuse(14);
+	EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), most + 1);
+	EXPECT_EQ(r.log.take(trace::Loss::replies_unmatched), 1);
+	r.done(call);
 }
 
 /* A call whose reply may be too long for one message: what it asks for, and where the reply lands. */
@@ -627,7 +654,7 @@ RPCORDMA_TEST(client_groups, reply_fits_nowhere)
 }
 
 RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
-	       reported, refused, connections_lost, strange, replies, reserve,
+	       reported, refused, connections_lost, strange, refused_for_long, replies, reserve,
 	       reply_of_large_receives, backward_call_amid, reply_broken_off, silence,
 	       reply_refused, reply_fits_nowhere);
 

@@ -409,6 +409,14 @@ template <typename IsMeant>
 	return !not_taken;
 }
 
+/* A reply with @xid that no call waits for: of a server that sends no other ones we want none. Receive completion. */
+static void note_unmatched(Client &client, Connection &c, u32 xid)
+{
+	if (++c.unmatched == kMostUnmatched)
+		c.request_close(trace::Loss::replies_unmatched, kMostUnmatched);
+	trace::failure(client.peer, Failure::reply_unmatched, xid, 0);
+}
+
 /* A reply that is whole, from the peer. Receive completion. */
 [[gnu::always_inline]] static inline void handle_reply(Client &client, Connection &c,
 						       Receive *receive)
@@ -427,13 +435,10 @@ template <typename IsMeant>
 		/* Before what is reserved for them may be another call's. */
 		c.recycle(receive->next);
 		receive->next = nullptr;
-		if (c.unmatched < kMostUnmatched && client.take_late_reply(c, xid, *receive)) {
+		if (c.unmatched < kMostUnmatched && client.take_late_reply(c, xid, *receive))
 			is_served(client, c);
-		} else {
-			if (++c.unmatched == kMostUnmatched)
-				c.request_close(trace::Loss::replies_unmatched, kMostUnmatched);
-			trace::failure(client.peer, Failure::reply_unmatched, xid, 0);
-		}
+		else
+			note_unmatched(client, c, xid);
 		c.recycle(receive);
 		return;
 	}
@@ -524,9 +529,13 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 		useless = next;
 	}
 	const u32 xid = receive->message.xid.get();
+	const bool owed = taken.lead_refused && c.unmatched < kMostUnmatched &&
+			  some_waits(client, xid, [](const Call &) { return true; });
+
+	if (taken.lead_refused && !owed)
+		note_unmatched(client, c, xid);
 	/* All that is owed comes over another connection. The server speaks version 2 all the same. */
-	if (taken.lost ||
-	    (taken.lead_refused && some_waits(client, xid, [](const Call &) { return true; }))) {
+	if (taken.lost || owed) {
 		c.unproved = false;
 		client.go_plain(
 			"a reply in several messages is not as it has to be, and no call asks "

@@ -437,6 +437,38 @@ RPCORDMA_TEST(client_life, room_for_all_calls)
 	}
 }
 
+/* Page lists are of the device's pages, which may be smaller than the kernel's. */
+RPCORDMA_TEST(client_life, small_pages)
+{
+	constexpr u32 per_page = 4, largest = 1024 * 1024;
+
+	for (const u32 list : {16 * per_page, 2 * largest / kPage * per_page}) {
+		TEST_NOTE("list", list);
+		Requester r;
+		r.verbs.device.mr_page_size = kPage / per_page;
+		r.verbs.device.max_fast_reg_pages = list;
+		r.connect();
+		for (const u32 bytes : {16u * kPage, 16u * kPage + 1}) {
+			TEST_NOTE("bytes", bytes);
+			rpc_rqst *call = r.prepare(bytes);
+
+			r.add_pages(call, bytes, true);
+			EXPECT_EQ(r.transmit(call), 0);
+			const auto header = r.sent();
+			const u32 segments = list == 16 * per_page && bytes > 16 * kPage ? 2 : 1;
+			EXPECT_EQ((*header.writes.begin()).count(), segments);
+			EXPECT_TRUE(r.reply(bytes, 24));
+			r.done(call);
+		}
+		u32 longest = 0;
+		for (const rpcordma_region *region : r.dma.all_regions)
+			longest = max(longest, region ? region->pages_most : 0);
+		/* For the largest payload at any place in a page. */
+		EXPECT_EQ(longest, min(list, largest / kPage * per_page + 1));
+		r.at_rest();
+	}
+}
+
 /* A device that refuses the queues that we want gets shorter ones, and the server is asked for as many credits. */
 RPCORDMA_TEST(client_life, shorter_queues)
 {
@@ -514,6 +546,6 @@ RPCORDMA_TEST(client_life, told)
 
 RPCORDMA_SUITE(client_life, state, told, back_off, back_off_unconnected, receives_not_posted,
 	       send_queue_full, refill, regions_for_who_needs_them, gaps_where_needed,
-	       other_kind_kept, gaps_forgotten, room_for_all_calls, shorter_queues);
+	       other_kind_kept, gaps_forgotten, room_for_all_calls, small_pages, shorter_queues);
 
 } // namespace rpcordma

@@ -17,6 +17,10 @@
 
 struct rpcordma_bulk;
 
+/** As rpcordma_alloc(), of memory of @device's NUMA node where there is some. Freed by rpcordma_free(). */
+void *rpcordma_alloc_of(const struct ib_device *device, rpcordma_size size,
+			enum rpcordma_alloc_how how);
+
 struct rpcordma_endpoint {
 	const struct rpcordma_peer *peer;
 	void *context; /* the core's */

@@ -53,10 +53,16 @@ void *rpcordma_alloc(rpcordma_size size, enum rpcordma_alloc_how how)
 	return kzalloc(size, gfp_of(how));
 }
 
+void *rpcordma_alloc_of(const struct ib_device *device, rpcordma_size size,
+			enum rpcordma_alloc_how how)
+{
+	return kzalloc_node(size, gfp_of(how), ibdev_to_node((struct ib_device *)device));
+}
+
 void *rpcordma_alloc_near(const struct rpcordma_endpoint *ep, rpcordma_size size,
 			  enum rpcordma_alloc_how how)
 {
-	return kzalloc_node(size, gfp_of(how), ibdev_to_node(ep->id->device));
+	return rpcordma_alloc_of(ep->id->device, size, how);
 }
 
 void rpcordma_free(void *p)

@@ -317,9 +317,10 @@ static struct rpcordma_connection *create_connection(struct svc_xprt *listener,
 	struct rpcordma_connection *connection;
 	struct svc_xprt *xprt;
 
-	connection = rpcordma_alloc(sizeof(*connection) + RPCORDMA_CORE_ALIGN - 1 +
-					    rpcordma_core_server_size(),
-				    RPCORDMA_ALLOC_NOIO);
+	connection = rpcordma_alloc_of(id->device,
+				       sizeof(*connection) + RPCORDMA_CORE_ALIGN - 1 +
+					       rpcordma_core_server_size(),
+				       RPCORDMA_ALLOC_NOIO);
 	if (!connection)
 		return NULL;
 	rpcordma_peer_set(&connection->peer, remote);

@@ -59,6 +59,14 @@ public:
 
 		return Owned(place ? new (place) T : nullptr);
 	}
+	/** As that, from rpcordma_alloc_near() @endpoint's device. */
+	[[nodiscard]] static Owned create_near(const rpcordma_endpoint *endpoint,
+					       rpcordma_alloc_how how)
+	{
+		void *place = rpcordma_alloc_near(endpoint, sizeof(T), how);
+
+		return Owned(place ? new (place) T : nullptr);
+	}
 	/** Take over @object, which create() made and let_go() gave away. */
 	[[nodiscard]] static Owned take_over(T *object)
 	{

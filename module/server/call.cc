@@ -10,7 +10,7 @@ namespace rpcordma {
 
 Owned<ServerCall> create_call(Server &server, rpcordma_alloc_how how)
 {
-	auto call = Owned<ServerCall>::create(how);
+	auto call = Owned<ServerCall>::create_near(server.endpoint, how);
 
 	if (!call)
 		return call;

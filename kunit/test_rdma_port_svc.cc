@@ -109,12 +109,14 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(svc_rqst *rqst, page **pages, rpcordm
 	return count;
 }
 
-void rpcordma_svc_queue_finish(svc_xprt *, rpcordma_u32 delay_ms)
+void rpcordma_svc_queue_finish(svc_xprt *, rpcordma_u32 delay_ms, rpcordma_bool anew)
 {
 	u32 &asked = the_port->svc.finish_ms;
 
 	EXPECT_EQ(the_port->sync.locks_held, 0);
-	asked = asked ? min(asked, delay_ms) : delay_ms;
+	EXPECT_FALSE(the_port->svc.finish_over);
+	if (anew || !asked)
+		asked = delay_ms;
 }
 
 void rpcordma_svc_cancel_finish(svc_xprt *)
@@ -122,6 +124,7 @@ void rpcordma_svc_cancel_finish(svc_xprt *)
 	EXPECT_TRUE(the_port->memory.may_sleep);
 	EXPECT_EQ(the_port->sync.locks_held, 0);
 	the_port->svc.finish_ms = 0;
+	the_port->svc.finish_over = true;
 }
 
 void rpcordma_server_queue_refill(void)

@@ -24,7 +24,8 @@ struct PortSvc {
 	rpcordma_svc_limits limits = {16 * 1024, 256, 8};
 	bool data = false; /* XPT_DATA */
 	bool dead = false;
-	u32 finish_ms = 0; /* asked for, so soon; 0: it is not */
+	u32 finish_ms = 0;	  /* asked for, so soon; 0: it is not */
+	bool finish_over = false; /* cancelled: nobody may ask for it again */
 	/* So far. */
 	u32 enqueued = 0, received = 0, closed = 0;
 	u32 refills = 0; /* of the pool, asked for */

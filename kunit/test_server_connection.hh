@@ -82,6 +82,7 @@ struct Accepted : PortFixture {
 		server = reinterpret_cast<Server *>(test_alloc(rpcordma_core_server_size()).data());
 		__builtin_memset(static_cast<void *>(server), 0, rpcordma_core_server_size());
 		verbs.server = server;
+		svc.finish_over = false;
 		accepted = true;
 		const int rc = rpcordma_core_server_accept(server, nullptr, nullptr,
 							   verbs.endpoint(), said, said_length,

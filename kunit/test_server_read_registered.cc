@@ -219,6 +219,38 @@ RPCORDMA_TEST(server_read_registered, idle_regions)
 	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 40);
 }
 
+namespace {
+
+/* The looks at idle regions that were asked for, until none is. */
+void look_at_idle_regions(Served &c)
+{
+	for (u32 looks = 0; c.svc.finish_ms; looks++) {
+		ASSERT_LT(looks, 4);
+		EXPECT_EQ(c.svc.finish_ms, 10000);
+		c.sync.now += c.svc.finish_ms;
+		c.finish();
+	}
+}
+
+/* WRITEs of @size come, so many at once, and are served. */
+void serve_writes(Served &c, u32 count, u32 size)
+{
+	for (u32 i = 0; i < count; i++) {
+		CallMaker call(i);
+
+		make_write(call, size);
+		ASSERT_TRUE(c.send(call));
+	}
+	/* Those that found no regions wait for a thread. */
+	for (u32 i = 0; i < count; i++)
+		(void)c.receive();
+	c.work();
+	while (c.svc.data && c.receive())
+		c.release();
+}
+
+} // namespace
+
 /* They go also where no call comes any more: a worker looks, as long as there are more than one call takes. */
 RPCORDMA_TEST(server_read_registered, idle_connection)
 {
@@ -227,28 +259,46 @@ RPCORDMA_TEST(server_read_registered, idle_connection)
 
 	for (u32 calls = 1; calls <= 3; calls++) {
 		TEST_NOTE("calls", calls);
-		for (u32 i = 0; i < calls; i++) {
-			CallMaker call(i);
-
-			make_write(call, size);
-			ASSERT_TRUE(c.send(call));
-		}
-		/* Those that found no regions wait for a thread. */
-		for (u32 i = 0; i < calls; i++)
-			(void)c.receive();
-		c.work();
-		while (c.svc.data && c.receive())
-			c.release();
+		serve_writes(c, calls, size);
 		EXPECT_EQ(c.dma.regions, 2 * calls);
 		EXPECT_EQ(c.svc.finish_ms, calls == 1 ? 0 : 10000);
-		for (u32 looks = 0; c.svc.finish_ms; looks++) {
-			ASSERT_LT(looks, 3);
-			EXPECT_EQ(c.svc.finish_ms, 10000);
-			c.sync.now += c.svc.finish_ms;
-			c.finish();
-		}
+		look_at_idle_regions(c);
 		EXPECT_EQ(c.dma.regions, 2);
 	}
+	/* After a large one, and a small one long after it, one is enough. */
+	serve_writes(c, 1, 5 * size);
+	EXPECT_GT(c.dma.regions, 2);
+	EXPECT_EQ(c.svc.finish_ms, 0);
+	for (u32 i = 0; i < 2; i++) {
+		EXPECT_EQ(c.svc.finish_ms, 0);
+		c.sync.now += 20000;
+		serve_writes(c, 1, 100);
+	}
+	look_at_idle_regions(c);
+	EXPECT_EQ(c.dma.regions, 1);
+}
+
+/* Nobody is asked to look when the connection ends: who would be has been cancelled. */
+RPCORDMA_TEST(server_read_registered, idle_at_the_end)
+{
+	constexpr u32 size = 16 * kPage + 100;
+	Iwarp c(16);
+
+	serve_writes(c, 2, size);
+	look_at_idle_regions(c);
+	EXPECT_EQ(c.dma.regions, 2);
+	/* Both calls have theirs, and none is spare. */
+	for (u32 i = 0; i < 2; i++) {
+		CallMaker call(i);
+
+		make_write(call, size);
+		ASSERT_TRUE(c.send(call));
+	}
+	EXPECT_EQ(c.receive(), 0);
+	EXPECT_EQ(c.dma.regions, 4);
+	EXPECT_EQ(c.svc.finish_ms, 0);
+	c.end();
+	EXPECT_EQ(c.dma.regions, 0);
 }
 
 /* A Read that fails: what was registered goes with the queue pair, and all is given back. */
@@ -413,7 +463,9 @@ RPCORDMA_TEST(server_read_registered, many_pieces_several)
 	EXPECT_EQ(c.pull(1, 1, 5), 1);
 	EXPECT_EQ(c.dma.regions, 1);
 	EXPECT_EQ(c.pull(2, 1, 32), 1);
+	/* One more than one sink takes, as one was there. */
 	EXPECT_EQ(c.dma.regions, 3);
+	EXPECT_EQ(c.svc.finish_ms, 10000);
 	EXPECT_EQ(c.pull(3, 1, 32), 3);
 	EXPECT_EQ(c.pull(4, 1, 32), 5);
 	EXPECT_EQ(c.dma.regions, 3);
@@ -485,8 +537,8 @@ RPCORDMA_TEST(server_read_registered, many_pieces_unfit)
 }
 
 RPCORDMA_SUITE(server_read_registered, used_again, places_lost, not_posted, largest, small_pages,
-	       inline_region, idle_regions, idle_connection, read_fails, no_memory, many_pieces,
-	       many_pieces_held, many_pieces_several, many_pieces_fail, many_pieces_no_memory,
-	       many_pieces_unfit);
+	       inline_region, idle_regions, idle_connection, idle_at_the_end, read_fails, no_memory,
+	       many_pieces, many_pieces_held, many_pieces_several, many_pieces_fail,
+	       many_pieces_no_memory, many_pieces_unfit);
 
 } // namespace rpcordma

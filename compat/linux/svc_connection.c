@@ -514,15 +514,15 @@ void rpcordma_svc_enqueue(struct svc_xprt *xprt)
 		svc_xprt_enqueue(xprt);
 }
 
-void rpcordma_svc_queue_finish(struct svc_xprt *xprt, rpcordma_u32 delay_ms)
+void rpcordma_svc_queue_finish(struct svc_xprt *xprt, rpcordma_u32 delay_ms, rpcordma_bool anew)
 {
 	struct delayed_work *work = &to_connection(xprt)->finish;
 	const unsigned long delay = msecs_to_jiffies(delay_ms);
 
-	/* One that is to come later comes earlier. Whoever misses that it has come meanwhile has it come twice. */
-	if (!queue_delayed_work(rpcordma_svc_workqueue, work, delay) &&
-	    time_before(jiffies + delay, READ_ONCE(work->timer.expires)))
+	if (anew)
 		mod_delayed_work(rpcordma_svc_workqueue, work, delay);
+	else
+		queue_delayed_work(rpcordma_svc_workqueue, work, delay);
 }
 
 void rpcordma_svc_cancel_finish(struct svc_xprt *xprt)

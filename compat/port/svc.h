@@ -206,10 +206,11 @@ void rpcordma_svc_enqueue(struct svc_xprt *xprt);
 void rpcordma_svc_received(struct svc_xprt *xprt);
 
 /**
- * Have rpcordma_core_server_finish() called in @delay_ms or so, or earlier if that was asked for already. A completion, a
- * thread, or rpcordma_core_server_finish(); no locks held.
+ * Have rpcordma_core_server_finish() called in @delay_ms or so. When that was asked for already and has not come, it comes
+ * as asked for then, or with @anew in @delay_ms from now. A completion, a thread, or rpcordma_core_server_finish(); no
+ * locks held.
  */
-void rpcordma_svc_queue_finish(struct svc_xprt *xprt, rpcordma_u32 delay_ms);
+void rpcordma_svc_queue_finish(struct svc_xprt *xprt, rpcordma_u32 delay_ms, rpcordma_bool anew);
 /** Do not, and wait for it if it is under way. Nobody asks for it again. May sleep. */
 void rpcordma_svc_cancel_finish(struct svc_xprt *xprt);
 

@@ -26,17 +26,8 @@ public:
 			regions[i] = pop_();
 		return count;
 	}
-	/** Give back one that a sink had. Returns whether to have a look at idle ones in kWhileMs, which nobody has yet. */
-	[[nodiscard]] bool put(Region *region)
-	{
-		add(region);
-		if (watched_ || count_ <= kept_)
-			return false;
-		watched_ = true;
-		return true;
-	}
-	/** Add one that was made. */
-	void add(Region *region)
+	/** Give back one that a sink had, or add one that was made. */
+	void put(Region *region)
 	{
 		free_.push_front(region);
 		count_++;
@@ -71,11 +62,16 @@ public:
 		idle_--;
 		return disown();
 	}
-	/** Whether there are more than a sink has use for: then there is to be another look in kWhileMs. */
+	/** Whether there are more than a sink has use for: then somebody is to have a look in kWhileMs. */
 	[[nodiscard]] bool watch()
 	{
 		watched_ = count_ > kept_;
 		return watched_;
+	}
+	/** As that; false also if somebody will. To be asked when there are more, or kept are fewer. */
+	[[nodiscard]] bool begin_watch()
+	{
+		return !watched_ && watch();
 	}
 	/** One to be destroyed; null: there is none. */
 	[[nodiscard]] Region *disown()

@@ -69,9 +69,22 @@ bool take_regions(Server &server, Transfer &transfer, u32 count, rpcordma_alloc_
 	return have == count;
 }
 
+/* Whether to call watch_regions(), with the lock released. Server lock held. */
+[[nodiscard]] static bool begin_watch_locked(Server &server) REQUIRES(server.lock)
+{
+	/* Nobody cancels what is asked for once it closes. */
+	return server.regions.begin_watch() && !server.closing.load(std::memory_order_relaxed);
+}
+
+/* Have tend_idle_regions() called. */
+static void watch_regions(Server &server)
+{
+	rpcordma_svc_queue_finish(server.xprt, SinkRegions::kWhileMs, false);
+}
+
 void put_regions(Server &server, Transfer &transfer, u32 xid)
 {
-	bool tend = false;
+	bool watch = false;
 
 	for (Region *&region : transfer.regions) {
 		if (!region)
@@ -82,14 +95,13 @@ void put_regions(Server &server, Transfer &transfer, u32 xid)
 		{
 			SpinGuard guard(server.lock);
 
-			/* Nobody cancels what is asked for once it closes. */
-			tend |= server.regions.put(region) &&
-				!server.closing.load(std::memory_order_relaxed);
+			server.regions.put(region);
+			watch |= begin_watch_locked(server);
 		}
 		region = nullptr;
 	}
-	if (tend)
-		rpcordma_svc_queue_finish(server.xprt, SinkRegions::kWhileMs);
+	if (watch)
+		watch_regions(server);
 }
 
 void tend_regions(Server &server)
@@ -97,11 +109,14 @@ void tend_regions(Server &server)
 	const u64 now = rpcordma_now_ms();
 	Region *idle;
 	u32 missing;
+	bool watch;
 	{
 		SpinGuard guard(server.lock);
 
 		missing = server.regions.take_missing();
 		idle = missing ? nullptr : server.regions.take_idle(now);
+		/* Fewer may be kept from now on. */
+		watch = begin_watch_locked(server);
 	}
 	if (idle)
 		destroy_region(idle);
@@ -109,17 +124,20 @@ void tend_regions(Server &server)
 		Region *region = make_region(server);
 
 		if (!region)
-			return;
+			break;
 		SpinGuard guard(server.lock);
 
-		server.regions.add(region);
+		server.regions.put(region);
+		watch |= begin_watch_locked(server);
 	}
+	if (watch)
+		watch_regions(server);
 }
 
 void tend_idle_regions(Server &server)
 {
 	const u64 now = rpcordma_now_ms();
-	bool again;
+	bool more;
 
 	for (;;) {
 		Region *idle;
@@ -127,15 +145,15 @@ void tend_idle_regions(Server &server)
 			SpinGuard guard(server.lock);
 
 			idle = server.regions.take_idle(now);
-			again = server.regions.watch() &&
-				!server.closing.load(std::memory_order_relaxed);
+			more = server.regions.watch() &&
+			       !server.closing.load(std::memory_order_relaxed);
 		}
 		if (!idle)
 			break;
 		destroy_region(idle);
 	}
-	if (again)
-		rpcordma_svc_queue_finish(server.xprt, SinkRegions::kWhileMs);
+	if (more)
+		watch_regions(server);
 }
 
 [[nodiscard]] static rpcordma_bulk_event mapping_event(bool writes, bool mapped)
@@ -220,7 +238,8 @@ void finish_transfer(Server &server, ServerCall *call)
 	call->transfer = nullptr;
 	transfer->xid = call->xid();
 	if (server.finished.push(transfer))
-		rpcordma_svc_queue_finish(server.xprt, kFinishDelayMs);
+		/* The first of some asks for all that follow, and soon, whenever a look at idle regions is due. */
+		rpcordma_svc_queue_finish(server.xprt, kFinishDelayMs, true);
 }
 
 void put_finished(Server &server)

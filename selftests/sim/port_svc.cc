@@ -66,9 +66,12 @@ void rpcordma_svc_enqueue(svc_xprt *xprt)
 	port_call();
 }
 
-void rpcordma_svc_queue_finish(svc_xprt *xprt, rpcordma_u32 delay_ms)
+void rpcordma_svc_queue_finish(svc_xprt *xprt, rpcordma_u32 delay_ms, rpcordma_bool anew)
 {
-	xprt->finish.queue_by(delay_ms * kMillisecond);
+	if (anew)
+		xprt->finish.queue_anew(delay_ms * kMillisecond);
+	else
+		xprt->finish.queue(delay_ms * kMillisecond);
 	port_call();
 }
 

@@ -478,7 +478,7 @@ struct Work::State {
 	std::function<void()> function;
 	bool queued = false, running = false;
 	u64 ticket = 0; /* of the latest queueing: a cancelled one is not run */
-	u64 due = 0;	/* when that is to run */
+	u32 cancellers = 0;
 	WaitQueue idle;
 };
 
@@ -496,10 +496,9 @@ Work::~Work()
 
 bool Work::queue(u64 delay)
 {
-	if (state_->queued)
+	if (state_->queued || state_->cancellers)
 		return false;
 	state_->queued = true;
-	state_->due = now() + delay;
 	const u64 ticket = ++state_->ticket;
 	spawn_after(delay, state_->name, Context::process, [state = state_, ticket] {
 		while (state->running)
@@ -515,10 +514,9 @@ bool Work::queue(u64 delay)
 	return true;
 }
 
-void Work::queue_by(u64 delay)
+void Work::queue_anew(u64 delay)
 {
-	if (state_->queued && now() + delay < state_->due)
-		state_->queued = false;
+	state_->queued = false;
 	(void)queue(delay);
 }
 
@@ -526,9 +524,11 @@ void Work::cancel_sync()
 {
 	may_sleep("cancel work");
 	state_->queued = false;
+	state_->cancellers++;
 	state_->idle.wake_all();
 	while (state_->running)
 		(void)wait(state_->idle, "work to be cancelled");
+	state_->cancellers--;
 }
 
 void Work::flush()

@@ -226,11 +226,11 @@ class Work {
 public:
 	Work(const char *name, std::function<void()> function);
 	~Work();
-	/** False, and nothing, when it is queued already. */
+	/** False, and nothing, when it is queued already, or being cancelled. */
 	bool queue(u64 delay = 0);
-	/** Queue it, or have it come earlier when it is queued for later. */
-	void queue_by(u64 delay);
-	/** Take it off, and wait for it if it is being run. */
+	/** Queue it, also if it is queued already, for another time. */
+	void queue_anew(u64 delay);
+	/** Take it off, and wait for it if it is being run; meanwhile it cannot be queued. */
 	void cancel_sync();
 	/** Wait until it is neither queued nor run. */
 	void flush();

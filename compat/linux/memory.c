@@ -107,14 +107,18 @@ rpcordma_u32 rpcordma_node(void)
 
 rpcordma_u32 rpcordma_pages_keep(struct page **pages, rpcordma_u32 count, rpcordma_u32 node)
 {
-	/* Most machines have one. */
-	const bool any = num_online_nodes() == 1;
 	rpcordma_u32 present = 0, i;
 
+	/* As most machines have. This is for each page of each large WRITE. */
+	if (num_online_nodes() == 1) {
+		for (i = 0; i < count; i++)
+			present += pages[i] != NULL;
+		return present;
+	}
 	for (i = 0; i < count; i++) {
 		if (!pages[i])
 			continue;
-		if (any || page_to_nid(pages[i]) == node) {
+		if (page_to_nid(pages[i]) == node) {
 			present++;
 			continue;
 		}

@@ -196,27 +196,83 @@ static void error_wc(struct ib_wc *wc, struct vhca_qp *qp, u64 wr_id, enum ib_wc
 	wc->vendor_err = 0;
 }
 
-void vhca_recv_done(struct vhca_qp *qp, struct ib_wc *wc, bool solicited)
+/*
+ * Tell of the Receives that a message has come in, up to the first that is held back still. The sender knows of all of
+ * them: it was told when they came. Once the queue pair is over nothing is held back, and is what it was all the same:
+ * ahead of what is flushed. qp->lock.
+ */
+static void complete_receives(struct vhca_qp *qp)
 {
-	struct vhca_cqe cqe = {.qp = qp};
+	while (qp->rq_done != qp->rq_filled) {
+		struct vhca_rwqe *e = &qp->rq[qp->rq_done % qp->rq_size];
+		struct vhca_cqe cqe = {.qp = qp, .wc = e->wc};
+
+		if (e->due && qp->state != IB_QPS_ERR) {
+			ktime_t now = ktime_get();
+
+			if (ktime_before(now, e->due)) {
+				hrtimer_start(&qp->recv_timer, ktime_sub(e->due, now), HRTIMER_MODE_REL_HARD);
+				return;
+			}
+		}
+		atomic64_inc(&qp->dev->done[VHCA_RECV]);
+		qp->rq_done++;
+		vhca_cq_push(to_vcq(qp->init.recv_cq), &cqe, e->solicited);
+	}
+}
+
+void vhca_recv_done(struct vhca_qp *qp, const struct ib_wc *wc, bool solicited)
+{
+	enum ib_wc_status status;
+	struct vhca_rwqe *e;
 	unsigned long flags;
 	bool flushed;
+	u32 ms = 0;
 
+	if (wc->status == IB_WC_SUCCESS && qp->ib.qp_type != IB_QPT_GSI)
+		vhca_inject(qp->dev, VHCA_RECV, &status, &ms);
 	spin_lock_irqsave(&qp->lock, flags);
+	e = &qp->rq[qp->rq_filled % qp->rq_size];
 	flushed = qp->state == IB_QPS_ERR && wc->status == IB_WC_SUCCESS && qp->ib.qp_type != IB_QPT_GSI;
-	wc->wr_id = qp->rq[qp->rq_done % qp->rq_size].wr_id;
-	wc->qp = &qp->ib;
-	cqe.wc = *wc;
+	e->wc = *wc;
+	e->wc.wr_id = e->wr_id;
+	e->wc.qp = &qp->ib;
 	if (flushed || wc->status)
-		error_wc(&cqe.wc, qp, wc->wr_id, flushed ? IB_WC_WR_FLUSH_ERR : wc->status);
-	atomic64_inc(&qp->dev->done[VHCA_RECV]);
-	qp->rq_done++;
+		error_wc(&e->wc, qp, e->wr_id, flushed ? IB_WC_WR_FLUSH_ERR : wc->status);
+	e->solicited = solicited;
+	e->due = ms ? ktime_add_ms(ktime_get(), ms) : 0;
+	if (ms)
+		atomic64_inc(&qp->dev->held);
+	qp->rq_filled++;
 	/* Others of the queue are flushed behind this one, not before. */
-	vhca_cq_push(to_vcq(qp->init.recv_cq), &cqe, solicited);
+	complete_receives(qp);
 	qp->rq_busy = false;
 	spin_unlock_irqrestore(&qp->lock, flags);
 	if (READ_ONCE(qp->state) == IB_QPS_ERR)
 		mod_delayed_work(vhca_wq, &qp->work, 0);
+}
+
+void vhca_recv_release(struct vhca_qp *qp)
+{
+	unsigned long flags;
+	u64 i;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	for (i = qp->rq_done; i != qp->rq_filled; i++)
+		qp->rq[i % qp->rq_size].due = 0;
+	complete_receives(qp);
+	spin_unlock_irqrestore(&qp->lock, flags);
+}
+
+enum hrtimer_restart vhca_recv_timer(struct hrtimer *timer)
+{
+	struct vhca_qp *qp = container_of(timer, struct vhca_qp, recv_timer);
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->lock, flags);
+	complete_receives(qp);
+	spin_unlock_irqrestore(&qp->lock, flags);
+	return HRTIMER_NORESTART;
 }
 
 /*
@@ -254,8 +310,8 @@ static int send(struct vhca_qp *qp, struct vhca_swqe *e, struct vhca_qp *peer, u
 	int i, err;
 
 	spin_lock_irqsave(&peer->lock, flags);
-	if (answers(peer) && peer->rq_posted != peer->rq_done) {
-		r = &peer->rq[peer->rq_done % peer->rq_size];
+	if (answers(peer) && peer->rq_posted != peer->rq_filled) {
+		r = &peer->rq[peer->rq_filled % peer->rq_size];
 		peer->rq_busy = true;
 	}
 	spin_unlock_irqrestore(&peer->lock, flags);
@@ -497,10 +553,12 @@ static void flush(struct vhca_qp *qp)
 	qp->sq_next = qp->sq_posted;
 	qp->reads = 0;
 	complete_sends(qp);
+	complete_receives(qp);
 	while (!qp->rq_busy && qp->rq_done != qp->rq_posted) {
 		struct vhca_cqe cqe = {.qp = qp};
 
 		error_wc(&cqe.wc, qp, qp->rq[qp->rq_done++ % qp->rq_size].wr_id, IB_WC_WR_FLUSH_ERR);
+		qp->rq_filled = qp->rq_done;
 		vhca_cq_push(to_vcq(qp->init.recv_cq), &cqe, true);
 	}
 }

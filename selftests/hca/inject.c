@@ -3,10 +3,14 @@
  * What a test asks of a device, in debugfs/vhca/NAME/:
  *
  *	stats		counters, a line each: faults, work requests by kind, mappings, calls of each DMA operation,
- *			queue pairs, regions, interrupts that came elsewhere as their CPU was offline
+ *			queue pairs, regions, interrupts that came elsewhere as their CPU was offline, Receives that
+ *			were held back
  *	fault		the last rule that was broken
  *	inject		write "KIND N STATUS" or "KIND N hold MS": the Nth work request of KIND from now fails with STATUS
  *			(a number of enum ib_wc_status), or waits for MS milliseconds. KIND: send write read reg inv
+ *			"recv N hold MS": the Nth message from now that comes in, to any queue pair but queue pair 1, has
+ *			its place in memory and its sender's completion at once, and its Receive's MS milliseconds later;
+ *			those of the same queue pair behind it come behind it. With the queue pair's end it comes at once.
  *			"release": nobody waits any longer
  *	event		write "remove", "fatal", "port down", "port up", "qp-fatal", "sq-drained". GIDs come and go with
  *			addresses of the interface.
@@ -110,6 +114,7 @@ static void has_drained(struct vhca_qp *qp)
 static void goes_on(struct vhca_qp *qp)
 {
 	mod_delayed_work(vhca_wq, &qp->work, 0);
+	vhca_recv_release(qp);
 }
 
 static char *copy_words(const char __user *from, size_t n, char *words, size_t room)
@@ -143,8 +148,11 @@ static ssize_t inject_write(struct file *file, const char __user *from, size_t n
 			return -EINVAL;
 		i.status = status;
 	}
-	k = match_string(vhca_kinds, VHCA_RECV, kind);
+	k = match_string(vhca_kinds, VHCA_KINDS, kind);
 	if (k < 0 || !i.nth)
+		return -EINVAL;
+	/* A Receive fails for what its sender does, which hears of it. */
+	if (k == VHCA_RECV && i.status)
 		return -EINVAL;
 	i.kind = k;
 	{
@@ -217,7 +225,8 @@ static int stats_show(struct seq_file *s, void *unused)
 		qps++;
 	xa_for_each(&v->mrs, index, entry)
 		mrs++;
-	seq_printf(s, "qps %u\nmrs %u\nmoved %lld\n", qps, mrs, atomic64_read(&v->moved));
+	seq_printf(s, "qps %u\nmrs %u\nmoved %lld\nheld %lld\n", qps, mrs, atomic64_read(&v->moved),
+		   atomic64_read(&v->held));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(stats);

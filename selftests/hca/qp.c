@@ -134,6 +134,7 @@ int vhca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_u
 	INIT_DELAYED_WORK(&qp->work, vhca_qp_work);
 	qp->irq = IRQ_WORK_INIT_HARD(vhca_qp_interrupt);
 	vhca_timer_setup(&qp->timer, vhca_qp_timer);
+	vhca_timer_setup(&qp->recv_timer, vhca_recv_timer);
 	err = make_queues(qp, largest);
 	if (err)
 		goto fail;
@@ -167,6 +168,7 @@ int vhca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		vhca_iw_closed(qp);
 	xa_erase_irq(&v->qps, ibqp->qp_num);
 	hrtimer_cancel(&qp->timer);
+	hrtimer_cancel(&qp->recv_timer);
 	irq_work_sync(&qp->irq);
 	cancel_delayed_work_sync(&qp->work);
 	vhca_qp_put(qp);

@@ -143,9 +143,9 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 		wc.wc_flags |= IB_WC_WITH_VLAN;
 
 	spin_lock_irqsave(&peer->lock, flags);
-	if ((peer->state == IB_QPS_RTR || peer->state == IB_QPS_RTS) && peer->rq_posted != peer->rq_done &&
+	if ((peer->state == IB_QPS_RTR || peer->state == IB_QPS_RTS) && peer->rq_posted != peer->rq_filled &&
 	    !peer->rq_busy && peer->ib.qp_type == IB_QPT_GSI) {
-		r = &peer->rq[peer->rq_done % peer->rq_size];
+		r = &peer->rq[peer->rq_filled % peer->rq_size];
 		peer->rq_busy = true;
 	}
 	spin_unlock_irqrestore(&peer->lock, flags);

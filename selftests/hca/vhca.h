@@ -118,6 +118,7 @@ struct vhca {
 	u32 cq_batch, cq_delay;		/* completions wait for others, at most so many us */
 	u32 vectors;			/* of completions, each with a CPU; 0: whichever completes is interrupted */
 	atomic64_t moved;		/* interrupts of a vector whose CPU was offline */
+	atomic64_t held;		/* Receives that were told of late, as was asked for */
 
 	spinlock_t inject_lock;
 	struct list_head injections;
@@ -299,6 +300,10 @@ struct vhca_rwqe {
 	u64 wr_id;
 	int nsge;
 	struct ib_sge *sge;
+	/* Once a message has come: what is told of it, and not before when. */
+	struct ib_wc wc;
+	bool solicited;
+	ktime_t due;		/* 0: at once */
 };
 
 struct vhca_qp {
@@ -327,8 +332,9 @@ struct vhca_qp {
 
 	struct vhca_rwqe *rq;
 	u32 rq_size;
-	u64 rq_posted, rq_done;
-	bool rq_busy;		/* a peer fills the first */
+	u64 rq_posted, rq_filled, rq_done;	/* a message has come; it has been told of */
+	bool rq_busy;		/* a peer fills the first that is empty */
+	struct hrtimer recv_timer;	/* the next that is held back is due */
 
 	struct delayed_work work;
 	struct irq_work irq;	/* instead, without checks */
@@ -357,9 +363,12 @@ void vhca_qp_event(struct vhca_qp *qp, enum ib_event_type event);
 void vhca_qp_work(struct work_struct *work);
 void vhca_qp_interrupt(struct irq_work *work);
 enum hrtimer_restart vhca_qp_timer(struct hrtimer *timer);
+enum hrtimer_restart vhca_recv_timer(struct hrtimer *timer);
 enum vhca_kind vhca_kind_of(enum ib_wr_opcode opcode);
-/** Complete the oldest Receive of @qp, which the caller has made busy. */
-void vhca_recv_done(struct vhca_qp *qp, struct ib_wc *wc, bool solicited);
+/** Complete the oldest empty Receive of @qp, which the caller has made busy. */
+void vhca_recv_done(struct vhca_qp *qp, const struct ib_wc *wc, bool solicited);
+/** No Receive of @qp is held back any longer. */
+void vhca_recv_release(struct vhca_qp *qp);
 /** Copy @length bytes from a list of SGEs to another. @from_qp and @to_qp say whose memory they are. */
 int vhca_copy_sges(struct vhca_qp *from_qp, const struct ib_sge *from, struct vhca_qp *to_qp, const struct ib_sge *to,
 		   u32 skip, u32 length);

@@ -55,6 +55,93 @@ static int inject_release(struct bed *bed)
 	return done(a->scq, 1, IB_WC_SUCCESS);
 }
 
+/* A message from a of @n bytes, of which a is told at once, whenever b is. */
+static int message(struct bed *bed, u64 wr_id, u32 n)
+{
+	TRY(post_wr(&bed->a, wr_id, (struct op){IB_WR_SEND, .addr = bed->a.bus, .length = n}));
+	return done(bed->a.scq, wr_id, IB_WC_SUCCESS);
+}
+
+/* The second message is told of late, and what comes behind it, behind it. Its bytes are there, and its sender knows. */
+static int inject_recv(struct bed *bed)
+{
+	struct end *b = &bed->b;
+	s64 held = atomic64_read(&b->v->held);
+	struct ib_wc wc;
+	ktime_t began;
+	int i;
+
+	TRY(tell(b, "inject", "recv 2 hold 200"));
+	fill(&bed->a, 0x22);
+	fill(b, 0x11);
+	for (i = 1; i <= 3; i++)
+		TRY(post_recv(b, i, b->bus + i * 100, 100));
+	TRY(message(bed, 11, 10));
+	TRY(done(b->rcq, 1, IB_WC_SUCCESS));
+	began = ktime_get();
+	TRY(message(bed, 12, 20));
+	TRY(message(bed, 13, 30));
+	MUST(ktime_ms_delta(ktime_get(), began) < 150);
+	MUST(holds(b, 200, 20, 0x22) && holds(b, 220, 80, 0x11) && holds(b, 300, 30, 0x22));
+	TRY(none(b->rcq, 20));
+	TRY(next_wc(b->rcq, &wc));
+	MUST(wc.wr_id == 2 && wc.status == IB_WC_SUCCESS && wc.opcode == IB_WC_RECV && wc.byte_len == 20);
+	MUST(ktime_ms_delta(ktime_get(), began) >= 199);
+	TRY(next_wc(b->rcq, &wc));
+	MUST(wc.wr_id == 3 && wc.status == IB_WC_SUCCESS && wc.byte_len == 30);
+	MUST(atomic64_read(&b->v->held) == held + 1);
+	return none(b->rcq, 1);
+}
+
+static int inject_recv_release(struct bed *bed)
+{
+	struct end *b = &bed->b;
+
+	TRY(tell(b, "inject", "recv 1 hold 600000"));
+	TRY(post_recv(b, 1, b->bus, 100));
+	TRY(message(bed, 11, 10));
+	TRY(none(b->rcq, 20));
+	TRY(tell(b, "inject", "release"));
+	return done(b->rcq, 1, IB_WC_SUCCESS);
+}
+
+/* A Receive that is held back takes its room until it is told of, and is not there for another message. */
+static int inject_recv_room(struct bed *bed)
+{
+	struct end *a = &bed->a, *b = &bed->b;
+	int i;
+
+	TRY(tell(b, "inject", "recv 1 hold 600000"));
+	for (i = 0; i < bed->set.recv_wr; i++)
+		TRY(post_recv(b, i, b->bus, 100));
+	TRY(message(bed, 11, 10));
+	TRY(message(bed, 12, 10));
+	MUST(post_recv(b, 9, b->bus, 100) == -ENOMEM);
+	TRY(broken(b, 1, "the queue is full"));
+	TRY(post_wr(a, 13, (struct op){IB_WR_SEND, .addr = a->bus, .length = 10}));
+	TRY(done(a->scq, 13, a->v->preset->iwarp ? IB_WC_REM_OP_ERR : IB_WC_RNR_RETRY_EXC_ERR));
+	return 0;
+}
+
+/* What has come before the end of the queue pair is no failure, and comes ahead of what is flushed. */
+static int inject_recv_error(struct bed *bed)
+{
+	struct end *b = &bed->b;
+	int i;
+
+	TRY(tell(b, "inject", "recv 2 hold 600000"));
+	for (i = 1; i <= 4; i++)
+		TRY(post_recv(b, i, b->bus, 100));
+	for (i = 1; i <= 3; i++)
+		TRY(message(bed, 10 + i, 10));
+	TRY(done(b->rcq, 1, IB_WC_SUCCESS));
+	TRY(none(b->rcq, 20));
+	TRY(to_error(b));
+	TRY(done(b->rcq, 2, IB_WC_SUCCESS));
+	TRY(done(b->rcq, 3, IB_WC_SUCCESS));
+	return done(b->rcq, 4, IB_WC_WR_FLUSH_ERR);
+}
+
 static int inject_reg(struct bed *bed)
 {
 	struct end *a = &bed->a;
@@ -71,7 +158,7 @@ static int inject_reg(struct bed *bed)
 static int inject_refuses(struct bed *bed)
 {
 	static const char *const wrong_texts[] = {
-		"", "send", "send 0 5", "send 1 0", "recv 1 5", "send 1 99", "eat 1 5"
+		"", "send", "send 0 5", "send 1 0", "recv 1 5", "recv 0 hold 5", "send 1 99", "eat 1 5"
 	};
 	unsigned int i;
 
@@ -192,6 +279,10 @@ const struct rules_case event_cases[] = {
 	{"inject-fails", inject_fails},
 	{"inject-twice", inject_twice},
 	{"inject-release", inject_release},
+	{"inject-recv", inject_recv},
+	{"inject-recv-release", inject_recv_release},
+	{"inject-recv-room", inject_recv_room, .set = {.recv_wr = 2}},
+	{"inject-recv-error", inject_recv_error},
 	{"inject-reg", inject_reg},
 	{"inject-refuses", inject_refuses, ALONE},
 	{"events", all_events},

@@ -17,9 +17,6 @@ MODULE_DESCRIPTION("An RDMA device without hardware, with real DMA and strict ru
 MODULE_LICENSE("GPL");
 MODULE_ALIAS_RDMA_LINK("vhca");
 
-/* The core has no number for tests, and takes 0 for all drivers at once. This one's hardware has no kernel ULPs. */
-#define VHCA_DRIVER	RDMA_DRIVER_USNIC
-
 /*
  * What drivers of Linux 6.12 announce: mlx5 (ConnectX), irdma and bnxt_re, cxgb4, qedr. Not their queues' lengths,
  * which are of thousands. The last two are the least that rpcordma accepts, and less.

@@ -39,6 +39,9 @@
 #error "set_dma_ops() does nothing in this kernel: without ARCH_HAS_DMA_OPS vhca would do no DMA (x86: GART_IOMMU)"
 #endif
 
+/* The core has no number for tests, and takes 0 for all drivers at once. This one's hardware has no kernel ULPs. */
+#define VHCA_DRIVER	RDMA_DRIVER_USNIC
+
 /* What differs between kernels; Kbuild tells which have it. */
 #ifdef VHCA_DMAH
 #define VHCA_DMAH_ARG struct ib_dmah *dmah,

@@ -184,14 +184,20 @@ bool holds(struct end *e, u32 at, u32 length, u8 byte)
 	return !memchr_inv(e->mem + at, byte, length);
 }
 
+int shell(const char *command)
+{
+	char *words[4] = {"/bin/sh", "-c", (char *)command, NULL}, *envp[1] = {NULL};
+
+	return call_usermodehelper(words[0], words, envp, UMH_WAIT_PROC);
+}
+
 int tell(struct end *e, const char *file, const char *text)
 {
 	char command[128];
-	char *words[4] = {"/bin/sh", "-c", command, NULL}, *envp[1] = {NULL};
 
 	snprintf(command, sizeof(command), "echo '%s' > /sys/kernel/debug/vhca/%s/%s", text,
 		 dev_name(&e->dev->dev), file);
-	return call_usermodehelper(words[0], words, envp, UMH_WAIT_PROC);
+	return shell(command);
 }
 
 int to_error(struct end *e)

@@ -167,6 +167,59 @@ static int dma_map_fails(struct bed *bed)
 	return 0;
 }
 
+/* The DMA API itself refuses what has no direction, so who goes past it is told, too. */
+static int dma_of_nothing(struct bed *bed)
+{
+	struct end *a = &bed->a;
+	struct scatterlist sg;
+	u8 *page = new_page();
+
+	MUST(page);
+	MUST(!map(a, page, 0, DMA_TO_DEVICE));
+	TRY(broken(a, 1, "mapping of 0 bytes"));
+	sg_init_one(&sg, page, 100);
+	MUST(get_dma_ops(dma_device(a))->map_sg(dma_device(a), &sg, 1, DMA_NONE, 0) < 0);
+	TRY(broken(a, 1, "mapping of 100 bytes in direction 3"));
+	free_page((unsigned long)page);
+	return 0;
+}
+
+/* A device goes, with a mapping or without. */
+static int device_goes(bool mapped)
+{
+	struct ib_device *dev;
+	struct end e = {};
+	u8 *page = new_page();
+	u64 bus;
+	int err;
+
+	MUST(page);
+	TRY(shell("ip link add vl type veth peer name vm && rdma link add vhca_left type vhca netdev vl"));
+	dev = ib_device_get_by_name("vhca_left", VHCA_DRIVER);
+	MUST(dev);
+	e.dev = dev;
+	e.v = to_vhca(dev);
+	/* What it has counted is there for as long as somebody knows it. */
+	get_device(&dev->dev);
+	bus = map(&e, page, 100, DMA_TO_DEVICE);
+	if (bus && !mapped)
+		ib_dma_unmap_single(dev, bus, 100, DMA_TO_DEVICE);
+	ib_device_put(dev);
+	err = shell("rdma link delete vhca_left && ip link delete vl");
+	if (!err && bus)
+		err = broken(&e, mapped, "1 mappings are left");
+	put_device(&dev->dev);
+	free_page((unsigned long)page);
+	MUST(bus);
+	return err;
+}
+
+static int dma_left(struct bed *bed)
+{
+	TRY(device_goes(false));
+	return device_goes(true);
+}
+
 static int dma_too_large(struct bed *bed)
 {
 	u8 *pages = alloc_pages_exact(SZ_512K, GFP_KERNEL);
@@ -425,6 +478,17 @@ static int list_changed(struct bed *bed)
 	TRY(map_region(a, a->bus + PAGE_SIZE, PAGE_SIZE));
 	TRY(broken(a, 0, NULL));
 	return unreg(a);
+}
+
+static int reg_other_device(struct bed *bed)
+{
+	struct end mixed = bed->a;
+
+	TRY(map_region(&bed->b, bed->b.bus, PAGE_SIZE));
+	mixed.mr = bed->b.mr;
+	MUST(post_reg(&mixed, 1, mixed.mr->rkey, IB_ACCESS_LOCAL_WRITE) == -EINVAL);
+	TRY(broken(&bed->a, 1, "another device's region"));
+	return none(bed->a.scq, 10);
 }
 
 static int reg_twice_posted(struct bed *bed)
@@ -815,6 +879,8 @@ const struct rules_case memory_cases[] = {
 	{"dma-coherent", dma_coherent, ALONE},
 	{"dma-sync", dma_sync, ALONE},
 	{"dma-map-fails", dma_map_fails, ALONE},
+	{"dma-of-nothing", dma_of_nothing, ALONE},
+	{"dma-left", dma_left, ALONE},
 	{"dma-too-large", dma_too_large, ALONE | BOUNCE},
 	{"dma-beyond", dma_beyond},
 	{"dma-after-unmap", dma_after_unmap},
@@ -826,6 +892,7 @@ const struct rules_case memory_cases[] = {
 	{"dma-remote", dma_remote},
 	{"all-right", all_right},
 	{"list-changed", list_changed},
+	{"reg-other-device", reg_other_device},
 	{"reg-twice-posted", reg_twice_posted},
 	{"reg-valid", reg_valid},
 	{"reg-other-key", reg_other_key},

@@ -122,6 +122,8 @@ int sink(struct end *e, u64 *addr, u32 *lkey);
 void fill(struct end *e, u8 byte);
 bool holds(struct end *e, u32 at, u32 length, u8 byte);
 
+/** What a shell does with @command. */
+int shell(const char *command);
 /** Write @text into @file of @e's device in debugfs. */
 int tell(struct end *e, const char *file, const char *text);
 int to_error(struct end *e);

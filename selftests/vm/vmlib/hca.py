@@ -310,6 +310,10 @@ class OneKernel:
         """@device has @text happen (selftests/hca/inject.c)."""
         self.vm.run(f"echo '{text}' > {DEBUGFS}/{device}/event", 20, f"{text}, {device}")
 
+    def inject(self, device, text):
+        """What is asked for there of a work request to come, or "release" (selftests/hca/inject.c)."""
+        self.vm.run(f"echo '{text}' > {DEBUGFS}/{device}/inject", 10, f"{text}, {device}")
+
     def address(self, device):
         """The interface of @device gets one more address and loses it: GIDs that come and go."""
         interface = device.removeprefix("vhca_")

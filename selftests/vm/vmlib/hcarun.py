@@ -281,8 +281,9 @@ def part_smoke(bed):
 
 # --- calls that are given up ---
 
-def cancelled(one, version, kind):
-    """I/O is killed while the server's work request of @kind waits; then its late RDMA operation comes."""
+def cancelled(one, version, kind, device="vhca_vb"):
+    """I/O is killed while a work request of @kind waits at @device, the server's or the client's; then its late RDMA operation
+    comes, or it is told of its late message."""
     one.mount(version)
     one.vm.run("[ -e /tmp/c ] || dd if=/dev/urandom of=/tmp/c bs=1M count=4 2>/dev/null; "
                "cp /tmp/c /mnt/c; sync /mnt/c; cp /tmp/c /mnt/s; sync /mnt/s; drop_caches", 60)
@@ -297,7 +298,9 @@ def cancelled(one, version, kind):
         if time.monotonic() > deadline:
             raise Wrong("the processes did not open the file")
         time.sleep(0.05)
-    one.vm.run(f"echo '{kind} 1 hold 600000' > {hca.DEBUGFS}/vhca_vb/inject; touch /tmp/go", 10)
+    held = one.stats(device)["held"]
+    one.inject(device, f"{kind} 1 hold 600000")
+    one.vm.run("touch /tmp/go", 10)
     if one.xprt == "rpcordma":
         one.vm.until(f"[ $({OUTSTANDING}) -ge 2 ]", 10, "calls to be with the server", 0.05)
     else:
@@ -310,8 +313,10 @@ def cancelled(one, version, kind):
         job.wait(30, check=False)
         if job.status == 0:
             raise Wrong("I/O was done before it could be killed")
-    one.vm.run(f"echo release > {hca.DEBUGFS}/vhca_vb/inject; sleep 1; drop_caches; cmp /tmp/c /mnt/c", 90,
-               "the file is whole")
+    if kind == "recv" and one.stats(device)["held"] != held + 1:
+        raise Wrong("no Receive was held back")
+    one.inject(device, "release")
+    one.vm.run("sleep 1; drop_caches; cmp /tmp/c /mnt/c", 90, "the file is whole")
     if one.xprt == "rpcordma":
         one.vm.until(f"[ $({OUTSTANDING}) = 0 ]", 30, "all credits to be back")
     connects = one.connects()
@@ -342,6 +347,8 @@ def part_cancel(bed):
             rows += [(f"v{version} late Write", cancelled, version, "write"),
                      (f"v{version} late Read", cancelled, version, "read"),
                      (f"v{version} late Send", cancelled, version, "send"),
+                     (f"v{version} late Receive of a call", cancelled, version, "recv"),
+                     (f"v{version} late Receive of a reply", cancelled, version, "recv", "vhca_va"),
                      (f"v{version} kill -9", killed, version)]
         bed.station("cancel", preset, bounce, rows)
     bed.close()
@@ -399,6 +406,31 @@ def slow(one, version, how):
     return f"{rounds} rounds verified, {connects} reconnects"
 
 
+# For which a Receive is held back, s: longer than a worker's round takes otherwise.
+HOLD = 3
+
+
+def held(one, version, times):
+    """A message comes, and is told of late, with all behind it: the server's calls and the client's replies in turn."""
+    before = [one.stats(device)["held"] for device in hca.DEVICES]
+    began = []
+
+    def once(one, number):
+        began.append(time.monotonic())
+        one.inject(hca.DEVICES[number % 2], f"recv 1 hold {HOLD * 1000}")
+
+    rounds, connects = under_load(one, version, once, times)
+    after = [one.stats(device)["held"] for device in hca.DEVICES]
+    if sum(after) - sum(before) != times:
+        raise Wrong(f"Receives held back: {before} -> {after}")
+    waited = min(later - earlier for earlier, later in zip(began, began[1:]))
+    if waited < HOLD:
+        raise Wrong(f"a round of all took {waited:.1f} s, with a Receive held back for {HOLD} s")
+    if connects:
+        raise Wrong(f"{connects} reconnects")
+    return f"{times} held back for {HOLD} s, {rounds} rounds verified"
+
+
 HOW = (
     ("late Reads", {"read_delay": 2000}),
     ("late completions", {"cq_delay": 1000}),
@@ -409,10 +441,11 @@ HOW = (
 
 
 def part_late(bed):
-    """late Reads, late and batched completions, failing mappings"""
+    """late Reads, late and batched completions, late Receives, failing mappings"""
     for number, (preset, bounce) in enumerate((("connectx", True), ("irdma", False), ("qedr", True), ("poor", False))):
         rows = [(f"v{TURNS[(number + i) % 4]} {name}", slow, TURNS[(number + i) % 4], how)
                 for i, (name, how) in enumerate(HOW)]
+        rows.append((f"v{TURNS[(number + 1) % 4]} late Receives", held, TURNS[(number + 1) % 4], 4))
         bed.station("late", preset, bounce, rows)
     bed.close()
 

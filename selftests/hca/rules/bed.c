@@ -505,6 +505,7 @@ static void usual(struct vhca *v)
 	WRITE_ONCE(v->cq_delay, 0);
 	WRITE_ONCE(v->cq_batch, 1);
 	WRITE_ONCE(v->dma.fail_every, 0);
+	WRITE_ONCE(v->dma.align_mask, PAGE_SIZE - 1);
 }
 
 static int run_case(const struct rules_case *c)

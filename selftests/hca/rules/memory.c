@@ -356,6 +356,34 @@ static int dma_stale(struct bed *bed)
 	return 0;
 }
 
+/* Bytes at 2100 of a page arrive, and where their bounce buffer begins in its page is @place where it keeps @mask. */
+static int bounced_at(struct bed *bed, u32 mask, u32 place)
+{
+	struct end *a = &bed->a;
+	u8 *page = new_page();
+	u64 bus;
+
+	MUST(page);
+	memset(page + 2100, 0x22, 200);
+	fill(&bed->b, 0x11);
+	WRITE_ONCE(a->v->dma.align_mask, mask);
+	bus = map(a, page + 2100, 200, DMA_TO_DEVICE);
+	MUST(bus);
+	TRY(send_works(bed, bus, 200));
+	ib_dma_unmap_single(a->dev, bus, 200, DMA_TO_DEVICE);
+	free_page((unsigned long)page);
+	MUST(holds(&bed->b, 0, 200, 0x22) && holds(&bed->b, 200, 100, 0x11));
+	MUST((bus & ~PAGE_MASK) == place);
+	return 0;
+}
+
+static int dma_places(struct bed *bed)
+{
+	TRY(bounced_at(bed, PAGE_SIZE - 1, 2100));
+	TRY(bounced_at(bed, 2047, 52));
+	return bounced_at(bed, 0, 0);
+}
+
 /* Mapped at @offset, registered for a peer: it must not be unmapped until that is over. */
 static int exposed_at(struct bed *bed, u32 offset)
 {
@@ -888,6 +916,7 @@ const struct rules_case memory_cases[] = {
 	{"dma-physical", dma_physical},
 	{"dma-receive-direction", dma_receive_direction},
 	{"dma-stale", dma_stale, BOUNCE},
+	{"dma-places", dma_places, BOUNCE},
 	{"dma-exposed", dma_exposed},
 	{"dma-remote", dma_remote},
 	{"all-right", all_right},

@@ -11,7 +11,7 @@ import contextlib
 import time
 import traceback
 
-from . import disturb, hca, lab, machine
+from . import disturb, hca, lab, machine, netns
 from .testing import Skip, Wrong
 
 MODES = ("bounce", "direct")
@@ -608,6 +608,74 @@ def part_power(bed):
     bed.close()
 
 
+# --- network namespaces ---
+
+class NamespacesBed(Bed):
+    """The same for rows that bring containers of their own; its rows are in the table of @bed."""
+
+    def __init__(self, bed):
+        super().__init__(f"{bed.name}/netns", bed.xprt, memory=bed.memory, checked=bed.checked)
+        self.table, self.passed_over = bed.table, bed.passed_over
+
+    def make(self, name):
+        return netns.Namespaces(name, self.xprt, self.memory)
+
+
+def seen(box):
+    """The RDMA devices that a container sees."""
+    return box.run("rdma dev | sed 's/.*: \\(vhca_[^:]*\\):.*/\\1/' | sort", 10).split()
+
+
+def in_namespaces(one, exclusive, preset, bounce):
+    """A client and a server, each in a namespace with a device of its own; then both namespaces end."""
+    one.set_exclusive(exclusive)
+    one.vm.run(f"modprobe {one.xprt}", 20)
+    client, server = one.pair(1, preset, bounce)
+    devices = [seen(client), seen(server)]
+    if devices != ([["vhca_n1c"], ["vhca_n1s"]] if exclusive else [["vhca_n1c", "vhca_n1s"]] * 2):
+        raise Wrong(f"RDMA devices that client and server see: {devices}")
+    one.serve(1)
+    before = one.stats("vhca_n1c")["send"]
+    # v3 first: the server's grace period is under way.
+    for number, version in enumerate(hca.VERSIONS):
+        sends = one.stats("vhca_n1c")["send"]
+        one.mount(1, version, six=number % 2 == exclusive)
+        client.run(f"STORED=/proc/{server.pid}/root/export\n{hca.VERIFIED_IO}", 120, f"verified I/O, v{version}")
+        if one.connections(1) != 1:
+            raise Wrong(f"v{version}: {one.connections(1)} connections")
+        client.run("umount /mnt", 60)
+        one.quiet(1)
+        if one.stats("vhca_n1c")["send"] - sends < 50:
+            raise Wrong(f"v{version}: the traffic did not go through the namespace's device")
+    sends = one.stats("vhca_n1c")["send"] - before
+    faults = one.faults()
+    if faults:
+        raise Wrong("; ".join(faults))
+    for name in ("c1", "s1"):
+        one.all[name].end()
+        one.gone(name)
+    one.vm.until(f"rmmod {one.xprt}", 60, f"rmmod {one.xprt}, which went with its namespaces")
+    left = one.vm.run("ls /sys/class/infiniband; rdma resource show", 10).strip()
+    if left:
+        raise Wrong(f"left behind: {left}")
+    return f"{', '.join('v' + version for version in hca.VERSIONS)} over IPv4 and IPv6, {sends} Sends, nothing is left"
+
+
+def part_netns(bed):
+    """client and server in two network namespaces, over RDMA devices that all see or one alone"""
+    inner = NamespacesBed(bed)
+    for exclusive in (False, True):
+        for preset, bounce in (("connectx", True), ("irdma", False), ("cxgb4", not exclusive)):
+            what = f"{'exclusive' if exclusive else 'shared'}, {preset} {MODES[not bounce]}"
+            if bed.xprt == "rpcrdma" and bounce:
+                bed.table.add("netns", what, "skipped", hca.IN_TREE_BOUNCES, 0)
+                continue
+            for again in (False, True):
+                if inner.row("netns", what, in_namespaces, exclusive, preset, bounce, again=again) is not None:
+                    break
+    inner.close()
+
+
 # --- everything made and undone ---
 
 def cycles(one, version, times):
@@ -635,5 +703,6 @@ def part_cycle(bed):
     bed.close()
 
 
-PARTS = {"checkers": part_checkers, "smoke": part_smoke, "cancel": part_cancel, "drops": part_drops, "late": part_late, "removal": part_removal,
-         "events": part_events, "memory": part_memory, "power": part_power, "cycle": part_cycle}
+PARTS = {"checkers": part_checkers, "smoke": part_smoke, "cancel": part_cancel, "drops": part_drops, "late": part_late,
+         "removal": part_removal, "events": part_events, "memory": part_memory, "power": part_power,
+         "netns": part_netns, "cycle": part_cycle}

@@ -101,6 +101,7 @@ class Namespaces(hca.OneKernel):
         super().__init__(name, xprt, memory)
         self.exclusive = False
         self.all = {}
+        self._idle = {}    # queue pairs of a device that nobody uses: that of connection management, or none with iWARP
         self.vm.run("for dev in va vb; do ip link set $dev down; done; modprobe -a nfsd nfs nfsv3 nfsv4 lockd; "
                     f"modprobe {self.xprt}; mkdir -p /var/lib/nfs /export; "
                     "echo '/export *(rw,fsid=0,no_root_squash,no_subtree_check,insecure,async)' > /etc/exports",
@@ -138,6 +139,7 @@ class Namespaces(hca.OneKernel):
             if self.exclusive:
                 # It is the first namespace's until it is given away.
                 self.vm.run(f"rdma dev set vhca_{dev} netns {box.name} || die 'vhca_{dev} stays'", 20)
+            self._idle[dev] = self.stats(f"vhca_{dev}")["qps"]
 
     def pair(self, n, preset="connectx", bounce=True):
         made = self.link(n)
@@ -186,8 +188,9 @@ class Namespaces(hca.OneKernel):
         return box
 
     def quiet(self, n, timeout=60):
-        """Until the devices of pair @n have no queue pair but the one of connection management, and no region."""
+        """Until the devices of pair @n have no queue pair but those of their own, and no region."""
         for end in "cs":
             self.vm.until(f"set -- $(sed -n 's/^\\(qps\\|mrs\\) //p' {hca.DEBUGFS}/vhca_n{n}{end}/stats); "
-                          f"[ \"$*\" = '1 0' ] || die \"n{n}{end} has $* queue pairs and regions\"", timeout,
+                          f"[ \"$*\" = '{self._idle[f'n{n}{end}']} 0' ] || die \"n{n}{end} has $* queue pairs and regions\"",
+                          timeout,
                           f"vhca_n{n}{end}: queue pairs and regions to go")

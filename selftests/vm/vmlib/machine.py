@@ -331,13 +331,13 @@ class VM:
         return self._qemu.poll() is None
 
     def dump_tasks(self):
-        """Puts the stacks of blocked and of all tasks into the console log, our module's and rxe's counters, and the
-        queue pairs with their states."""
+        """Puts the stacks of blocked and of all tasks into the console log, our module's and rxe's counters, RPC tasks that
+        have not ended, and the queue pairs with their states."""
         self._dumped.clear()
         job = self.spawn(f"echo '{kernlog.DUMP_BEGIN}' > /dev/kmsg; echo w > /proc/sysrq-trigger; "
                          f"echo t > /proc/sysrq-trigger; echo '{kernlog.DUMP_END}' > /dev/kmsg; "
                          "grep . /sys/kernel/debug/rpcordma/stats /sys/kernel/debug/rpcordma/server/co* "
-                         "/sys/class/infiniband/*/ports/1/hw_counters/* 2> /dev/null; "
+                         "/sys/class/infiniband/*/ports/1/hw_counters/* /sys/kernel/debug/sunrpc/rpc_clnt/*/tasks 2> /dev/null; "
                          "rdma resource show qp; true",
                          "dump of all tasks")
         if not job._ended.wait(20) or not self._dumped.wait(20):

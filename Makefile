@@ -265,6 +265,11 @@ wire-golden: ## is what two revisions put on the wire equal? BASE=newest tag, AF
 	@scripts/setup build uml
 	@set -f; scripts/wire-golden $(if $(BASE),--base $(BASE)) $(if $(AFTER),--after $(AFTER)) $(if $(CELLS),--cells $(CELLS))
 
+.PHONY: golden-self-test
+golden-self-test: ## mistakes in copies of these messages, the XDR, the dissector and the codec: each has to be found
+	@scripts/setup golden
+	@selftests/golden/check --self-test
+
 .PHONY: golden
 golden: ## messages of version 2 in hexadecimal, read by rpcgen's code, our codec, and Wireshark
 	@scripts/setup golden

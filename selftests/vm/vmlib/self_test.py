@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whether a test, and a row of scripts/hca, is run once more for the right logs, and for no other; and whether known
-reports, of overlapping DMA mappings and others, are passed over, and no others: vm-check --self-test.
+reports, of overlapping DMA mappings and others, are passed over, and no others; and what becomes of tests for which there is no time: vm-check --self-test.
 """
 
 import contextlib
+import io
+import os
+import signal
 import types
 from unittest import mock
 
@@ -264,8 +267,65 @@ def choices():
     return passed
 
 
+def ends_it(_t):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def ends_machines_as_well(_t):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        raise testing.Wrong("the machine is gone")
+
+
+def fails(_t):
+    raise testing.Wrong("no")
+
+
+def passes(_t):
+    pass
+
+
+LEFT_OUT = testing.left_out("takes long")
+# What the tests do, the time at which each begins, from the deadline on, or None where there is no deadline; how each
+# ends, and exit status.
+IN_TIME = (
+    ("in time", (passes, passes), (-2, -1), ("passed", "passed"), 0),
+    ("no deadline", (passes,), None, ("passed",), 0),
+    ("the deadline passes", (passes, passes, LEFT_OUT), (-1, 0, 1),
+     ("passed", "skipped no time left, its name runs it: scripts/vm-check t1", "skipped takes long"), 0),
+    ("it has passed", (passes,), (5,), ("skipped no time left, its name runs it: scripts/vm-check t0",), 0),
+    ("none is left but those that are left out anyway", (LEFT_OUT,), (-5,), ("skipped takes long",), 1),
+    ("a failure before the deadline", (fails, passes), (-1, 0),
+     ("FAILED no", "skipped no time left, its name runs it: scripts/vm-check t1"), 1),
+    ("SIGTERM", (passes, ends_it, passes, LEFT_OUT), None,
+     ("passed", "skipped no time left, SIGTERM came while it ran", "skipped no time left, SIGTERM came before it was begun",
+      "skipped takes long"), 1),
+    ("SIGTERM, which ends machines, too", (fails, ends_machines_as_well), None,
+     ("FAILED no", "skipped no time left, SIGTERM came while it ran"), 1),
+)
+
+
+def in_time():
+    """Returns how many of IN_TIME passed."""
+    passed = 0
+    for what, functions, times, ends, wanted in IN_TIME:
+        output, clock = io.StringIO(), iter(times or ())
+        chosen = {f"t{i}": function for i, function in enumerate(functions)}
+        with contextlib.redirect_stdout(output), mock.patch.object(testing.time, "time", lambda: 1000 + next(clock)):
+            status = testing.run_all(chosen, 1000 if times else 0)
+        lines = [" ".join(line.split()) for line in output.getvalue().splitlines() if "logs: " not in line]
+        said = tuple(line.replace(f" t{i} 0.0 s", "") for i, line in enumerate(lines[:-2]))
+        totals = ", ".join(f"{sum(end.startswith(word) for end in ends)} {word.lower()}" for word in testing.WORDS.values())
+        good = (said, lines[-1], status) == (ends, totals, wanted)
+        passed += good
+        print(f"{'ok' if good else 'not ok'} - the time of a run: {what}"
+              + ("" if good else f": it was {said}, {lines[-1]}, status {status}"))
+    return passed
+
+
 def run():
-    passed = choices() + deaf_rows()
+    passed = choices() + deaf_rows() + in_time()
     for what, said, wanted in CASES:
         runs = 0
 
@@ -288,6 +348,6 @@ def run():
               ("" if good else f": {scanner.known.count} passed over, complaints {scanner.complaints}"))
         passed += good
     passed += known()
-    count = len(CHOICES) + len(DEAF) + len(CASES) + len(ones) + len(OVERLAPS) + len(KNOWN_CASES)
+    count = len(CHOICES) + len(DEAF) + len(IN_TIME) + len(CASES) + len(ones) + len(OVERLAPS) + len(KNOWN_CASES)
     print(f"{passed} passed, {count - passed} failed, 0 skipped")
     return 0 if passed == count else 1

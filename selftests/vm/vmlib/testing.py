@@ -8,6 +8,7 @@ scripts/vm-check runs them.
 import glob
 import importlib.util
 import os
+import signal
 import sys
 import time
 import traceback
@@ -18,6 +19,11 @@ TESTS = [os.path.join(image.TOP, "selftests", *where) for where in (("vm", "t"),
 
 _registry = {}
 
+# How the reason begins of a test that was not run, or not to its end, as scripts/check has so many minutes.
+# scripts/check and scripts/check-conformance look for it.
+NO_TIME = "no time left"
+WORDS = {"pass": "passed", "fail": "FAILED", "skip": "skipped"}
+
 
 class Skip(Exception):
     """The test cannot be run here; the text says why."""
@@ -25,6 +31,10 @@ class Skip(Exception):
 
 class Wrong(Exception):
     """Something was not as it must be."""
+
+
+class CutOff(BaseException):
+    """SIGTERM came. No Exception: it is no fault of the test that runs."""
 
 
 def test(name, slow=None):
@@ -40,10 +50,16 @@ def test(name, slow=None):
 
 
 def left_out(why):
-    """What stands in place of a test that is slow, for the reason @why."""
+    """What stands in place of a test that is not run, for the reason @why."""
     def function(t):
-        t.skip(f"{why}: VM_SLOW=1 or its name runs it")
+        t.skip(why)
+    function.left_out = True
     return function
+
+
+def not_run(function, why):
+    """What stands in place of @function, for which there is no time, as @why says; one that is left out stays so."""
+    return function if hasattr(function, "left_out") else left_out(f"{NO_TIME}, {why}")
 
 
 def choose(tests, names, only_slow, slow_too):
@@ -54,7 +70,7 @@ def choose(tests, names, only_slow, slow_too):
         if names and not name.startswith(tuple(names)) or only_slow and not function.slow:
             continue
         wanted = not function.slow or only_slow or slow_too or name in names
-        chosen[name] = function if wanted else left_out(function.slow)
+        chosen[name] = function if wanted else left_out(f"{function.slow}: VM_SLOW=1 or its name runs it")
     return chosen
 
 
@@ -126,6 +142,47 @@ def run(name, function):
         verdict, detail, again, _ = _run(name, function)
         seconds += again
     return verdict, detail, seconds
+
+
+def run_all(chosen, deadline):
+    """Runs the tests @chosen, {name: function}, says how they end, and counts. None is begun when @deadline, in seconds
+    since the epoch, if any, has passed. Returns the exit status."""
+    began = time.monotonic()
+    count = dict.fromkeys(WORDS, 0)
+    late = cut = running = False
+
+    def cut_off(*_):
+        nonlocal cut, running
+        cut = True
+        if running:
+            running = False
+            raise CutOff
+
+    old = signal.signal(signal.SIGTERM, cut_off)
+    for name, function in chosen.items():
+        if cut:
+            function = not_run(function, "SIGTERM came before it was begun")
+        elif deadline and time.time() >= deadline:
+            late, function = True, not_run(function, f"its name runs it: scripts/vm-check {name}")
+        before = cut
+        try:
+            running = True
+            verdict, detail, seconds = run(name, function)
+            running = False
+        except BaseException:
+            if not cut:
+                raise
+        if cut and not before:
+            # Whatever became of it: its machines may have had the signal, too.
+            verdict, detail, seconds = "skip", f"{NO_TIME}, SIGTERM came while it ran", 0
+        count[verdict] += 1
+        print(f"{WORDS[verdict]:8} {name:24} {seconds:5.1f} s" + (f"  {detail}" if detail else ""), flush=True)
+        if verdict == "fail":
+            print(f"    logs: {os.path.join(lab.LOGS, name)}", flush=True)
+    signal.signal(signal.SIGTERM, old)
+    print(f"vm-check: client {lab.default_xprt()}, {time.monotonic() - began:.0f} s")
+    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
+    return 0 if (count["pass"] or late) and not count["fail"] and not cut else 1
 
 
 def _run(name, function):

@@ -47,8 +47,9 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these; KVER=7.3 those that depend on the kernel, on that one
-	@scripts/setup build host fuzz uml vm wire golden interop bench style docs deb models $(if $(filter g++-14,$(kcxx)),debian13)
-	@scripts/check $(STEPS)
+	@began=$$(date +%s); \
+	scripts/setup build host fuzz uml vm wire golden interop bench style docs deb models $(if $(filter g++-14,$(kcxx)),debian13) && \
+	CHECK_BEGAN=$${CHECK_BEGAN:-$$began} scripts/check $(STEPS)	# what is fetched takes of its time
 
 # --- the module ---
 

@@ -63,6 +63,8 @@ static void connect_worker(struct work_struct *work)
 	if (xprt->reestablish_timeout < REESTABLISH_TIMEOUT)
 		xprt->reestablish_timeout = REESTABLISH_TIMEOUT;
 
+	/* rpcbind has found the port, or an administrator wrote another address (sysfs: dstaddr, with the send lock). */
+	rpcordma_peer_set(&transport->peer, (struct sockaddr *)&xprt->addr);
 	rc = rpcordma_core_client_connect(to_client(xprt));
 
 	xprt_clear_connecting(xprt);
@@ -343,7 +345,6 @@ int rpcordma_format_addresses(struct rpc_xprt *xprt)
 static void client_set_port(struct rpc_xprt *xprt, unsigned short port)
 {
 	rpc_set_port((struct sockaddr *)&xprt->addr, port);
-	rpc_set_port(&to_transport(xprt)->peer.address, port);
 	/* If there is no memory, only the text to display is missing; the address is set. */
 	format_port(xprt, port);
 }

@@ -130,6 +130,33 @@ def killed_at_random(t, **options):
     pair.unload()
 
 
+@test("dstaddr")
+def dstaddr(t):
+    """an administrator has the client go to another address of the server, to one that nobody has, and back (sysfs)"""
+    pair = t.lab()
+    pair.up()
+    pair.server.run("ip addr add 10.0.0.101/24 dev eth0")
+    pair.mount("4.2")
+    go = "echo {} > $(ls -d /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma | tail -n 1)/dstaddr"
+    data = "dd if=/dev/urandom of=/tmp/f bs=1000003 count=3 2>/dev/null; cp /tmp/f /mnt/f; drop_caches; cmp /tmp/f /mnt/f"
+    peer = "rdma resource show cm_id | grep -o 'dst-addr 10[0-9.]*:20049' | sort -u"
+
+    pair.client.run(data, 40, "I/O")
+    t.equal(pair.client.run(peer).split()[-1], "10.0.0.1:20049", "the server's address")
+    pair.client.run(go.format("10.0.0.101"), 10, "another address of the server")
+    pair.client.run(data, 60, "I/O over that one")
+    t.equal(pair.client.run(peer).split()[-1], "10.0.0.101:20049", "the server's address")
+    pair.client.run(go.format("10.0.0.77"), 10, "an address that nobody has")
+    job = pair.client.spawn(data, "I/O that waits")
+    time.sleep(5)
+    t.check(job.status is None, "I/O went on, with a server at an address that nobody has")
+    pair.client.run(go.format("10.0.0.1"), 60, "the first address")
+    job.wait(90)
+    t.equal(pair.client.run(peer).split()[-1], "10.0.0.1:20049", "the server's address")
+    pair.umount()
+    pair.unload()
+
+
 @test("nconnect", slow="load has eight connections, server-stop four")
 def nconnect(t):
     """nconnect=4: four connections, all of them used"""

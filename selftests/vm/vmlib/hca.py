@@ -304,7 +304,11 @@ class OneKernel:
         lab.Lab.only(self.vm, self.xprt)
 
     def stop_serving(self):
-        """nfsd ends, and the transport goes, which nobody may hold any more."""
+        """nfsd ends, and the transport goes, which nobody may hold any more. No mount is left."""
+        # umount has returned, but calls may be under way: after processes were killed NFS asks for a slot's sequence number,
+        # in 15 s once more. Without a server that is for minutes.
+        self.vm.until("[ $(wc -l < /proc/fs/nfsfs/servers) -le 1 ] && "
+                      "! grep -q ^transport: /sys/kernel/debug/rpcordma/stats 2> /dev/null", 60, "the NFS clients to end")
         self.vm.run("nfsd_stop", 60, "stop nfsd")
         self.vm.until(f"rmmod {self.xprt}", 30, f"rmmod {self.xprt}")
 

@@ -52,9 +52,37 @@ void rpcordma_svc_received(svc_xprt *)
 	the_port->svc.received++;
 }
 
+/*
+ * nfsd takes a payload that goes on in the tail from the pages all the same (svc_fill_write_vector()): it has to find the
+ * call's bytes there, as they stand in the tail where the pages are the thread's.
+ */
+static void expect_nothing_behind(const svc_rqst &rqst, const rpcordma_svc_arg &arg)
+{
+	const u32 own = div_round_up(arg.page_length, u32(kPage));
+
+	for (u32 i = 0; arg.head && i < arg.tail_length; i++) {
+		const u32 at = arg.page_length + i;
+		const page *p = (arg.pages ? arg.pages : rqst.pages)[at / kPage];
+
+		ASSERT_NE(p, nullptr);
+		if (!arg.pages) {
+			ASSERT_EQ(p->data[at % kPage], static_cast<const u8 *>(arg.tail)[i]);
+			continue;
+		}
+		bool found = false;
+		for (u32 n = 0; n < own; n++)
+			found |= arg.pages[n] == p;
+		ASSERT_TRUE(found);
+	}
+	if (!arg.pages && arg.head && arg.page_length)
+		EXPECT_EQ(arg.pages_used,
+			  div_round_up(arg.page_length + arg.tail_length, u32(kPage)));
+}
+
 void rpcordma_svc_set_arg(svc_rqst *rqst, svc_xprt *, rpcordma_server_call *call,
 			  const rpcordma_svc_arg *arg)
 {
+	expect_nothing_behind(*rqst, *arg);
 	rqst->call = call;
 	rqst->arg = *arg;
 	rqst->calls++;
@@ -69,6 +97,13 @@ void rpcordma_svc_swap_pages(svc_rqst *rqst, page **pages, rpcordma_u32 count)
 		rqst->pages[i] = pages[i];
 		pages[i] = p;
 	}
+}
+
+void rpcordma_svc_write_pages(svc_rqst *rqst, rpcordma_u32 offset, const void *from,
+			      rpcordma_u32 length)
+{
+	ASSERT_LE(u64(offset) + length, u64(svc_rqst::kPages) * kPage);
+	rpcordma_pages_write(rqst->pages, offset, from, length);
 }
 
 void rpcordma_svc_lend_pages(svc_rqst *rqst, page **pages, rpcordma_u32 count)

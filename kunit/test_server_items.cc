@@ -795,7 +795,49 @@ RPCORDMA_TEST(server_items, more_than_came)
 	EXPECT_GT(clean, 6);
 }
 
-RPCORDMA_SUITE(server_items, fetched, not_fetched, failed_before, more_than_came, lent, order,
-	       copied, kept, refused, no_memory);
+/*
+ * The same where what is behind the data is longer than a page: a chunk's, and an item's, which comes in a call that had
+ * more pages before. The port's rpcordma_svc_set_arg() looks behind the data of each call.
+ */
+RPCORDMA_TEST(server_items, much_behind)
+{
+	for (const bool eager : {true, false})
+		for (const u32 size : {4u, u32(kPage) - 1, u32(kPage)}) {
+			Connected c;
+			CallMaker call(1);
+
+			TEST_NOTE("eager", eager);
+			TEST_NOTE("size", size);
+			call.read(40, size, 0);
+			call.finish(40 + 3 * kPage);
+			c.pretend_waiters(!eager);
+			ASSERT_TRUE(c.send(call));
+			c.pretend_waiters(0);
+			if (!eager)
+				EXPECT_EQ(c.receive(), 0);
+			c.work();
+			ASSERT_EQ(c.receive(), int(40 + size + xdr_pad(size) + 3 * kPage));
+			EXPECT_EQ(c.rqst->arg.tail_length, 3 * kPage);
+			c.release();
+		}
+
+	Placing s;
+	const u32 tails[] = {kPage, kPage + 4, 1000};
+
+	for (const u32 tail : tails) {
+		TEST_NOTE("tail", tail);
+		s.say_call(500 + tail, placed(kMost), tail);
+		ASSERT_EQ(s.receive(), int(100 + kMost + tail));
+		EXPECT_EQ(s.rqst->arg.pages != nullptr, tail <= kPage);
+		s.answer();
+		s.say_call(501 + tail, placed(kPage), tail);
+		ASSERT_EQ(s.receive(), int(100 + kPage + tail));
+		EXPECT_EQ(s.rqst->arg.pages != nullptr, tail <= kPage);
+		s.answer();
+	}
+}
+
+RPCORDMA_SUITE(server_items, much_behind, fetched, not_fetched, failed_before, more_than_came, lent,
+	       order, copied, kept, refused, no_memory);
 
 } // namespace rpcordma

@@ -102,6 +102,12 @@ void rpcordma_svc_swap_pages(struct svc_rqst *rqst, struct page **pages, rpcordm
 		swap(rqst->rq_pages[i], pages[i]);
 }
 
+void rpcordma_svc_write_pages(struct svc_rqst *rqst, rpcordma_u32 offset, const void *from,
+			      rpcordma_u32 length)
+{
+	rpcordma_pages_write(rqst->rq_pages, offset, from, length);
+}
+
 void rpcordma_svc_lend_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count)
 {
 	memcpy(pages, rqst->rq_pages, count * sizeof(*pages));

@@ -235,6 +235,9 @@ void rpcordma_svc_set_arg(struct svc_rqst *rqst, struct svc_xprt *xprt,
  * then null comes back.
  */
 void rpcordma_svc_swap_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count);
+/** Copy @length bytes to the thread's pages, from byte @offset of its first on; none of them is absent. */
+void rpcordma_svc_write_pages(struct svc_rqst *rqst, rpcordma_u32 offset, const void *from,
+			      rpcordma_u32 length);
 /** Take the thread's first @count pages; it gets others before its next call. */
 void rpcordma_svc_lend_pages(struct svc_rqst *rqst, struct page **pages, rpcordma_u32 count);
 /** The reply, encoded. */

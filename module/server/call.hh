@@ -32,7 +32,7 @@ struct ReplySends {
 /**
  * The pages of a call's item, in the order of its bytes: those of its Receives, which they stay. And one more, which is the last
  * of them again: a service that believes what a call says of its payload's length may look for more, though not for more
- * than the call has, and that is in one head.
+ * than the call has, of which at most a page is behind the item.
  */
 struct LentPages {
 	page *pages[protocol::kCallTransmissions * MessagePages::kMost + 1] = {};

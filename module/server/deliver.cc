@@ -193,6 +193,19 @@ static void complete_sink(const ServerCall &call)
 	return pages;
 }
 
+/*
+ * A service that believes what a call says of its payload's length may look for more of it in the pages than its chunk had:
+ * not for more than the call has. It finds there what goes on in the stream, as it would if all were inline, and nothing
+ * that was somebody else's. Returns how many pages that takes.
+ */
+[[nodiscard]] static u32 repeat_tail(const Server &server, svc_rqst *rqst,
+				     const rpcordma_svc_arg &arg)
+{
+	if (arg.tail_length)
+		rpcordma_svc_write_pages(rqst, arg.page_length, arg.tail, arg.tail_length);
+	return div_round_up(arg.page_length + arg.tail_length, server.device.page_size);
+}
+
 /* Hand a whole call to the thread. Returns its length, or 0: there was no memory for it. */
 [[nodiscard]] static u32 deliver_call(Server &server, ServerCall *call, svc_rqst *rqst)
 {
@@ -234,6 +247,7 @@ static void complete_sink(const ServerCall &call)
 		arg.page_length = arrival.sink_length + xdr_pad(arrival.sink_length);
 		arg.tail = payload + arrival.position;
 		arg.tail_length = arrival.inline_length - arrival.position;
+		arg.pages_used = repeat_tail(server, rqst, arg);
 		break;
 	case chunk::Arrival::How::sent:
 		arg.head = payload;

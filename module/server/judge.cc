@@ -194,10 +194,14 @@ Judgement judge_items(const Server &server, const Receive &first, const rtrext::
 	rpcordma_svc_get_limits(server.xprt, &limits);
 	const rtrext::Item item = *request.items.begin();
 	const auto head = rpc::least_call_head(first.message.payload);
-	/* sunrpc reads the RPC header as one piece of memory, and recycle() looks for pages at the first Receive. */
+	/*
+	 * sunrpc reads the RPC header as one piece of memory, and recycle() looks for pages at the first Receive. Behind the
+	 * item's pages there is one more (LentPages).
+	 */
 	if (!chunk::lies_in_pages(structure_of(server.receive_maker.room()), lengths.each(),
 				  request.items) ||
 	    request.items.count() != 1 || first.whole_length <= first.buffer.size() ||
+	    lengths.stream() > u64(item.displacement) + server.device.page_size ||
 	    length > limits.max_message || !head.ok() || item.displacement < head.value())
 		return judge_pieces(server, first, length, arrival, refusal);
 	arrival = chunk::Arrival::inline_only(u32(lengths.stream()));

@@ -111,6 +111,17 @@ void rpcordma_svc_set_arg(svc_rqst *rqst, svc_xprt *, rpcordma_server_call *call
 		arg->pages[i]->lent++;
 		rqst->lent.push_back(arg->pages[i]);
 	}
+	/* Where nfsd looks for a payload that goes on in the tail. */
+	for (u32 i = 0; arg->head && i < arg->tail_length; i++) {
+		const u32 at = arg->page_length + i;
+		const page *p = arg->pages ? arg->pages[at / kPageSize] :
+					     rqst->pages.at(at / kPageSize);
+
+		REQUIRE(p && (arg->pages ? p->lent != 0 :
+					   p->data[at % kPageSize] ==
+						   static_cast<const u8 *>(arg->tail)[i]),
+			"a payload that goes on in the tail has somebody else's bytes");
+	}
 	rqst->respages = arg->pages_used;
 	rqst->next_page = rqst->respages + 1;
 	port_call();
@@ -120,6 +131,15 @@ void rpcordma_svc_swap_pages(svc_rqst *rqst, page **pages, rpcordma_u32 count)
 {
 	for (u32 i = 0; i < count; i++)
 		std::swap(rqst->pages.at(i), pages[i]);
+	port_call();
+}
+
+void rpcordma_svc_write_pages(svc_rqst *rqst, rpcordma_u32 offset, const void *from,
+			      rpcordma_u32 length)
+{
+	REQUIRE(u64(offset) + length <= u64(rqst->pages.size()) * kPageSize,
+		"bytes are written behind the thread's pages");
+	rpcordma_pages_write(rqst->pages.data(), offset, from, length);
 	port_call();
 }
 

@@ -212,6 +212,32 @@ void write_pad_segment(Test &t)
 }
 
 /*
+ * A WRITE whose chunk has the first of its data alone, against RFC 8166 3.4.4.1, and the others are inline. nfsd takes as many
+ * bytes as the call says from where the chunk's are: what follows them there is to be the call's, not somebody else's.
+ */
+void write_short_chunk(Test &t)
+{
+	Connection &c = t.connect();
+
+	for (const u32 first : {4u, 1000u, 4096u, 20000u}) {
+		const Octets data = pattern(first + 500, 70 + first);
+		Memory memory(t.peer(), Octets(data.begin(), data.begin() + first));
+		const u32 xid = t.xid();
+		Compound compound(xid);
+		compound.lookup(file_name).write(0, data).getattr();
+		Octets stream = compound.payload();
+		const auto at = std::search(stream.begin(), stream.end(), data.begin(), data.end());
+		check(at != stream.end(), "the data are not in the call");
+		Chunks chunks;
+		chunks.read(u32(at - stream.begin()), memory.segment());
+		stream.erase(at, at + first);
+		Results(t.plain_reply(t.call(c, {xid}, chunks, stream), xid), xid).compound(4);
+		same(fetch(t, c, first + 500), data,
+		     text("what was written, of which %u bytes are in the chunk", first).c_str());
+	}
+}
+
+/*
  * Two WRITEs in one COMPOUND, each with a Read chunk; the whole call inline, or in a chunk too.
  * nfsd takes a WRITE's data for what begins in the head of the call or with a page
  * (svc_fill_write_vector() knows no page_base): so the second one's have to begin in the first page
@@ -813,6 +839,8 @@ const std::vector<TestCase> nfs_tests = {
 	{"nfs-both-chunks", "call and reply in chunks", call_and_reply_in_chunks},
 	{"nfs-write", "WRITEs of all lengths, with and without pad, in pieces", write_chunk},
 	{"nfs-write-pad-segment", "a WRITE whose pad is a segment", write_pad_segment},
+	{"nfs-write-short-chunk", "a WRITE whose chunk has a part of its data, the rest inline",
+	 write_short_chunk},
 	{"nfs-write-two", "two WRITEs in one COMPOUND, two Read chunks", write_two_chunks},
 	{"nfs-write-two-odd", "the same, of odd lengths, without pads", write_two_odd},
 	{"nfs-write-call-chunk", "a WRITE in a Position Zero Read chunk, its data in another",

@@ -173,18 +173,14 @@ rpcordma_bool rpcordma_page_is_shared(const page *page)
 	return page->references > 1;
 }
 
-rpcordma_u32 rpcordma_pages_keep(page **pages, rpcordma_u32 count, rpcordma_u32 node)
+rpcordma_u32 rpcordma_node_count(void)
 {
-	u32 present = 0;
+	return 2;
+}
 
-	for (u32 i = 0; i < count; i++) {
-		if (pages[i] && pages[i]->node != node) {
-			rpcordma_pages_release(&pages[i], 1);
-			pages[i] = nullptr;
-		}
-		present += pages[i] != nullptr;
-	}
-	return present;
+rpcordma_u32 rpcordma_page_node(const page *page)
+{
+	return page->node;
 }
 
 rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_u32 node,

@@ -105,27 +105,14 @@ rpcordma_u32 rpcordma_node(void)
 	return numa_mem_id();
 }
 
-rpcordma_u32 rpcordma_pages_keep(struct page **pages, rpcordma_u32 count, rpcordma_u32 node)
+rpcordma_u32 rpcordma_node_count(void)
 {
-	rpcordma_u32 present = 0, i;
+	return num_online_nodes();
+}
 
-	/* As most machines have. This is for each page of each large WRITE. */
-	if (num_online_nodes() == 1) {
-		for (i = 0; i < count; i++)
-			present += pages[i] != NULL;
-		return present;
-	}
-	for (i = 0; i < count; i++) {
-		if (!pages[i])
-			continue;
-		if (page_to_nid(pages[i]) == node) {
-			present++;
-			continue;
-		}
-		put_page(pages[i]);
-		pages[i] = NULL;
-	}
-	return present;
+rpcordma_u32 rpcordma_page_node(const struct page *page)
+{
+	return page_to_nid(page);
 }
 
 void *rpcordma_page_address(struct page *page)

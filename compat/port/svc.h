@@ -267,13 +267,10 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcor
 void *rpcordma_page_address(struct page *page);
 /** Whether somebody has a reference to @page besides its owner. Any context. */
 rpcordma_bool rpcordma_page_is_shared(const struct page *page);
-/** The NUMA node of the CPU that this runs on. Any context. */
+/** How many NUMA nodes there are, and the one of the CPU that this runs on, and of a page. Any context. */
+rpcordma_u32 rpcordma_node_count(void);
 rpcordma_u32 rpcordma_node(void);
-/**
- * Release those of @count @pages that are not of NUMA node @node, and leave null in their place. Returns how many pages
- * there are then; null entries are passed over. Any context that may not sleep too.
- */
-rpcordma_u32 rpcordma_pages_keep(struct page **pages, rpcordma_u32 count, rpcordma_u32 node);
+rpcordma_u32 rpcordma_page_node(const struct page *page);
 /** Drop a reference each. Any context that may not sleep too. */
 void rpcordma_pages_release(struct page **pages, rpcordma_u32 count);
 /** Copy @length bytes to @pages, from byte @offset of the first on. Any context. */

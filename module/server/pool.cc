@@ -136,12 +136,27 @@ static void put_in_order(page **pages, u32 count)
 	return static_cast<u32>(to - pages);
 }
 
-/* A thread has exchanged pages that @sink used for its own, of which some may be absent. */
+/* Release those of @count @pages that are not of @node, and leave null in their place. */
+static void release_strays(page **pages, u32 count, u32 node)
+{
+	for (page **p = pages; p < pages + count; p++)
+		if (*p && rpcordma_page_node(*p) != node) {
+			rpcordma_pages_release(p, 1);
+			*p = nullptr;
+		}
+}
+
+/* A thread has exchanged pages that @sink used for its own, of which some may be absent, or of another node. */
 static void take_stock(Transfer &sink)
 {
 	const u32 used = sink.page_count;
-	const u32 present = rpcordma_pages_keep(sink.pages, used, sink.node);
+	u32 present = 0;
 
+	/* Most machines have one. */
+	if (rpcordma_node_count() > 1)
+		release_strays(sink.pages, used, sink.node);
+	for (u32 i = 0; i < used; i++)
+		present += sink.pages[i] != nullptr;
 	if (present < used)
 		sink.stock = close_gaps(sink.pages, sink.stock);
 	put_in_order(sink.pages, present);

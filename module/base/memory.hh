@@ -18,6 +18,11 @@ struct Heap {
 	{
 		return rpcordma_alloc(size, how);
 	}
+	[[nodiscard]] static void *allocate_near(const rpcordma_endpoint *endpoint, usize size,
+						 rpcordma_alloc_how how)
+	{
+		return rpcordma_alloc_near(endpoint, size, how);
+	}
 	static void release(void *p)
 	{
 		rpcordma_free(p);
@@ -55,17 +60,13 @@ public:
 	/** A new T, or nothing without memory. @how names the contexts from which this may be called. */
 	[[nodiscard]] static Owned create(rpcordma_alloc_how how)
 	{
-		void *place = From::allocate(sizeof(T), how);
-
-		return Owned(place ? new (place) T : nullptr);
+		return made_at_(From::allocate(sizeof(T), how));
 	}
-	/** As that, from rpcordma_alloc_near() @endpoint's device. */
+	/** As that, of memory near @endpoint's device, where there is some. */
 	[[nodiscard]] static Owned create_near(const rpcordma_endpoint *endpoint,
 					       rpcordma_alloc_how how)
 	{
-		void *place = rpcordma_alloc_near(endpoint, sizeof(T), how);
-
-		return Owned(place ? new (place) T : nullptr);
+		return made_at_(From::allocate_near(endpoint, sizeof(T), how));
 	}
 	/** Take over @object, which create() made and let_go() gave away. */
 	[[nodiscard]] static Owned take_over(T *object)
@@ -100,6 +101,10 @@ public:
 private:
 	explicit Owned(T *object) : object_(object)
 	{
+	}
+	[[nodiscard]] static Owned made_at_(void *place)
+	{
+		return Owned(place ? new (place) T : nullptr);
 	}
 	void reset(T *object)
 	{

@@ -23,10 +23,10 @@ using DecodedHeader = xdr::Message;
 /** What a message of RPC begins with, after its xid. */
 enum MessageType : u32 { kCallMessage, kReplyMessage, kNeither };
 
-/** Byte @i of what goes inline; of the client's memory there is PortPeer::memory. */
+/** Byte @i of what goes inline; of the client's memory there is PortPeer::memory. No two pages are equal. */
 [[nodiscard]] constexpr u8 pattern(u32 i)
 {
-	return u8(i * 13 + 5);
+	return u8(i * 13 + i / 256 + 5);
 }
 
 /** As that, of a call from its third word on: with no credential and no verifier. */

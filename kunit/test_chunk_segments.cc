@@ -261,6 +261,51 @@ RPCORDMA_TEST(chunk_segments, placed)
 	EXPECT_GT(joined, 100);
 }
 
+/* With the last page's bytes ahead of the tail, whatever begins at a page's start has one segment. */
+RPCORDMA_TEST(chunk_segments, placed_with_last_page)
+{
+	Memory &memory = test_zeroed<Memory>();
+	u32 moved = 0, left = 0;
+
+	for_each_small([&](const BufferShape &shape, const Limits &limits) {
+		const u32 ahead = bytes_ahead_of_tail(shape, limits);
+		const BufferShape longer = with_longer_tail(shape, ahead);
+		const u64 room = 0xc0000;
+		const u32 length = static_cast<u32>(shape.length());
+		const ShapeNotes notes(shape, limits);
+
+		EXPECT_EQ(longer.length(), shape.length());
+		/* It is no more than what is on the last page, and a page holds it with the tail. */
+		ASSERT_LE(ahead, shape.page_length);
+		EXPECT_LT(ahead, limits.page_size);
+		if (!ahead) {
+			left += shape.tail_length && (shape.page_base + shape.page_length) % 4;
+			return;
+		}
+		moved++;
+		EXPECT_LE(longer.tail_length, limits.page_size);
+		EXPECT_TRUE(!longer.page_length ||
+			    (longer.page_base + longer.page_length) % limits.page_size == 0);
+		if (!placing_joins(longer, limits))
+			return;
+		const BufferShape placed = place_kvecs(longer, limits, room);
+
+		EXPECT_LE(placed.tail_address + placed.tail_length, room + 2 * limits.page_size);
+		memory.set(shape, limits.page_size);
+		const u32 before = memory.fewest(0, length, limits);
+		memory.set(placed, limits.page_size);
+		const u32 after = memory.fewest(0, length, limits);
+		EXPECT_LE(after, before);
+		/* All of the page data may have gone to the tail. */
+		if ((placed.page_base % 4 && placed.page_length) || limits.mr_pages < 16)
+			return;
+		EXPECT_EQ(after, 1);
+	});
+	EXPECT_GT(moved, 100);
+	/* Where both are too long for a page. */
+	EXPECT_GT(left, 100);
+}
+
 /* Where DMA addresses do not keep the place in a page: neither a gap, nor two neighbours that could be one. */
 RPCORDMA_TEST(chunk_segments, parts_alone)
 {
@@ -565,6 +610,6 @@ RPCORDMA_TEST(chunk_segments, max_payload)
 	}
 }
 
-RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, placed, parts_alone, pieces,
-	       pieces_stop, bad_ranges, too_many, one_region_per_mebibyte, small_region_pages,
-	       limits_valid, max_payload);
+RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, placed, placed_with_last_page,
+	       parts_alone, pieces, pieces_stop, bad_ranges, too_many, one_region_per_mebibyte,
+	       small_region_pages, limits_valid, max_payload);

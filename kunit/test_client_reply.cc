@@ -303,35 +303,58 @@ RPCORDMA_TEST(client_reply, long_in_one_region)
 				  head + pages + i < size ? pattern(head + pages + i) : 0xee);
 		r.done(call);
 	}
-	rpc_rqst *call = r.prepare(7, 60);
-	r.add_pages(call, pages, false);
-	call->send.flags = 0;
-	call->send.tail = {static_cast<u8 *>(call->send.head.base) + Requester::kRoom / 2, tail};
-	__builtin_memset(call->send.tail.base, 0x7a, tail);
-	call->send.len += tail;
-	EXPECT_EQ(r.transmit(call), 0);
-	const auto header = r.sent();
-	EXPECT_EQ(header.reads.count(), 1);
-	EXPECT_EQ(header.reads.total_length(), 60 + pages + tail);
-	for (u32 i = 0; i < 60 + pages + tail; i++) {
-		const u8 *byte = r.peer.reach(header.reads[0].target, i, false);
-		ASSERT_NE(byte, nullptr);
-		EXPECT_EQ(*byte, i < 60		? static_cast<u8 *>(call->send.head.base)[i] :
-				 i < 60 + pages ? pattern(i - 60) :
-						  0x7a);
+	/* Of a call, the last page goes with the tail where it is not full; unless both are too long for a page. */
+	u8 *const tails = test_alloc(kPage).data();
+	__builtin_memset(tails, 0x7a, kPage);
+	static constexpr struct {
+		u32 pages, tail, regions;
+	} calls[] = {
+		{.pages = pages, .tail = tail, .regions = 1},
+		{.pages = pages - 1000, .tail = tail, .regions = 1},
+		{.pages = 4 * kPage + 1, .tail = kPage - 1, .regions = 1},
+		{.pages = 4 * kPage + 1, .tail = kPage, .regions = 2},
+		{.pages = pages - 1000, .tail = 0, .regions = 1},
+	};
+	for (const auto &t : calls) {
+		const u32 length = 60 + t.pages + t.tail;
+		rpc_rqst *call = r.prepare(7, 60);
+
+		TEST_NOTE("pages", t.pages);
+		TEST_NOTE("tail", t.tail);
+		r.add_pages(call, t.pages, false);
+		call->send.flags = 0;
+		call->send.tail = {tails, t.tail};
+		call->send.len += t.tail;
+		EXPECT_EQ(r.transmit(call), 0);
+		const auto header = r.sent();
+		EXPECT_EQ(header.reads.count(), t.regions);
+		EXPECT_EQ(header.reads.total_length(), length);
+		u32 at = 0;
+		for (const auto &segment : header.reads)
+			for (u32 i = 0; i < segment.target.length; i++, at++) {
+				const u8 *byte = r.peer.reach(segment.target, i, false);
+				ASSERT_NE(byte, nullptr);
+				EXPECT_EQ(*byte,
+					  at < 60 ? static_cast<u8 *>(call->send.head.base)[at] :
+					  at < 60 + t.pages ? pattern(at - 60) :
+							      0x7a);
+			}
+		EXPECT_TRUE(r.reply(7, 24, 8, header.reads[0].target.handle.get()));
+		r.done(call);
 	}
-	/* Without memory for that it goes as it is. */
+	/* Without memory for that it goes as it is: another slot has none yet. */
+	rpc_rqst *call = r.call(7);
 	rpc_rqst *other = r.prepare(8, 60);
 	r.add_pages(other, pages, true);
 	other->receive.flags = 0;
-	EXPECT_TRUE(r.reply(7, 24, 8, header.reads[0].target.handle.get()));
-	r.done(call);
 	r.memory.allocations_left = 0;
 	EXPECT_EQ(r.transmit(other), 0);
 	r.memory.allocations_left = kNoLimit;
 	EXPECT_EQ(r.sent().reply.count(), 2);
 	EXPECT_TRUE(r.reply(8, 24));
 	r.done(other);
+	EXPECT_TRUE(r.reply(7, 24));
+	r.done(call);
 	r.at_rest();
 }
 

@@ -40,7 +40,7 @@ namespace {
 		plan.receive_mode = ReceiveMode::inline_only;
 		return {};
 	}
-	if (call.ddp_allowed && call.receive_ddp && buffer.page_length) {
+	if (reply_reducible(call)) {
 		TRY_STATUS(layout_pages(buffer, limits, plan.write_chunk));
 		const u32 segments = plan.write_chunk.size();
 

@@ -257,6 +257,12 @@ constexpr void layout_in_one(const BufferShape &shape, SegmentList &out)
 	(void)out.push({shape.head_length, shape.page_length});
 }
 
+/** Whether the page data may come as a Write chunk. */
+[[nodiscard]] constexpr bool reply_reducible(const CallShape &call)
+{
+	return call.ddp_allowed && call.receive_ddp && call.receive.page_length;
+}
+
 /** Whether the page data may go as a Read chunk, at the Position where they stand. */
 [[nodiscard]] constexpr bool reducible(const CallShape &call)
 {
@@ -264,6 +270,25 @@ constexpr void layout_in_one(const BufferShape &shape, SegmentList &out)
 	 */
 	return call.ddp_allowed && call.send_ddp && call.send.page_length &&
 	       call.send.head_length && !(call.send.head_length & 3);
+}
+
+/**
+ * Whether the call goes whole, as a Position Zero Read chunk, because it is too long for everything else. reduce() may
+ * come to it in other ways too: where the payload's chunk has more segments than the header has room for.
+ */
+[[nodiscard]] constexpr bool goes_whole(const CallShape &call, const Thresholds &thresholds)
+{
+	return !thresholds.transmissions_for(thresholds.send, thresholds.bare_header,
+					     call.send.length()) &&
+	       !reducible(call);
+}
+
+/** The same of the longest reply, which comes whole in a Reply chunk. */
+[[nodiscard]] constexpr bool comes_whole(const CallShape &call, const Thresholds &thresholds)
+{
+	return !thresholds.transmissions_for(thresholds.receive, thresholds.bare_header,
+					     call.receive.length()) &&
+	       !reply_reducible(call);
 }
 
 /**

@@ -117,11 +117,21 @@ bool placing_joins(const BufferShape &shape, const Limits &limits)
 {
 	const u64 page = limits.page_size, begin = shape.page_base, end = begin + shape.page_length;
 
-	if (!shape.page_length || limits.mr_pages < 3 || limits.parts_alone ||
-	    shape.head_length > page || shape.tail_length > page)
+	if (limits.mr_pages < 3 || limits.parts_alone || shape.head_length > page ||
+	    shape.tail_length > page)
 		return false;
+	if (!shape.page_length)
+		return shape.head_length && shape.tail_length && !shape.kvecs_adjacent();
 	return (shape.head_length && !(begin & (page - 1))) ||
 	       (shape.tail_length && !(end & (page - 1)));
+}
+
+u32 bytes_ahead_of_tail(const BufferShape &shape, const Limits &limits)
+{
+	const u64 end = u64(shape.page_base) + shape.page_length;
+	const u32 bytes = min(static_cast<u32>(end & (limits.page_size - 1)), shape.page_length);
+
+	return shape.tail_length && u64(bytes) + shape.tail_length <= limits.page_size ? bytes : 0;
 }
 
 BufferShape place_kvecs(const BufferShape &shape, const Limits &limits, u64 memory)

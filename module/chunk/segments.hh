@@ -203,8 +203,22 @@ struct SegmentList : FixedList<ByteRange, kMaxSegments> {
 [[nodiscard]] Status layout_segments(const BufferShape &shape, ByteRange range,
 				     const Limits &limits, SegmentList &out);
 
-/** Whether place_kvecs() has head or tail of @shape share a segment with its page data, and they fit a page each. */
+/** Whether place_kvecs() has head or tail of @shape share a segment with what is beside them, and they fit a page each. */
 [[nodiscard]] bool placing_joins(const BufferShape &shape, const Limits &limits);
+
+/**
+ * How many bytes of the page data have to be copied ahead of the tail for both to begin a page together, and to share a
+ * segment with the pages before: those on the last page, where it is not full. 0 where there are none, or no room for them.
+ */
+[[nodiscard]] u32 bytes_ahead_of_tail(const BufferShape &shape, const Limits &limits);
+
+/** @shape with the last @bytes of its page data in the tail. */
+[[nodiscard]] constexpr BufferShape with_longer_tail(BufferShape shape, u32 bytes)
+{
+	shape.page_length -= bytes;
+	shape.tail_length += bytes;
+	return shape;
+}
 
 /**
  * @shape with the head moved so that it ends where a page does, and the tail to where the next one begins: both make

@@ -59,14 +59,15 @@ using trace::Failure;
 
 /* --- planning --- */
 
-/* Have head and tail of @shape in @memory, where that saves regions. Without memory they stay where they are. */
-[[nodiscard]] static chunk::BufferShape place(const chunk::BufferShape &shape,
-					      const chunk::Limits &limits, Buffer &memory)
+/* Have head and tail of @shape in @memory, if that saves a region. Without memory they stay where they are: false. */
+[[nodiscard]] static bool place(chunk::BufferShape &shape, const chunk::Limits &limits,
+				Buffer &memory)
 {
 	if (!chunk::placing_joins(shape, limits) ||
 	    (!memory && !memory.create(2 * limits.page_size, RPCORDMA_ALLOC_ATOMIC)))
-		return shape;
-	return chunk::place_kvecs(shape, limits, reinterpret_cast<u64>(memory.data()));
+		return false;
+	shape = chunk::place_kvecs(shape, limits, reinterpret_cast<u64>(memory.data()));
+	return true;
 }
 
 static void copy_kvec(u64 to, const rpcordma_kvec &from)
@@ -75,28 +76,37 @@ static void copy_kvec(u64 to, const rpcordma_kvec &from)
 		__builtin_memcpy(reinterpret_cast<void *>(to), from.base, from.length);
 }
 
+/* Of what is sent, the last page as well is copied where it is not full, lest the tail make a region of its own. */
+static void place_call(const Connection &c, Call *call, const rpcordma_request &request)
+{
+	const rpcordma_xdr_buf &buf = *request.send;
+	const u32 ahead = chunk::bytes_ahead_of_tail(call->shape.send, c.limits);
+	chunk::BufferShape shape = chunk::with_longer_tail(call->shape.send, ahead);
+
+	if (!place(shape, c.limits, call->placed_call))
+		return;
+	copy_kvec(shape.head_address, buf.head);
+	if (ahead)
+		rpcordma_copy_from_pages(&buf, shape.page_length,
+					 reinterpret_cast<void *>(shape.tail_address), ahead);
+	copy_kvec(shape.tail_address + ahead, buf.tail);
+	call->shape.send = shape;
+}
+
 /*
- * @call is planned, and has several regions. Where they are of a long message, see whether placing its head and
- * tail makes one of them: then the peer can invalidate it with its reply.
+ * Where @call, or its reply, goes whole by a chunk, place head and tail so that they make one region with the page data:
+ * then the peer can invalidate it with its reply.
  */
-[[nodiscard, gnu::noinline]] static Status place_long(const Connection &c, Call *call,
-						      const rpcordma_request &request,
-						      const chunk::Thresholds &thresholds)
+[[gnu::always_inline]] static inline void place_long(const Connection &c, Call *call,
+						     const rpcordma_request &request,
+						     const chunk::Thresholds &thresholds)
 {
 	chunk::CallShape &shape = call->shape;
-	const u64 send_head = shape.send.head_address, receive_head = shape.receive.head_address;
 
-	if (call->plan.position_zero.size() > 1)
-		shape.send = place(shape.send, c.limits, call->placed_call);
-	if (call->plan.reply_chunk.size() > 1)
-		shape.receive = place(shape.receive, c.limits, call->placed_reply);
-	if (shape.send.head_address != send_head) {
-		copy_kvec(shape.send.head_address, request.send->head);
-		copy_kvec(shape.send.tail_address, request.send->tail);
-	} else if (shape.receive.head_address == receive_head) {
-		return {};
-	}
-	return chunk::reduce(shape, c.limits, thresholds, call->plan);
+	if (chunk::goes_whole(shape, thresholds))
+		place_call(c, call, request);
+	if (chunk::comes_whole(shape, thresholds))
+		(void)place(shape.receive, c.limits, call->placed_reply);
 }
 
 /*
@@ -140,10 +150,9 @@ reduce_call(Connection &c, Call *call, const rpcordma_request &request, u32 most
 	chunk::Thresholds thresholds = thresholds_for(c, call);
 
 	thresholds.transmissions = min(thresholds.transmissions, most_transmissions);
-	TRY_STATUS(chunk::reduce(call->shape, c.limits, thresholds, call->plan));
-	if (call->plan.rkeys() > 1 && !c.limits.sg_gaps)
-		return place_long(c, call, request, thresholds);
-	return {};
+	if (!c.limits.sg_gaps)
+		place_long(c, call, request, thresholds);
+	return chunk::reduce(call->shape, c.limits, thresholds, call->plan);
 }
 
 /*
@@ -384,11 +393,11 @@ marshal_header(Client &client, const Connection &c, Call *call, const rpcordma_r
 }
 
 /* Copy bytes [@at, @at + @left) of @buf to @to. Returns how many came from pages or the tail. */
-[[nodiscard, gnu::always_inline]] static inline u32
-copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at, u32 left, u8 *to)
+[[nodiscard, gnu::always_inline]] static inline u32 copy_range(const rpcordma_xdr_buf &buf, u32 at,
+							       u32 left, u8 *to)
 {
-	const u32 head = shape.head_length;
-	const u32 pages_end = head + shape.page_length;
+	const u32 head = static_cast<u32>(buf.head.length);
+	const u32 pages_end = head + buf.page_length;
 	u32 pulled = 0;
 
 	if (at < head && left) {
@@ -422,7 +431,7 @@ copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at,
 
 	for (chunk::ByteRange range : call.plan.inline_ranges) {
 		/* Of most calls with a chunk: within the head, and to the buffer's head. */
-		if (u64(range.offset) + range.length <= call.shape.send.head_length &&
+		if (u64(range.offset) + range.length <= buf.head.length &&
 		    u64(used) + range.length <= send.capacity()) {
 			__builtin_memcpy(send.room().data() + used,
 					 static_cast<const u8 *>(buf.head.base) + range.offset,
@@ -434,7 +443,7 @@ copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at,
 			const MutableBytes room = send.room_from(used);
 			const u32 n = static_cast<u32>(min<usize>(range.length, room.size()));
 
-			pulled += copy_range(buf, call.shape.send, range.offset, n, room.data());
+			pulled += copy_range(buf, range.offset, n, room.data());
 			range.offset += n;
 			range.length -= n;
 			used += n;
@@ -461,7 +470,7 @@ copy_range(const rpcordma_xdr_buf &buf, const chunk::BufferShape &shape, u32 at,
 			header = TRY(c.session.encode_continuation(send.room(),
 								   envelope_of(c, *call), i));
 		const u32 length = min(room - header, call->plan.inline_length - at);
-		pulled += copy_range(buf, call->shape.send, at, length, send.room().data() + header);
+		pulled += copy_range(buf, at, length, send.room().data() + header);
 		at += length;
 		send.hand_over(c.endpoint, header + length);
 	}

@@ -333,11 +333,11 @@ struct Accepted : PortFixture {
 	/** Of eager Reads, of all connections. */
 	[[nodiscard]] static u64 eager_bytes()
 	{
-		return eager_total.bytes.load();
+		return eager_total.bytes();
 	}
 	[[nodiscard]] static u32 eager_users()
 	{
-		return eager_total.users.load();
+		return eager_total.users();
 	}
 };
 
@@ -578,13 +578,15 @@ struct OthersEager {
 
 	OthersEager(u32 others_bytes, u32 others) : bytes(others_bytes), users(others)
 	{
-		eager_total.bytes.fetch_add(bytes);
-		eager_total.users.fetch_add(users);
+		(void)eager_total.take(bytes, ~u64(0), false);
+		for (u32 i = 0; i < users; i++)
+			eager_total.join();
 	}
 	~OthersEager()
 	{
-		eager_total.bytes.fetch_sub(bytes);
-		eager_total.users.fetch_sub(users);
+		eager_total.give_back(bytes, false);
+		for (u32 i = 0; i < users; i++)
+			eager_total.give_back(0, true);
 	}
 };
 

@@ -28,23 +28,28 @@ u64 eager_cap(const svc_xprt *xprt, u32 page_size)
 			rpcordma_memory_size() / kPartOfMemory);
 }
 
+bool EagerTotal::take(u64 bytes, u64 cap, bool joins)
+{
+	const u64 more = bytes + (joins ? kUser : 0);
+
+	if (taken_.fetch_add(more, std::memory_order_relaxed) % kUser + bytes <= cap)
+		return true;
+	taken_.fetch_sub(more, std::memory_order_relaxed);
+	return false;
+}
+
 bool EagerBudget::take(u32 bytes, u64 cap)
 {
 	/* Only receive completions, one at a time, add to it. */
 	const u64 mine = bytes_.load(std::memory_order_relaxed);
 
-	if (mine) {
-		const u32 users = max(1u, eager_total.users.load(std::memory_order_relaxed));
-
-		if (!replied() || mine + bytes > cap / users)
-			return false;
-	}
-	if (eager_total.bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes > cap) {
-		eager_total.bytes.fetch_sub(bytes, std::memory_order_relaxed);
+	if (mine && (!replied() || mine + bytes > cap / max(1u, eager_total.users())))
 		return false;
-	}
-	if (!bytes_.fetch_add(bytes, std::memory_order_relaxed))
-		eager_total.users.fetch_add(1, std::memory_order_relaxed);
+	if (!eager_total.take(bytes, cap, !mine))
+		return false;
+	/* What it had may have been given back since. */
+	if (!bytes_.fetch_add(bytes, std::memory_order_relaxed) && mine)
+		eager_total.join();
 	return true;
 }
 
@@ -61,9 +66,9 @@ bool EagerBudget::begin_reading(u32 bytes, u32 most)
 
 void EagerBudget::give_back(u32 bytes)
 {
-	eager_total.bytes.fetch_sub(bytes, std::memory_order_relaxed);
-	if (bytes_.fetch_sub(bytes, std::memory_order_relaxed) == bytes)
-		eager_total.users.fetch_sub(1, std::memory_order_relaxed);
+	const bool last = bytes_.fetch_sub(bytes, std::memory_order_relaxed) == bytes;
+
+	eager_total.give_back(bytes, last);
 }
 
 } // namespace rpcordma

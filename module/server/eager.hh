@@ -15,10 +15,35 @@
 
 namespace rpcordma {
 
-/** Of all connections. */
-struct EagerTotal {
-	std::atomic<u64> bytes{0}; /* under way */
-	std::atomic<u32> users{0}; /* connections that have some */
+/** What all connections have under way. One word, so that who takes and who gives back touches it once. */
+class EagerTotal {
+public:
+	/** Take @bytes of @cap, for a connection that had none if @joins; false, and nothing, when it is too much. */
+	[[nodiscard]] bool take(u64 bytes, u64 cap, bool joins);
+	/** @leaves: the connection has none any more. Any context. */
+	void give_back(u64 bytes, bool leaves)
+	{
+		taken_.fetch_sub(bytes + (leaves ? kUser : 0), std::memory_order_relaxed);
+	}
+	/** A connection that was thought to have some had none. Any context. */
+	void join()
+	{
+		taken_.fetch_add(kUser, std::memory_order_relaxed);
+	}
+	[[nodiscard]] u64 bytes() const
+	{
+		return taken_.load(std::memory_order_relaxed) % kUser;
+	}
+	/** Connections that have some. */
+	[[nodiscard]] u32 users() const
+	{
+		return static_cast<u32>(taken_.load(std::memory_order_relaxed) / kUser);
+	}
+
+private:
+	/* A connection; below are bytes. */
+	static constexpr u64 kUser = u64(1) << 44;
+	std::atomic<u64> taken_{0};
 };
 extern EagerTotal eager_total;
 

@@ -463,7 +463,7 @@ std::string server_unrest()
 		return connections;
 	if (serving->connections() > 1)
 		return {}; /* those that are on their way out */
-	if (rpcordma::eager_total.bytes || rpcordma::eager_total.users)
+	if (rpcordma::eager_total.bytes() || rpcordma::eager_total.users())
 		return "a share of the eager budget";
 	if (rpcordma::server_pool.lent_pages())
 		return "pages of the pool";

@@ -195,7 +195,7 @@ rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_u32
 		if (!take_one(the_port->memory.pages_left))
 			return i;
 		pages[i] = the_port->memory.new_page();
-		pages[i]->node = node;
+		pages[i]->node = node + (node == the_port->memory.full_node);
 	}
 	return count;
 }

@@ -463,6 +463,46 @@ RPCORDMA_TEST(server_pool, nodes)
 	c.memory.node = 0;
 }
 
+/* A node without pages is not asked after each use: pages of another one are kept, for a while. */
+RPCORDMA_TEST(server_pool, full_node)
+{
+	PortFixture c;
+	Pool pool;
+	u32 uses = 0;
+
+	c.memory.full_node = 1;
+	c.memory.node = 1;
+	EXPECT_EQ(pool.take_sink(kSmall, kPlenty), nullptr);
+	pool.refill();
+	const u32 made = c.memory.pages;
+	for (;; uses++) {
+		Transfer *sink = pool.take_sink(kSmall, kPlenty);
+
+		ASSERT_NE(sink, nullptr);
+		EXPECT_EQ(sink->pages[0]->node, 2);
+		ASSERT_LT(uses, 1000);
+		pool.give(sink);
+		if (c.memory.pages < made)
+			break;
+	}
+	EXPECT_GT(uses, 100);
+	/* It has some again. */
+	c.memory.full_node = kNoLimit;
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, made);
+	for (u32 i = 0; i < 3; i++) {
+		Transfer *sink = pool.take_sink(kSmall, kPlenty);
+
+		ASSERT_NE(sink, nullptr);
+		EXPECT_EQ(sink->pages[0]->node, 1);
+		sink->pages[0]->node = 2;
+		pool.give(sink);
+		EXPECT_EQ(c.memory.pages, made - 1);
+		pool.refill();
+	}
+	c.memory.node = 0;
+}
+
 /* None is there: the pool is to grow, up to the cap. */
 RPCORDMA_TEST(server_pool, grows)
 {
@@ -625,7 +665,7 @@ RPCORDMA_TEST(server_pool, any)
 }
 
 RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, large_transfers,
-	       no_transfer, more_transfers, sizes, sinks, holds, missing_pages, order, nodes, grows,
-	       reply_pages, late, mapped, refill_without_memory, any);
+	       no_transfer, more_transfers, sizes, sinks, holds, missing_pages, order, nodes,
+	       full_node, grows, reply_pages, late, mapped, refill_without_memory, any);
 
 } // namespace rpcordma

@@ -153,8 +153,12 @@ static void take_stock(Transfer &sink)
 	u32 present = 0;
 
 	/* Most machines have one. */
-	if (rpcordma_node_count() > 1)
-		release_strays(sink.pages, used, sink.node);
+	if (rpcordma_node_count() > 1) {
+		if (sink.keeps_strays)
+			sink.keeps_strays--;
+		else
+			release_strays(sink.pages, used, sink.node);
+	}
 	for (u32 i = 0; i < used; i++)
 		present += sink.pages[i] != nullptr;
 	if (present < used)
@@ -162,7 +166,19 @@ static void take_stock(Transfer &sink)
 	put_in_order(sink.pages, present);
 }
 
-/* As many pages as it lacks, or as there is memory for. */
+/* Whether some of @pages are not of @node. */
+[[nodiscard]] static bool has_strays(Span<page *const> pages, u32 node)
+{
+	for (const page *p : pages)
+		if (rpcordma_page_node(p) != node)
+			return true;
+	return false;
+}
+
+/*
+ * As many pages as it lacks, or as there is memory for. Where the node has none they are another's, and to release these
+ * after each use would only bring the like; after a while it may have some again.
+ */
 void ServerPool::fill_(Transfer *transfer)
 {
 	page **const lacking = transfer->pages + transfer->stock;
@@ -170,6 +186,8 @@ void ServerPool::fill_(Transfer *transfer)
 					       Transfer::pages_of(transfer->size) - transfer->stock,
 					       transfer->node, RPCORDMA_ALLOC_NOIO);
 
+	if (rpcordma_node_count() > 1 && has_strays({lacking, count}, transfer->node))
+		transfer->keeps_strays = 255;
 	put_in_order(lacking, count);
 	transfer->stock += count;
 }

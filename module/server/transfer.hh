@@ -101,6 +101,8 @@ struct Transfer : ListLink<TransferTag> {
 	u32 stock = 0;	     /* pages of the pool, from the first one on */
 	u32 page_count = 0;  /* in use; a sink's may be others' now, or absent */
 	bool writes = false; /* the pages are a reply's, page cache maybe */
+	/* Its node had no pages: uses for which a sink keeps what it is given, whatever node that is of. */
+	u8 keeps_strays = 0;
 	/* Among finished ones. */
 	Transfer *next_finished = nullptr;
 	u32 xid = 0; /* for traces */

@@ -374,6 +374,17 @@ struct Choosy : Served {
 		EXPECT_TRUE(send(call));
 		return finish(pages);
 	}
+	/** The same of two segments with @first and @second pages. */
+	u32 pull_two(u32 xid, u32 first, u32 second)
+	{
+		CallMaker call(xid);
+
+		call.read(40, first * kPage, 0);
+		call.read(40, second * kPage, first * kPage);
+		call.finish(60);
+		EXPECT_TRUE(send(call));
+		return finish(first + second);
+	}
 	/** The Reads are done, and a thread takes the call. */
 	u32 finish(u32 pages)
 	{
@@ -415,8 +426,13 @@ RPCORDMA_TEST(server_read_registered, many_pieces)
 		EXPECT_EQ(c.peer.local_invalidations, i + 1);
 	}
 	EXPECT_EQ(c.pull(8, 1, 4), 1);
+	/* Each Read counts by itself, in whichever order they are. */
+	EXPECT_EQ(c.pull_two(9, 4, 4), 2);
+	EXPECT_EQ(c.pull_two(10, 4, 3), 2);
+	EXPECT_EQ(c.pull_two(11, 1, 5), 4);
+	EXPECT_EQ(c.pull_two(12, 5, 1), 4);
 	EXPECT_EQ(c.dma.regions, 1);
-	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 8);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 12);
 }
 
 /* By a thread as well; and as many regions as there are sinks at a time. */

@@ -72,14 +72,28 @@ struct ReadProgress {
 	return count;
 }
 
+/*
+ * Whether the longest of a call's Reads has more pieces than the device likes, when its sink has @pieces and these are
+ * much of a size.
+ */
+[[nodiscard]] static bool has_many_pieces(const Server &server, const ServerCall &call, u32 pieces)
+{
+	const u32 most = server.device.max_sgl_rd;
+	u32 longest = 0;
+
+	if (pieces <= most)
+		return false;
+	for (const xdr::ReadSegment segment : call.message().reads)
+		longest = max(longest, segment.target.length);
+	return u64(pieces) * longest > u64(most) * call.arrival.sink_length;
+}
+
 /* Whether Reads into a sink of @pieces do better by regions. By SGEs they do as well, if none is free. */
 [[nodiscard]] static bool has_better_regions(Server &server, ServerCall *call, u32 pieces)
 {
-	const chunk::Arrival &arrival = call->arrival;
-	const u32 count = sink_regions(server, arrival);
+	const u32 count = sink_regions(server, call->arrival);
 
-	if (pieces <= u64(server.device.max_sgl_rd) * arrival.segments ||
-	    count > server.limits.regions)
+	if (!has_many_pieces(server, *call, pieces) || count > server.limits.regions)
 		return false;
 	if (take_regions(server, *call->transfer, count, RPCORDMA_ALLOC_ATOMIC))
 		return true;

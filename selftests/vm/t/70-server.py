@@ -112,6 +112,35 @@ def server_memory(t):
     t.check(table.ours_is_small(), f"ours takes more than a {idle.SHARE}th of the in-tree server's memory")
 
 
+# Each page that came with an exchange, by the node that it is of.
+PROBE = """
+cd /sys/kernel/tracing
+echo 'r:page_node rpcordma_page_node node=$retval:s32' > kprobe_events
+echo 4096 > buffer_size_kb
+echo 1 > events/kprobes/page_node/enable
+"""
+
+
+@test("server-nodes", slow="server_pool.nodes and .full_node have the same without a kernel")
+def server_nodes(t):
+    """a server of two NUMA nodes: WRITEs arrive in pages of their sink's node, and what comes back is looked at"""
+    pair = t.lab(server_xprt="rpcordma", server_nodes=2, server_memory=2048)
+    needs_server(pair.server, "rpcordma")
+    t.equal(pair.server.run("cat /sys/devices/system/node/online").strip(), "0-1", "nodes of the server")
+    disturb.up(pair)
+    pair.mount("3", "wsize=1048576,nconnect=2")
+    pair.server.run(PROBE)
+    pair.client.run("dd if=/dev/urandom of=/tmp/data bs=1M count=64 2>/dev/null; "
+                    "for i in 1 2 3 4; do dd if=/tmp/data of=/mnt/file.$i bs=1M oflag=direct 2>/dev/null & done; wait", 120)
+    sums = pair.client.run("cd /tmp; md5sum < data; cd /mnt; for i in 1 2 3 4; do md5sum < file.$i; done", 120).split()
+    t.equal(len({s for s in sums if s != "-"}), 1, "different contents of what was written, and the four copies")
+    nodes = [int(n) for n in pair.server.run("cd /sys/kernel/tracing; echo 0 > events/kprobes/page_node/enable; "
+                                             "for n in 0 1; do grep -c node=$n$ trace || true; done", 60).split()]
+    print(f"    pages that came back, by node: {nodes}", flush=True)
+    t.check(all(nodes), f"pages of both nodes were not among those that came back: {nodes}")
+    pair.umount()
+
+
 @test("load", slow="version2-drops, device-errors and hca-drops have verified I/O while connections go; make load")
 def load_run(t):
     """40 s of mixed verified I/O over eight connections, of which one or all are dropped every second"""

@@ -93,12 +93,13 @@ class Lab:
     @capture        the client's traffic is kept, in the file that its VM's capture names
     @plugin         path of a plugin of QEMU's that runs in every machine's, or None
     @server_disk    path of the server's disk, which outlives the machine, or None
+    @server_nodes   NUMA nodes of the server, a CPU each
     """
 
     def __init__(self, name, client_kernel="6.12", xprt=None, server=True, client_memory=1024,
                  server_memory=1024, client_cmdline="", server_kernel="6.12", server_xprt=None,
                  client2=False, device="rxe", krb5=False, tools=False, capture=False,
-                 plugin=None, server_params=STRICT, server_disk=None):
+                 plugin=None, server_params=STRICT, server_disk=None, server_nodes=1):
         self.name = name
         self.xprt = xprt or default_xprt()
         self.server_xprt = server_xprt or default_server_xprt()
@@ -111,6 +112,7 @@ class Lab:
         self._share = "/usr" if tools else None
         self._plugin = plugin
         self._disks = {"server": server_disk}
+        self._nodes = {"server": server_nodes}
         self._server_params = server_params
         # What each machine was made with, by its role.
         self._made = {}
@@ -134,7 +136,7 @@ class Lab:
             # One CPU: two machines of two CPUs on a host of two spend a third of their time
             # on each other. The client, which is under test, keeps its two.
             nets = [self._cable, self._cable2] if client2 else [self._cable]
-            machines = [("server", *server_image, nets, server_memory, "", 1)] if server else []
+            machines = [("server", *server_image, nets, server_memory, "", server_nodes)] if server else []
             machines.append(("client", *client_image, [self._cable], client_memory, client_cmdline, 2))
             if server_disk:
                 # The first one keeps its end of the cable when the other one is gone.
@@ -179,7 +181,7 @@ class Lab:
         vm = machine.VM(role, kernel, initramfs, f"{log}.log", nets, memory=memory,
                         capture=capture, cmdline=cmdline, cpus=cpus, share=self._share,
                         snapshots=SNAPSHOTS if life == 1 else None, warm=WARM, plugin=plugin,
-                        disk=self._disks.get(role))
+                        disk=self._disks.get(role), nodes=self._nodes.get(role, 1))
         self.vms.append(vm)
         vm.company = self.vms
         return vm

@@ -111,13 +111,15 @@ class VM:
     @plugin     None, or (path of a plugin of QEMU's, path of the socket that it serves)
     @disk       None, or the path of a disk (/dev/vda), which has what was written to it also when the machine is gone
     @cpu        its model, and what it lacks
+    @nodes      NUMA nodes, of which each has its part of the memory, and of the CPUs
     @counted    its time is the instructions that its one CPU executes, one a nanosecond (COUNTED), and not the host's.
                 Where it has nothing to do it goes to the next timer at once: a machine that waits for a script is soon
                 hours older, so all that is to be of one time has to be one script
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None, cpu=CPU, counted=False):
+                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None, cpu=CPU, counted=False,
+                 nodes=1):
         self.name = name
         self.plugin = plugin
         self.scanner = kernlog.Scanner()
@@ -140,7 +142,7 @@ class VM:
         self._monitor, monitor = socket.socketpair()
         args = ["qemu-system-x86_64", "-name", name, "-M", "q35",
                 *(COUNTED if counted else ["-accel", "tcg,thread=multi"]), "-cpu", cpu,
-                "-smp", str(cpus), "-m", str(memory), "-nodefaults",
+                "-smp", f"{cpus},sockets={nodes}" if nodes > 1 else str(cpus), "-m", str(memory), "-nodefaults",
                 "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
                 # Random numbers, and fresh ones for a machine that goes on from a snapshot: no two runs are alike then.
                 *([] if counted else ["-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto"]),
@@ -150,6 +152,10 @@ class VM:
                 # and makes the kernel patch its text, which TCG's vCPUs do not always survive.
                 f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on tsc=reliable "
                 f"ipv6.autoconf=0 role={name} {cmdline}"]
+        for node in range(nodes if nodes > 1 else 0):
+            first, last = node * cpus // nodes, (node + 1) * cpus // nodes - 1
+            args += ["-object", f"memory-backend-ram,id=m{node},size={memory // nodes}M",
+                     "-numa", f"node,nodeid={node},cpus={first}-{last},memdev=m{node}"]
         # What the guest does not see.
         wires = ["-chardev", f"socket,id=agent,fd={agent.fileno()}",
                  "-chardev", f"socket,id=monitor,fd={monitor.fileno()}",

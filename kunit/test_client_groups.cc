@@ -653,9 +653,36 @@ RPCORDMA_TEST(client_groups, reply_fits_nowhere)
 	EXPECT_EQ(r.log.take(trace::Failure::err_chunk_received), 1);
 }
 
-RPCORDMA_SUITE(client_groups, announcement, sizes, pages, peer, credits, others_ways, given_up,
-	       reported, refused, connections_lost, strange, refused_for_long, replies, reserve,
-	       reply_of_large_receives, backward_call_amid, reply_broken_off, silence,
-	       reply_refused, reply_fits_nowhere);
+/* An XMTCONT of the other direction is of another message, whatever its xid is: no part of a reply. */
+RPCORDMA_TEST(client_groups, other_direction)
+{
+	for (const bool wrong : {false, true}) {
+		GroupRequester r;
+		u8 room[4096] = {};
+		EXPECT_TRUE(r.goes_in(8, 6000, 2));
+		rpc_rqst *call = r.prepare(9, 60);
+
+		TEST_NOTE("wrong", wrong);
+		r.add_pages(call, 10000, true);
+		call->receive.flags = 0;
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_TRUE(reply_part(r, 9, 0, 2, 0, 400));
+		const auto direction = wrong ? xdr::Direction::call : xdr::Direction::reply;
+		const u32 header = rtrext::encode({room, sizeof(room)}, Xid(9), Credits(kGrant),
+						  direction, {1, 2, 400})
+					   .value();
+		EXPECT_TRUE(r.deliver({room, header + 400}));
+		EXPECT_EQ(r.is_lost(), wrong);
+		EXPECT_EQ(call->completed, !wrong);
+		rpcordma_core_client_close(r.core);
+		r.done(call);
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), wrong);
+	}
+}
+
+RPCORDMA_SUITE(client_groups, other_direction, announcement, sizes, pages, peer, credits,
+	       others_ways, given_up, reported, refused, connections_lost, strange,
+	       refused_for_long, replies, reserve, reply_of_large_receives, backward_call_amid,
+	       reply_broken_off, silence, reply_refused, reply_fits_nowhere);
 
 } // namespace rpcordma

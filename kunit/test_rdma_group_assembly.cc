@@ -103,7 +103,8 @@ RPCORDMA_TEST(rdma_group_assembly, several)
 			EXPECT_EQ(assembly.add(first, {n, 0, 0}).whole, nullptr);
 			for (u32 i = 1; i < n; i++) {
 				const Outcome outcome =
-					assembly.add(more(n), {1, i, static_cast<u32>(option)});
+					assembly.add(more(n, first->message.direction),
+						     {1, i, static_cast<u32>(option)});
 
 				EXPECT_TRUE(assembly.open() == (i + 1 < n));
 				EXPECT_FALSE(outcome.faulty);

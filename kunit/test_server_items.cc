@@ -837,7 +837,28 @@ RPCORDMA_TEST(server_items, much_behind)
 	}
 }
 
-RPCORDMA_SUITE(server_items, much_behind, fetched, not_fetched, failed_before, more_than_came, lent,
-	       order, copied, kept, refused, no_memory);
+/* Nothing of a call is ahead of its header, though the message has so little of that that nobody can tell how long it is. */
+RPCORDMA_TEST(server_items, ahead_of_header)
+{
+	for (const u32 displacement : {0u, 36u}) {
+		Placing s;
+		xdr::Segment segments[251] = {};
+
+		TEST_NOTE("displacement", displacement);
+		segments[0] = CallMaker::segment(400, 0);
+		rtrext::Encoder encoder({s.room, kEach}, Xid(7), Credits(kMany),
+					xdr::Option::xmtreq);
+		encoder.segments(displacement, 400, {segments, 251});
+		s.length = encoder.finish(1, 1, 120).value();
+		/* The head of the Receive ends within the call's. */
+		EXPECT_LT(kHead, s.length + rpc::least_call_length);
+		s.add(7, 0, 120);
+		s.go();
+		s.expect_refused(7, xdr::ErrorCode::chunk);
+	}
+}
+
+RPCORDMA_SUITE(server_items, ahead_of_header, much_behind, fetched, not_fetched, failed_before,
+	       more_than_came, lent, order, copied, kept, refused, no_memory);
 
 } // namespace rpcordma

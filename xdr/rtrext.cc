@@ -191,12 +191,16 @@ bool in_preface(Bytes stream, const Request &request)
 {
 	if (request.items.count() == 0)
 		return false;
+	/* They ascend. */
+	const Item first = *request.items.begin();
+	/* What is to be fetched becomes a Read list, in which Position Zero stands for all of the call. */
+	if (first.type == Type::segments && first.displacement < rpc::least_call_length)
+		return true;
 	const auto preface = rpc::call_preface(stream);
 
 	if (!preface)
 		return request.transmissions == 1 && stream.size() == request.stream_length;
-	/* They ascend. */
-	return (*request.items.begin()).displacement < preface.value();
+	return first.displacement < preface.value();
 }
 
 } // namespace

@@ -105,7 +105,8 @@ struct Transmission {
 	Xid xid;
 	u32 count = 1;	/* of XMTREQ and XMTRESP: transmissions of the message */
 	u32 number = 0; /* of XMTCONT: which, from 1 */
-	xdr::Option of = xdr::Option::none; /* of XMTCONT: what the lead is */
+	xdr::Option of = xdr::Option::none;		    /* of XMTCONT: what the lead is */
+	xdr::Direction direction = xdr::Direction::unknown; /* an xid is one of its direction */
 };
 
 /** Finds the messages in the transmissions of one direction of a connection. */
@@ -134,7 +135,7 @@ public:
 		const bool continues = optional && t.option == xdr::Option::xmtcont;
 		Step step;
 
-		if (state_ == State::skip && continues && t.xid == xid_)
+		if (state_ == State::skip && continues && is_of_(t))
 			return {What::nothing, Fault::none, false};
 		if (state_ == State::collect) {
 			if (continues)
@@ -146,6 +147,7 @@ public:
 		if (continues)
 			return {What::nothing, Fault::alone, false};
 		xid_ = t.xid;
+		direction_ = t.direction;
 		if (optional && t.count > 1 &&
 		    (t.option == xdr::Option::xmtreq || t.option == xdr::Option::xmtresp)) {
 			state_ = State::collect;
@@ -189,9 +191,16 @@ public:
 private:
 	enum class State : u8 { idle, collect, skip };
 
+	/** Of the group, by its xid. Where its header does not decode it is of it, for all that is known. */
+	[[nodiscard]] constexpr bool is_of_(const Transmission &t) const
+	{
+		return t.xid == xid_ &&
+		       (t.direction == direction_ || t.direction == xdr::Direction::unknown ||
+			direction_ == xdr::Direction::unknown);
+	}
 	[[nodiscard]] constexpr Step continue_(const Transmission &t)
 	{
-		const Fault fault = t.xid != xid_     ? Fault::xid :
+		const Fault fault = !is_of_(t)	      ? Fault::xid :
 				    t.of != lead_     ? Fault::option :
 				    t.number != next_ ? Fault::sequence :
 							Fault::none;
@@ -211,6 +220,7 @@ private:
 	u32 next_ = 0;
 	u32 left_ = 0; /* transmissions of the group that are still to come */
 	xdr::Option lead_ = xdr::Option::none;
+	xdr::Direction direction_ = xdr::Direction::unknown; /* of xid_ */
 	State state_ = State::idle;
 };
 

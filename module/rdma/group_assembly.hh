@@ -56,8 +56,9 @@ public:
 		const xdr::Message &message = receive->message;
 		const bool was_open = collector_.open();
 		const rtrext::Id lead = {collector_.xid(), direction_of_(collector_.lead()), 0};
-		const auto step = collector_.take({message.kind, message.option, message.xid,
-						   part.count, part.number, option_(part.lead)});
+		const auto step =
+			collector_.take({message.kind, message.option, message.xid, part.count,
+					 part.number, option_(part.lead), message.direction});
 		Outcome outcome;
 
 		if (step.dropped)

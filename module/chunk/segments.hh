@@ -212,11 +212,13 @@ struct SegmentList : FixedList<ByteRange, kMaxSegments> {
  */
 [[nodiscard]] u32 bytes_ahead_of_tail(const BufferShape &shape, const Limits &limits);
 
-/** @shape with the last @bytes of its page data in the tail. */
+/** @shape with the last @bytes of its page data in the tail, which is nowhere then, if that is any, until it is placed. */
 [[nodiscard]] constexpr BufferShape with_longer_tail(BufferShape shape, u32 bytes)
 {
 	shape.page_length -= bytes;
 	shape.tail_length += bytes;
+	if (bytes)
+		shape.tail_address = 0;
 	return shape;
 }
 

@@ -274,11 +274,12 @@ constexpr void layout_in_one(const BufferShape &shape, SegmentList &out)
 
 /**
  * Whether the call goes whole, as a Position Zero Read chunk, because it is too long for everything else. reduce() may
- * come to it in other ways too: where the payload's chunk has more segments than the header has room for.
+ * come to it in other ways too, where a payload's chunk does not fit, or the rest beside it. False of what reduce() refuses.
  */
 [[nodiscard]] constexpr bool goes_whole(const CallShape &call, const Thresholds &thresholds)
 {
-	return !thresholds.transmissions_for(thresholds.send, thresholds.bare_header,
+	return call.send.length() <= kMaxMessage &&
+	       !thresholds.transmissions_for(thresholds.send, thresholds.bare_header,
 					     call.send.length()) &&
 	       !reducible(call);
 }
@@ -286,7 +287,8 @@ constexpr void layout_in_one(const BufferShape &shape, SegmentList &out)
 /** The same of the longest reply, which comes whole in a Reply chunk. */
 [[nodiscard]] constexpr bool comes_whole(const CallShape &call, const Thresholds &thresholds)
 {
-	return !thresholds.transmissions_for(thresholds.receive, thresholds.bare_header,
+	return call.receive.length() <= kMaxMessage &&
+	       !thresholds.transmissions_for(thresholds.receive, thresholds.bare_header,
 					     call.receive.length()) &&
 	       !reply_reducible(call);
 }

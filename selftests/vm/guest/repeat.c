@@ -129,13 +129,34 @@ static char *lay_out(size_t bytes)
 	return memory;
 }
 
-/* A tmpfs gives a file pages as they are asked for: backwards they are apart. Huge ones are a mount option. */
+/* How far apart pages of a file are that are asked for one after the other: such that all of @n are, once. */
+static unsigned int stride(void)
+{
+	unsigned int step = n * 386ULL / 1000 + 1, a, b;
+
+	for (;; step++) {
+		for (a = n, b = step; b;) {
+			const unsigned int rest = a % b;
+
+			a = b;
+			b = rest;
+		}
+		if (a == 1)
+			return step;
+	}
+}
+
+/*
+ * A tmpfs gives a file pages as they are asked for, and the kernel hands out neighbours in either order: those that are
+ * asked for far apart are apart. Huge ones are a mount option.
+ */
 static void fill(struct worker *w, unsigned int i)
 {
 	static char page[PAGE];
+	const off_t at = apart() ? (uint64_t)i * stride() % n : i;
 	unsigned int wrong;
 
-	must(pwrite(w->fd, page, PAGE, (off_t)(apart() ? n - 1 - i : i) * PAGE) == PAGE);
+	must(pwrite(w->fd, page, PAGE, at * PAGE) == PAGE);
 	if (i + 1 < n)
 		return;
 	w->memory = mmap(NULL, (size_t)n * PAGE, PROT_READ, MAP_SHARED | MAP_POPULATE, w->fd, 0);

@@ -112,12 +112,15 @@ def server_memory(t):
     t.check(table.ours_is_small(), f"ours takes more than a {idle.SHARE}th of the in-tree server's memory")
 
 
-# Each page that came with an exchange, by the node that it is of.
+# Who looks at the node of a page, and what it is: those of a sink that is filled, and those that came with an exchange.
+# The latter are released one by one where they are of another node; nothing else of a server's is.
 PROBE = """
 cd /sys/kernel/tracing
 echo 'r:page_node rpcordma_page_node node=$retval:s32' > kprobe_events
-echo 4096 > buffer_size_kb
-echo 1 > events/kprobes/page_node/enable
+echo 'p:release rpcordma_pages_release count=%si:u32' >> kprobe_events
+echo 'count == 1' > events/kprobes/release/filter
+echo 16384 > buffer_size_kb
+echo 1 > events/kprobes/enable
 """
 
 
@@ -134,10 +137,12 @@ def server_nodes(t):
                     "for i in 1 2 3 4; do dd if=/tmp/data of=/mnt/file.$i bs=1M oflag=direct 2>/dev/null & done; wait", 120)
     sums = pair.client.run("cd /tmp; md5sum < data; cd /mnt; for i in 1 2 3 4; do md5sum < file.$i; done", 120).split()
     t.equal(len({s for s in sums if s != "-"}), 1, "different contents of what was written, and the four copies")
-    nodes = [int(n) for n in pair.server.run("cd /sys/kernel/tracing; echo 0 > events/kprobes/page_node/enable; "
-                                             "for n in 0 1; do grep -c node=$n$ trace || true; done", 60).split()]
-    print(f"    pages that came back, by node: {nodes}", flush=True)
-    t.check(all(nodes), f"pages of both nodes were not among those that came back: {nodes}")
+    nodes = [int(n) for n in pair.server.run("cd /sys/kernel/tracing; echo 0 > events/kprobes/enable; "
+                                             "for n in node=0$ node=1$ release:; do grep -c $n trace || true; done",
+                                             120).split()]
+    print(f"    pages looked at, by node: {nodes[:2]}; released by themselves: {nodes[2]}", flush=True)
+    t.check(all(nodes[:2]), f"the pages that were looked at are of one node: {nodes}")
+    t.check(nodes[2], "no page of another node that came back was released")
     pair.umount()
 
 

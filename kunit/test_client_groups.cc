@@ -133,6 +133,52 @@ RPCORDMA_TEST(client_groups, credits)
 	r.at_rest();
 }
 
+/*
+ * Page data from any place in a page on, with what stands behind it: the call is placed for a chunk before it is known to
+ * be a group, or not to have the credits of one. Each byte goes out once, in its place, either way.
+ */
+RPCORDMA_TEST(client_groups, placed)
+{
+	static constexpr struct {
+		u32 base, length, tail;
+	} cases[] = {
+		{0, 20 * kPage, 4},
+		{0, 20 * kPage - 100, 40},
+		{100, 20 * kPage - 100, 8},
+		{100, 20 * kPage - 96, 40},
+		{128, 40 * kPage, 200},
+		{kPage - 4, 20 * kPage + 8, 44},
+		{0, 20 * kPage - 60, kPage - 4},
+		{52, 20 * kPage - 60, kPage},
+	};
+
+	for (const u32 grant : {kGrant, 2u})
+		for (const auto &k : cases) {
+			TEST_NOTE("grant", grant);
+			TEST_NOTE("base", k.base);
+			TEST_NOTE("length", k.length);
+			TEST_NOTE("tail", k.tail);
+			GroupRequester r({7, 7, 4, kHead, grant});
+			const u32 size = 60 + k.length + k.tail;
+			const u32 count = size <= kFirst + kNext     ? 2 :
+					  size <= kFirst + 2 * kNext ? 3 :
+								       4;
+			rpc_rqst *call = r.long_call_at(9, k.base, k.length, k.tail);
+
+			EXPECT_EQ(rpcordma_core_send_request(r.core, call->call), 0);
+			if (grant == kGrant)
+				r.expect_group(9, size, count);
+			else
+				r.expect_chunk(9, size);
+			EXPECT_EQ(r.stats().group_count, grant == kGrant);
+			EXPECT_EQ(r.stats().credits_short, grant != kGrant);
+			EXPECT_TRUE(r.reply2(9, 24));
+			EXPECT_EQ(call->result, 24);
+			r.done(call);
+			r.at_rest();
+		}
+}
+
 /* A reply that needs a chunk makes the call go by one; room for posting is waited for. */
 RPCORDMA_TEST(client_groups, others_ways)
 {
@@ -680,7 +726,7 @@ RPCORDMA_TEST(client_groups, other_direction)
 	}
 }
 
-RPCORDMA_SUITE(client_groups, other_direction, announcement, sizes, pages, peer, credits,
+RPCORDMA_SUITE(client_groups, other_direction, announcement, sizes, pages, peer, credits, placed,
 	       others_ways, given_up, reported, refused, connections_lost, strange,
 	       refused_for_long, replies, reserve, reply_of_large_receives, backward_call_amid,
 	       reply_broken_off, silence, reply_refused, reply_fits_nowhere);

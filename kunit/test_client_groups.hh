@@ -104,6 +104,22 @@ struct GroupRequester : Requester {
 		call->send.flags = 0;
 		return call;
 	}
+	/* The same with its page data from @base on, and a tail: the pattern goes on through both. */
+	[[nodiscard]] rpc_rqst *long_call_at(u32 xid, u32 base, u32 length, u32 tail)
+	{
+		rpc_rqst *call = long_call(xid, 60 + base + length);
+		rpcordma_xdr_buf &send = call->send;
+
+		send.page_base = base;
+		send.page_length = length;
+		for (u32 i = 0; i < length; i++)
+			send.pages[(base + i) / kPage]->data[(base + i) % kPage] = pattern(i);
+		send.tail = {test_alloc(tail).data(), tail};
+		for (u32 i = 0; i < tail; i++)
+			static_cast<u8 *>(send.tail.base)[i] = pattern(length + i);
+		send.len = 60 + length + tail;
+		return call;
+	}
 	[[nodiscard]] static u8 stream_byte(u32 xid, u32 at, u32 head = 60)
 	{
 		return at < 4	 ? u8(xid >> (24 - 8 * at)) :
@@ -161,6 +177,27 @@ struct GroupRequester : Requester {
 		EXPECT_EQ(wrong, 0);
 		EXPECT_EQ(peer.messages, before + count);
 		balance();
+	}
+	/* What is posted goes out: it is the call @xid of @size in a Read chunk, byte for byte. */
+	void expect_chunk(u32 xid, u32 size)
+	{
+		u32 at = 0, wrong = 0;
+
+		work();
+		const auto message = decoded2(peer.last());
+		EXPECT_EQ(message.kind, xdr::Kind::nomsg);
+		EXPECT_EQ(message.xid, Xid(xid));
+		for (const auto &segment : message.reads) {
+			EXPECT_EQ(segment.position.get(), 0);
+			for (u32 i = 0; i < segment.target.length; i++, at++) {
+				const u8 *byte = peer.reach(segment.target, i, false);
+
+				ASSERT_NE(byte, nullptr);
+				wrong += *byte != stream_byte(xid, at);
+			}
+		}
+		EXPECT_EQ(at, size);
+		EXPECT_EQ(wrong, 0);
 	}
 	/* A long call of @size: whether it goes as a group of @count, and is answered; else it went by a chunk. */
 	[[nodiscard]] bool goes_in(u32 xid, u32 size, u32 count)

@@ -171,6 +171,53 @@ RPCORDMA_TEST(client_reply, places_lost)
 		}
 }
 
+/*
+ * The same of a long call whose head and tail were brought to its pages: with a gap at its joints it is sent as it lies,
+ * and so is each one after it.
+ */
+RPCORDMA_TEST(client_reply, places_lost_of_long)
+{
+	constexpr u32 kSize = 5000, kTail = 40;
+	Requester r;
+	r.connect();
+	u8 *const tail = test_alloc(kTail).data();
+	for (u32 i = 0; i < kTail; i++)
+		tail[i] = pattern(kSize + i);
+	for (u32 xid = 1; xid <= 3; xid++) {
+		TEST_NOTE("xid", xid);
+		rpc_rqst *call = r.prepare(xid, 60);
+
+		r.add_pages(call, kSize, false);
+		call->send.flags = 0;
+		call->send.tail = {tail, kTail};
+		call->send.len = 60 + kSize + kTail;
+		r.dma.places_lost = xid > 1;
+		if (xid == 2)
+			EXPECT_EQ(r.transmit(call), to_errno(Error::no_buffers));
+		ASSERT_EQ(r.transmit(call), 0);
+		const auto header = r.sent();
+		/* Head, pages that are whole, the last one, tail. */
+		EXPECT_EQ(header.reads.count(), xid == 1 ? 1 : 4);
+		EXPECT_EQ(header.reads.total_length(), 60 + kSize + kTail);
+		u32 at = 0, wrong = 0;
+		for (const auto &segment : header.reads)
+			for (u32 i = 0; i < segment.target.length; i++, at++) {
+				const u8 *byte = r.peer.reach(segment.target, i, false);
+				ASSERT_NE(byte, nullptr);
+				wrong += *byte !=
+					 (at < 60 ? static_cast<u8 *>(call->send.head.base)[at] :
+						    pattern(at - 60));
+			}
+		EXPECT_EQ(at, 60 + kSize + kTail);
+		EXPECT_EQ(wrong, 0);
+		EXPECT_TRUE(r.reply(xid, 24));
+		r.done(call);
+	}
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::region_map_failed), 1);
+	EXPECT_EQ(r.log.take(trace::Failure::marshal_failed), 1);
+}
+
 /* What cannot be believed changes nothing: no RPC ends, nothing is answered, the right reply still counts. */
 RPCORDMA_TEST(client_reply, discarded)
 {
@@ -665,8 +712,9 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 	}
 }
 
-RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, places_lost, discarded,
-	       nobody, nobody_for_long, long_in_one_region, errors, contradictions,
-	       segments_missing, inline_despite_chunk, invalidation, invalidation_fails);
+RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, places_lost,
+	       places_lost_of_long, discarded, nobody, nobody_for_long, long_in_one_region, errors,
+	       contradictions, segments_missing, inline_despite_chunk, invalidation,
+	       invalidation_fails);
 
 } // namespace rpcordma

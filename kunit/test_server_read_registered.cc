@@ -278,6 +278,42 @@ RPCORDMA_TEST(server_read_registered, idle_connection)
 	EXPECT_EQ(c.dma.regions, 1);
 }
 
+/* They go as well where large READs come all the time, which ask for the worker too. */
+RPCORDMA_TEST(server_read_registered, idle_while_others_read)
+{
+	constexpr u32 size = 16 * kPage + 100, results = 20 * kPage;
+	Iwarp c(16);
+	u32 looks = 0;
+
+	serve_writes(c, 3, size);
+	EXPECT_EQ(c.dma.regions, 6);
+	EXPECT_EQ(c.svc.finish_ms, 10000);
+	for (u32 i = 0; i < 600; i++) {
+		CallMaker call(100 + i);
+
+		call.write(results, 10000);
+		call.finish(40);
+		ASSERT_TRUE(c.send(call));
+		ASSERT_EQ(c.receive(), 40);
+		c.rqst->ddp_allowed = true;
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, results);
+		ASSERT_EQ(c.send_reply_pages(20, results, 8), 0);
+		c.work();
+		/* A thread is faster than the worker. */
+		c.release();
+		EXPECT_GT(c.svc.finish_ms, 0);
+		c.sync.now += 50;
+		if (c.svc.finish_ms > 50) {
+			c.svc.finish_ms -= 50;
+			continue;
+		}
+		c.finish();
+		looks++;
+	}
+	EXPECT_GT(looks, 200);
+	EXPECT_EQ(c.dma.regions, 2);
+}
+
 /* Nobody is asked to look when the connection ends: who would be has been cancelled. */
 RPCORDMA_TEST(server_read_registered, idle_at_the_end)
 {
@@ -553,8 +589,8 @@ RPCORDMA_TEST(server_read_registered, many_pieces_unfit)
 }
 
 RPCORDMA_SUITE(server_read_registered, used_again, places_lost, not_posted, largest, small_pages,
-	       inline_region, idle_regions, idle_connection, idle_at_the_end, read_fails, no_memory,
-	       many_pieces, many_pieces_held, many_pieces_several, many_pieces_fail,
-	       many_pieces_no_memory, many_pieces_unfit);
+	       inline_region, idle_regions, idle_connection, idle_while_others_read,
+	       idle_at_the_end, read_fails, no_memory, many_pieces, many_pieces_held,
+	       many_pieces_several, many_pieces_fail, many_pieces_no_memory, many_pieces_unfit);
 
 } // namespace rpcordma

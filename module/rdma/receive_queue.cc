@@ -17,6 +17,7 @@ void ReceiveQueue::destroy()
 	maker_.destroy();
 	waiting_ = nullptr;
 	waiting_count_ = created_ = provided_ = 0;
+	refused_ = false;
 }
 
 u32 ReceiveQueue::provide(u32 messages)
@@ -25,7 +26,7 @@ u32 ReceiveQueue::provide(u32 messages)
 	Receive *chain = nullptr;
 	u32 count = 0;
 
-	while (created_ < target) {
+	while (created_ < target && !refused_) {
 		/* In a completion that serves memory reclaim: never sleep, never wait for memory. */
 		Receive *receive = maker_.create(RPCORDMA_ALLOC_ATOMIC);
 
@@ -37,9 +38,14 @@ u32 ReceiveQueue::provide(u32 messages)
 		created_++;
 		count++;
 	}
-	/* What cannot be posted is not counted on: fewer credits are used. It is freed with the connection. */
-	if (chain && !maker_.post(chain, count))
+	/*
+	 * What cannot be posted is not counted on: fewer credits are used. It is freed with the connection, so there is no
+	 * second attempt: each would leave as many more.
+	 */
+	if (chain && !maker_.post(chain, count)) {
 		created_ -= count;
+		refused_ = true;
+	}
 	provided_ = created_ > kBatch ? created_ - kBatch : 0;
 	return provided_;
 }

@@ -97,6 +97,7 @@ private:
 	u32 created_ = 0;  /* buffers there are */
 	u32 provided_ = 0; /* created_ less kBatch, as far as they were posted */
 	u32 capacity_ = 0;
+	bool refused_ = false; /* the queue pair did not take some: it is asked for no more */
 };
 
 } // namespace rpcordma

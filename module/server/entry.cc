@@ -242,6 +242,7 @@ void rpcordma_core_server_release(rpcordma_server *server, rpcordma_server_call 
 
 void rpcordma_core_server_finish(rpcordma_server *server)
 {
+	server->finished.worker_comes();
 	put_finished(*server);
 	if (server->limits.region_pages)
 		tend_idle_regions(*server);

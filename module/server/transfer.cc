@@ -237,8 +237,9 @@ void finish_transfer(Server &server, ServerCall *call)
 	}
 	call->transfer = nullptr;
 	transfer->xid = call->xid();
-	if (server.finished.push(transfer))
-		/* The first of some asks for all that follow, and soon, whenever a look at idle regions is due. */
+	server.finished.push(transfer);
+	if (server.finished.ask_for_worker())
+		/* Soon, whenever a look at idle regions is due. */
 		rpcordma_svc_queue_finish(server.xprt, kFinishDelayMs, true);
 }
 

@@ -194,8 +194,8 @@ public:
 	{
 		return last_.load(std::memory_order_relaxed);
 	}
-	/** Returns whether it is the first one. Any context. */
-	[[nodiscard]] bool push(Transfer *transfer)
+	/** It may be somebody else's at once. Any context. */
+	void push(Transfer *transfer)
 	{
 		Transfer *last = last_.load(std::memory_order_relaxed);
 
@@ -203,8 +203,19 @@ public:
 			transfer->next_finished = last;
 		while (!last_.compare_exchange_weak(last, transfer, std::memory_order_release,
 						    std::memory_order_relaxed));
-		/* It may be somebody else's by now. */
-		return !last;
+	}
+	/**
+	 * Behind push(): whether the worker is to be asked for. Else it was, and has not come: it will see what was pushed.
+	 * It is asked for once, however often threads were faster: each time anew, it would never come. Any context.
+	 */
+	[[nodiscard]] bool ask_for_worker()
+	{
+		return !asked_.exchange(true, std::memory_order_acq_rel);
+	}
+	/** The worker is here, and will take() them: what is pushed later asks for it anew. */
+	void worker_comes()
+	{
+		(void)asked_.exchange(false, std::memory_order_acq_rel);
 	}
 	/** All of them, chained by next_finished. Any context. */
 	[[nodiscard]] Transfer *take()
@@ -214,6 +225,7 @@ public:
 
 private:
 	std::atomic<Transfer *> last_{nullptr};
+	std::atomic<bool> asked_{false};
 };
 
 [[gnu::noinline]] void trace_mapping_listened(const Server &server, const Transfer &transfer,

@@ -70,6 +70,8 @@ MODULE_PARM_DESC(vectors, "Completion vectors, in turn those of each CPU; 0: as 
 
 struct workqueue_struct *vhca_wq;
 LIST_HEAD(vhca_devices);
+/* That have been made. */
+static atomic_t devices;
 DEFINE_RWLOCK(vhca_devices_lock);
 
 static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
@@ -306,6 +308,8 @@ static int newlink(const char *name, struct net_device *netdev)
 	v->vectors = vectors;
 	xa_init_flags(&v->qps, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
 	xa_init_flags(&v->mrs, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
+	/* The largest preset has so many regions, and an index 24 bits. */
+	v->first_key = (u32)atomic_inc_return(&devices) % 15 << 20;
 	spin_lock_init(&v->mr_lock);
 	spin_lock_init(&v->inject_lock);
 	INIT_LIST_HEAD(&v->injections);

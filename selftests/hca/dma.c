@@ -16,6 +16,10 @@
 
 /* Far from any physical address of a test machine. */
 #define FIRST_BUS	0x5ca1ab1e0000ULL
+
+/* Of all devices, and of those that were before them: no other one's address is right by chance. */
+static DEFINE_SPINLOCK(bus_lock);
+static dma_addr_t next_bus = FIRST_BUS;
 /* Freed and unwritten memory of bounce buffers. */
 #define POISON		0xdb
 /* What swiotlb maps at once, at most. */
@@ -50,7 +54,6 @@ void vhca_dma_init(struct vhca_dma *dma, bool bounce, u32 align_mask)
 {
 	spin_lock_init(&dma->lock);
 	dma->maps = RB_ROOT;
-	dma->next = FIRST_BUS;
 	dma->bounce = bounce;
 	dma->align_mask = align_mask;
 }
@@ -83,7 +86,23 @@ static struct vhca_map *find(struct vhca_dma *dma, dma_addr_t bus)
 	return NULL;
 }
 
-/* Give @map its address, which is larger than all others. */
+/* An address for @size bytes from byte @offset of a page on, which is larger than all before it. */
+static dma_addr_t new_bus(u32 offset, size_t size)
+{
+	dma_addr_t bus;
+
+	spin_lock(&bus_lock);
+	/* No segment lies across 4 GiB, which is what the DMA API promises by default (dma_get_seg_boundary()). */
+	if (upper_32_bits(next_bus) != upper_32_bits(next_bus + offset + size - 1))
+		next_bus = ALIGN(next_bus, SZ_4G);
+	bus = next_bus + offset;
+	/* A page between two mappings belongs to neither: what runs over the end of one is found. */
+	next_bus += PAGE_ALIGN(offset + size) + PAGE_SIZE;
+	spin_unlock(&bus_lock);
+	return bus;
+}
+
+/* Give @map its address. */
 static void insert(struct vhca_dma *dma, struct vhca_map *map)
 {
 	u32 offset = map->shadow ? map->shadow_offset : map->offset & ~PAGE_MASK;
@@ -91,12 +110,7 @@ static void insert(struct vhca_dma *dma, struct vhca_map *map)
 	unsigned long flags;
 
 	spin_lock_irqsave(&dma->lock, flags);
-	/* No segment lies across 4 GiB, which is what the DMA API promises by default (dma_get_seg_boundary()). */
-	if (upper_32_bits(dma->next) != upper_32_bits(dma->next + offset + map->size - 1))
-		dma->next = ALIGN(dma->next, SZ_4G);
-	map->bus = dma->next + offset;
-	/* A page between two mappings belongs to neither: what runs over the end of one is found. */
-	dma->next += PAGE_ALIGN(offset + map->size) + PAGE_SIZE;
+	map->bus = new_bus(offset, map->size);
 	for (link = &dma->maps.rb_node; *link; link = &(*link)->rb_right)
 		parent = *link;
 	rb_link_node(&map->node, parent, link);
@@ -449,7 +463,8 @@ fault:
 	spin_unlock(&v->dma.lock);
 	vhca_fault(v, "the device %s 0x%llx, which is %s", writes ? "writes" : "reads", (u64)bus,
 		   map ? "mapped for the other direction only" :
-		   bus >= FIRST_BUS && bus < v->dma.next ? "mapped no more, or beyond the end of a mapping" :
+		   bus >= FIRST_BUS && bus < READ_ONCE(next_bus) ?
+		   "mapped no more, another device's, or beyond the end of a mapping" :
 		   "no bus address at all");
 	return -EFAULT;
 }

@@ -38,7 +38,8 @@ static struct vhca_mr *make(struct ib_pd *pd, u32 entries)
 			goto fail;
 	}
 	/* An index is not used again soon. */
-	err = xa_alloc_cyclic_irq(&v->mrs, &index, mr, XA_LIMIT(1, v->preset->mrs), &v->next_key, GFP_KERNEL);
+	err = xa_alloc_cyclic_irq(&v->mrs, &index, mr, XA_LIMIT(v->first_key + 1, v->first_key + v->preset->mrs),
+				  &v->next_key, GFP_KERNEL);
 	if (err < 0)
 		goto fail;
 	mr->key = mr->ib.lkey = mr->ib.rkey = index << 8;

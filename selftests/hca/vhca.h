@@ -91,7 +91,6 @@ enum vhca_dma_op {
 struct vhca_dma {
 	spinlock_t lock;
 	struct rb_root maps;		/* by bus address */
-	dma_addr_t next;		/* never given out before */
 	bool bounce;
 	u32 align_mask;			/* of an address that bounce buffers keep */
 	u32 fail_every;			/* mappings; 0: none fails */
@@ -112,7 +111,7 @@ struct vhca {
 	struct xarray qps;
 	spinlock_t mr_lock;
 	struct xarray mrs;
-	u32 next_key;
+	u32 first_key, next_key;	/* no two devices have the same, nor one that came before */
 
 	bool port_up;
 

@@ -304,6 +304,12 @@ static int dma_physical(struct bed *bed)
 	return send_fails(bed, virt_to_phys(bed->a.mem), 100, "no bus address at all");
 }
 
+static int dma_other_device(struct bed *bed)
+{
+	MUST(bed->a.bus != bed->b.bus);
+	return send_fails(bed, bed->b.bus, 100, "another device's");
+}
+
 static int dma_receive_direction(struct bed *bed)
 {
 	u8 *page = new_page();
@@ -723,6 +729,17 @@ static int rkey_index(struct bed *bed)
 	return refused(bed, (struct op){IB_WR_RDMA_READ, .remote = b->mr->iova, .rkey = b->mr->rkey + 0x100});
 }
 
+/* A peer that takes its own key for the other end's does not get by with it. */
+static int rkey_other_device(struct bed *bed)
+{
+	struct end *a = &bed->a, *b = &bed->b;
+
+	TRY(reg(a, a->bus, PAGE_SIZE, BOTH));
+	TRY(reg(b, b->bus, PAGE_SIZE, BOTH));
+	MUST(a->mr->rkey >> 8 != b->mr->rkey >> 8);
+	return refused(bed, (struct op){IB_WR_RDMA_WRITE, .remote = b->mr->iova, .rkey = a->mr->rkey});
+}
+
 static int rkey_invalidated(struct bed *bed)
 {
 	struct end *b = &bed->b;
@@ -914,6 +931,7 @@ const struct rules_case memory_cases[] = {
 	{"dma-after-unmap", dma_after_unmap},
 	{"dma-direction", dma_direction},
 	{"dma-physical", dma_physical},
+	{"dma-other-device", dma_other_device},
 	{"dma-receive-direction", dma_receive_direction},
 	{"dma-stale", dma_stale, BOUNCE},
 	{"dma-places", dma_places, BOUNCE},
@@ -935,6 +953,7 @@ const struct rules_case memory_cases[] = {
 	{"inv-old-key", inv_old_key},
 	{"rkey-bits", rkey_bits},
 	{"rkey-index", rkey_index},
+	{"rkey-other-device", rkey_other_device},
 	{"rkey-invalidated", rkey_invalidated},
 	{"rkey-beyond", rkey_beyond},
 	{"rkey-before", rkey_before},

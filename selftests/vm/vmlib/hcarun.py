@@ -313,6 +313,8 @@ def cancelled(one, version, kind, device="vhca_vb"):
         job.kill()
     one.vm.ok("umount -f /mnt", 20)
     given_up = int(one.vm.run(OUTSTANDING).split()[0]) if one.xprt == "rpcordma" else 0
+    if one.xprt == "rpcordma" and not given_up:
+        raise Wrong("the calls had their replies before they could be given up")
     for job in jobs:
         job.wait(30, check=False)
         if job.status == 0:

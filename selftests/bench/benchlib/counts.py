@@ -73,16 +73,12 @@ class LongReply(Case):
             pair.umount("/small")
 
 
-class LongCall(Case):
-    """An extended attribute, which is not eligible for direct placement: NFSv4.2, so a mount of its own."""
-
-    def __init__(self, name, n, length):
-        super().__init__(name, n, lambda count: f"repeat setxattr /v4/side {count} {length}")
+class Modern(Case):
+    """Over NFSv4.2, so a mount of its own, and a connection of its own."""
 
     def measure(self, pair, take=cost.snapshot):
-        pair.mount("4.2", "actimeo=600", where="/v4")
+        pair.mount("4.2", MOUNT, where="/v4")
         try:
-            # A connection of its own.
             if pair.client.run(f"cat {disturb.VERSION2} 2>/dev/null || echo 0", 10, "read the version").strip() != "0":
                 disturb.grow(pair, where="/v4")
             return super().measure(pair, take)
@@ -90,16 +86,24 @@ class LongCall(Case):
             pair.umount("/v4")
 
 
-def _transfer(what, size, odd=False, apart=False):
+class LongCall(Modern):
+    """An extended attribute, which is not eligible for direct placement."""
+
+    def __init__(self, name, n, length):
+        super().__init__(name, n, lambda count: f"repeat setxattr /v4/side {count} {length}")
+
+
+def _transfer(what, size, odd=False, apart=False, modern=False):
     """How many pages are one behind the other in memory decides what ours takes, and not what in-tree does: those of the
     client's memory and the server's page cache are all neighbours, or, @apart, none."""
     at, skew, less = ODD if odd else (0, 0, 0)
     where = "apart" if apart else "side"
     amount = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+    name = f"{what.upper()} {amount}{' odd' if odd else ''}{' apart' if apart else ''}{', NFSv4.2' if modern else ''}"
+    file = f"{'/v4' if modern else '/mnt'}/{where}"
     # How many of its Sends are signaled differs by one between two runs of in-tree: of small ones the more.
-    return Case(f"{what.upper()} {amount}{' odd' if odd else ''}{' apart' if apart else ''}",
-                20 if size >= MIB else 64,
-                lambda count: f"repeat {what} /mnt/{where} {count} {size - less} {at} {skew} {where}")
+    return (Modern if modern else Case)(
+        name, 20 if size >= MIB else 64, lambda count: f"repeat {what} {file} {count} {size - less} {at} {skew} {where}")
 
 
 def cases():
@@ -116,6 +120,10 @@ def cases():
                 yield _transfer(what, size, apart=True)
     yield Case("READDIR large", 4, lambda count: f"repeat list /mnt/dir {count}", calls=False)
     yield LongReply(4)
+    # Others stand behind the data of an NFSv4 call, so that the end of its last page is needed for them.
+    for what in ("read", "write"):
+        for size in (4 * KIB, 64 * KIB, MIB):
+            yield _transfer(what, size, modern=True)
     yield LongCall("long call", 10, LONG)
     yield LongCall("longer call", 10, LONGER)
 

@@ -136,7 +136,9 @@ def dstaddr(t):
     pair = t.lab()
     pair.up()
     pair.server.run("ip addr add 10.0.0.101/24 dev eth0")
-    pair.mount("4.2")
+    # Not v4: that one asks for its lease by itself. sunrpc hands a transport's lock from one task that waits for a connection to
+    # another, and who writes an address waits until it is free: with two tasks that may be never, whatever the transport.
+    pair.mount("3")
     go = "echo {} > $(ls -d /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma | tail -n 1)/dstaddr"
     data = "dd if=/dev/urandom of=/tmp/f bs=1000003 count=3 2>/dev/null; cp /tmp/f /mnt/f; drop_caches; cmp /tmp/f /mnt/f"
     peer = "rdma resource show cm_id | grep -o 'dst-addr 10[0-9.]*:20049' | sort -u"

@@ -22,8 +22,9 @@ static DEFINE_SPINLOCK(bus_lock);
 static dma_addr_t next_bus = FIRST_BUS;
 /* Freed and unwritten memory of bounce buffers. */
 #define POISON		0xdb
-/* What swiotlb maps at once, at most. */
+/* What swiotlb maps at once, at most, with what is ahead of it as its place is kept; and what a slot of it has. */
 #define MOST_BOUNCED	(256 * 1024)
+#define SLOT		2048
 
 const char *const vhca_dma_names[] = {
 	"alloc", "free", "map_page", "unmap_page", "map_sg", "unmap_sg", "sync_single_for_cpu",
@@ -185,11 +186,11 @@ static struct vhca_map *make_map(struct vhca *v, struct page *page, size_t offse
 	if (!v->dma.bounce)
 		return map;
 
-	if (size > MOST_BOUNCED) {
+	map->shadow_offset = map->offset & v->dma.align_mask;
+	if (map->shadow_offset + size > MOST_BOUNCED) {
 		kfree(map);
 		return NULL;
 	}
-	map->shadow_offset = map->offset & v->dma.align_mask;
 	map->nshadow = DIV_ROUND_UP(map->shadow_offset + size, PAGE_SIZE);
 	map->shadow = kcalloc(map->nshadow, sizeof(*map->shadow), GFP_ATOMIC | __GFP_NOWARN);
 	if (!map->shadow) {
@@ -409,7 +410,8 @@ static void op_sync_sg_for_device(struct device *dev, struct scatterlist *sgl, i
 static size_t op_max_mapping_size(struct device *dev)
 {
 	count(of(dev), VHCA_DMA_MAPPING_SIZE);
-	return of(dev)->dma.bounce ? MOST_BOUNCED : SIZE_MAX;
+	/* Wherever it lies. */
+	return of(dev)->dma.bounce ? MOST_BOUNCED - roundup(of(dev)->dma.align_mask, SLOT) : SIZE_MAX;
 }
 
 static int op_dma_supported(struct device *dev, u64 mask)

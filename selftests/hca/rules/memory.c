@@ -64,7 +64,8 @@ static int dma_operations(struct bed *bed)
 	dma_sync_sg_for_cpu(dev, sg, 2, DMA_FROM_DEVICE);
 	dma_sync_sg_for_device(dev, sg, 2, DMA_FROM_DEVICE);
 	dma_unmap_sg(dev, sg, 2, DMA_FROM_DEVICE);
-	MUST(dma_max_mapping_size(dev) == (dma->bounce ? SZ_256K : SIZE_MAX));
+	MUST(dma->align_mask == PAGE_SIZE - 1);
+	MUST(dma_max_mapping_size(dev) == (dma->bounce ? SZ_256K - PAGE_SIZE : SIZE_MAX));
 
 	for (i = 0; i < VHCA_DMA_OPS; i++)
 		if (dma->calls[i] != before[i] + 1)
@@ -230,6 +231,11 @@ static int dma_too_large(struct bed *bed)
 	MUST(bus);
 	ib_dma_unmap_single(bed->a.dev, bus, SZ_256K, DMA_TO_DEVICE);
 	MUST(!map(&bed->a, pages, SZ_256K + 1, DMA_TO_DEVICE));
+	/* Its place in a page is kept, which takes room. */
+	bus = map(&bed->a, pages + 100, SZ_256K - 100, DMA_TO_DEVICE);
+	MUST(bus);
+	ib_dma_unmap_single(bed->a.dev, bus, SZ_256K - 100, DMA_TO_DEVICE);
+	MUST(!map(&bed->a, pages + 100, SZ_256K - 99, DMA_TO_DEVICE));
 	free_pages_exact(pages, SZ_512K);
 	return 0;
 }

@@ -347,7 +347,7 @@ def killed(one, version):
 
 def part_cancel(bed):
     """calls that are given up while the server has them"""
-    for preset, bounce in (("connectx", True), ("irdma", False)):
+    for preset, bounce in (("connectx", True), ("irdma", False), ("cxgb4", True)):
         rows = []
         for version in ("3", "4.2"):
             rows += [(f"v{version} late Write", cancelled, version, "write"),
@@ -387,11 +387,59 @@ def drops(one, version, times):
 
 def part_drops(bed):
     """load with dropped connections"""
-    for number in range(8):
-        preset, bounce = ("connectx", "irdma", "qedr", "poor")[number // 2], number % 2 == 0
+    for number in range(10):
+        preset, bounce = hca.PRESETS[number // 2], number % 2 == 0
         # Each version with either mode.
         version = TURNS[(number // 2 + number) % 4]
         bed.station("drops", preset, bounce, [(f"v{version} qp-fatal", drops, version, 6)])
+    bed.close()
+
+
+# Completion statuses (enum ib_wc_status), as devices give them for each kind of work request.
+LOCAL_PROTECTION, MEMORY_BIND, REMOTE_ACCESS, REMOTE_OPERATION, RETRIES, RECEIVER, GENERAL = 4, 6, 10, 11, 12, 13, 21
+FAILURES = {
+    "send": (RETRIES, RECEIVER, LOCAL_PROTECTION, REMOTE_OPERATION),
+    "write": (REMOTE_ACCESS, RETRIES, LOCAL_PROTECTION, GENERAL),
+    "read": (REMOTE_ACCESS, REMOTE_OPERATION, LOCAL_PROTECTION, RETRIES),
+    "reg": (MEMORY_BIND, GENERAL),
+    "inv": (MEMORY_BIND, GENERAL),
+}
+
+
+def errors(one, version, device, kind):
+    """One of the next work requests of @kind fails at @device under load, with one status after the other: nothing but a
+    new connection comes of it."""
+    one.mount(version)
+    work = hca.Load(one)
+    began = one.connects()
+    for number, status in enumerate(FAILURES[kind]):
+        connects = one.connects()
+        one.inject(device, f"{kind} {1 + 4 * number} {status}")
+        deadline = time.monotonic() + 60 * machine.PATIENCE
+        while one.connects() == connects:
+            if time.monotonic() > deadline:
+                raise Wrong(f"no new connection: no {kind} failed with {status}, or nothing came of it")
+            time.sleep(0.2)
+        work.goes_on(60, f"the load to go on after {kind} failed with {status}")
+    rounds = work.finish()
+    connects = one.connects() - began
+    one.umount()
+    return f"{len(FAILURES[kind])} failed, {connects} reconnects, {rounds} rounds verified"
+
+
+def part_errors(bed):
+    """a work request of each kind fails, at either end, with each status that devices give it, under load"""
+    for preset, bounce, version in (("connectx", True, "4.2"), ("irdma", False, "3"), ("cxgb4", False, "4.1")):
+        ends = [("client", "vhca_va", kind) for kind in ("send", "reg")]
+        ends += [("server", "vhca_vb", kind) for kind in ("send", "write", "read")]
+        # A page list of 128 is too short for one region, which the reply could invalidate. Reads there need registered memory,
+        # and invalidate it themselves; those of many pieces do better with it on the other.
+        if preset == "cxgb4":
+            ends += [("client", "vhca_va", "inv"), ("server", "vhca_vb", "reg")]
+        if preset == "connectx":
+            ends += [("server", "vhca_vb", "reg"), ("server", "vhca_vb", "inv")]
+        bed.station("errors", preset, bounce,
+                    [(f"v{version} {kind} of the {end}'s", errors, version, device, kind) for end, device, kind in ends])
     bed.close()
 
 
@@ -448,7 +496,8 @@ HOW = (
 
 def part_late(bed):
     """late Reads, late and batched completions, late Receives, failing mappings"""
-    for number, (preset, bounce) in enumerate((("connectx", True), ("irdma", False), ("qedr", True), ("poor", False))):
+    stations = (("connectx", True), ("irdma", False), ("qedr", True), ("poor", False), ("cxgb4", True))
+    for number, (preset, bounce) in enumerate(stations):
         rows = [(f"v{TURNS[(number + i) % 4]} {name}", slow, TURNS[(number + i) % 4], how)
                 for i, (name, how) in enumerate(HOW)]
         rows.append((f"v{TURNS[(number + 1) % 4]} late Receives", held, TURNS[(number + 1) % 4], 4))
@@ -466,7 +515,7 @@ def removal(one, version, times):
 
 def part_removal(bed):
     """devices that are removed under load, and come back"""
-    stations = (("connectx", True), ("connectx", False), ("irdma", True), ("qedr", False), ("poor", True))
+    stations = (("connectx", True), ("connectx", False), ("irdma", True), ("qedr", False), ("poor", True), ("cxgb4", False))
     for number, (preset, bounce) in enumerate(stations):
         version = TURNS[number % 4]
         share = bed.times * (number + 1) // len(stations) - bed.times * number // len(stations)
@@ -705,6 +754,6 @@ def part_cycle(bed):
     bed.close()
 
 
-PARTS = {"checkers": part_checkers, "smoke": part_smoke, "cancel": part_cancel, "drops": part_drops, "late": part_late,
-         "removal": part_removal, "events": part_events, "memory": part_memory, "power": part_power,
+PARTS = {"checkers": part_checkers, "smoke": part_smoke, "cancel": part_cancel, "drops": part_drops,
+         "errors": part_errors, "late": part_late, "removal": part_removal, "events": part_events, "memory": part_memory, "power": part_power,
          "netns": part_netns, "cycle": part_cycle}

@@ -144,9 +144,6 @@ static void put_in_order(page **pages, u32 count)
 {
 	u32 node = sink.node, lead = others;
 
-	/* Most machines have one. */
-	if (rpcordma_node_count() == 1)
-		return node;
 	/* Of two pages of different nodes neither counts: who has most is left. */
 	for (const page *p : came) {
 		if (!p)
@@ -186,23 +183,13 @@ void ServerPool::fill_(Transfer *transfer)
 					       Transfer::pages_of(transfer->size) - transfer->stock,
 					       transfer->node, RPCORDMA_ALLOC_NOIO);
 
-	move_(*transfer, home_of(*transfer, transfer->stock, {lacking, count}));
+	if (rpcordma_node_count() > 1)
+		move_(*transfer, home_of(*transfer, transfer->stock, {lacking, count}));
 	put_in_order(lacking, count);
 	transfer->stock += count;
 }
 
 /* --- a shelf --- */
-
-Transfer *ServerPool::Stock::pop()
-{
-	Transfer *transfer = free.pop_front();
-
-	if (transfer) {
-		free_count--;
-		out++;
-	}
-	return transfer;
-}
 
 Transfer *ServerPool::Stock::pop_lacking()
 {
@@ -409,8 +396,10 @@ void ServerPool::give(Transfer *transfer)
 	if (Transfer::is_sink(transfer->size)) {
 		const u32 used = transfer->page_count;
 
-		move_(*transfer,
-		      home_of(*transfer, transfer->stock - used, {transfer->pages, used}));
+		/* Most machines have one. */
+		if (rpcordma_node_count() > 1)
+			move_(*transfer,
+			      home_of(*transfer, transfer->stock - used, {transfer->pages, used}));
 		take_stock(*transfer);
 	} else {
 		rpcordma_pages_release(transfer->pages, transfer->page_count);

@@ -77,7 +77,16 @@ private:
 			return free_count + lacking_count + out;
 		}
 		/** A free one, which is out now; null: there is none. */
-		[[nodiscard]] Transfer *pop();
+		[[nodiscard]] Transfer *pop()
+		{
+			Transfer *transfer = free.pop_front();
+
+			if (transfer) {
+				free_count--;
+				out++;
+			}
+			return transfer;
+		}
 		/** As that, of those that lack pages. */
 		[[nodiscard]] Transfer *pop_lacking();
 		/** One that was out is free again, or lacks pages. */

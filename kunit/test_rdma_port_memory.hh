@@ -53,7 +53,6 @@ struct PortMemory {
 	/* The NUMA node of the CPU, and of what new_page() gives. */
 	u32 node = 0;
 	/* Has no pages: who wants some of it gets those of the next. */
-	u32 nodes = 3;
 	u32 full_node = kNoLimit;
 
 	/* Whether an allocation may sleep now. */

@@ -427,279 +427,80 @@ RPCORDMA_TEST(server_pool, order)
 	}
 }
 
-namespace {
-
-/** A thread takes the first @count pages of @sink and gives others, of @node. */
-void exchange(PortFixture &c, Transfer &sink, u32 count, u32 node)
-{
-	for (u32 i = 0; i < count; i++) {
-		c.memory.put_page(sink.pages[i]);
-		sink.pages[i] = c.memory.new_page();
-		sink.pages[i]->node = node;
-	}
-}
-
-/** Ends on a CPU of node 0, whatever happens. */
-struct NodeFixture : PortFixture {
-	/** Take a sink on a CPU of @node. */
-	Transfer *take(ServerPool &pool, u32 node, u32 pages = kSmall, u32 cap_pages = kPlenty)
-	{
-		memory.node = node;
-		Transfer *sink = pool.take_sink(pages, cap_pages);
-		memory.node = 0;
-		return sink;
-	}
-};
-
-} // namespace
-
-/* New sinks are of the node of the CPU that found none. */
+/* A sink is of the node of the CPU that takes it; pages of another node, a thread's, do not stay. */
 RPCORDMA_TEST(server_pool, nodes)
 {
-	NodeFixture c;
+	PortFixture c;
 	Pool pool;
-	Transfer *largest = c.take(pool, 0, kPages);
 
-	ASSERT_NE(largest, nullptr);
-	EXPECT_EQ(c.take(pool, 1), nullptr);
+	c.memory.node = 1;
+	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
+	c.memory.node = 0;
 	pool.refill();
 	EXPECT_EQ(c.memory.pages, kPages + kSmall);
-	Transfer *sink = c.take(pool, 1);
+	c.memory.node = 1;
+	Transfer *sink = pool.take_sink(kSmall, kPlenty);
 	ASSERT_NE(sink, nullptr);
 	for (u32 i = 0; i < kSmall; i++)
 		EXPECT_EQ(sink->pages[i]->node, 1);
-	/* A thread of that node: nothing moves, nothing is released, and it is there again. */
-	exchange(c, *sink, kSmall, 1);
-	const u32 holds = c.sync.holds;
+	/* A thread has pages of the node, but for where that had none. */
+	sink->pages[1]->node = sink->pages[2]->node = 0;
+	sink->page_count = 4;
+	c.memory.node = 0;
 	pool.give(sink);
-	EXPECT_EQ(c.sync.holds, holds + 1);
+	EXPECT_EQ(c.memory.pages, kPages + kSmall - 2);
+	pool.refill();
 	EXPECT_EQ(c.memory.pages, kPages + kSmall);
-	EXPECT_EQ(c.take(pool, 1), sink);
+	c.memory.node = 1;
+	sink = pool.take_sink(kSmall, kPlenty);
+	ASSERT_NE(sink, nullptr);
+	for (u32 i = 0; i < kSmall; i++)
+		EXPECT_EQ(sink->pages[i]->node, 1);
 	pool.give(sink);
-	pool.give(largest);
 	/* One largest of the first node stays, and nothing else. */
 	(void)pool.shrink(~0u);
 	EXPECT_EQ(c.memory.pages, kPages);
+	c.memory.node = 0;
 }
 
-/* Most machines have one: of no page anybody asks whose it is, and there is one shelf to look at. */
-RPCORDMA_TEST(server_pool, one_node)
-{
-	NodeFixture c;
-	Pool pool;
-
-	c.memory.nodes = 1;
-	Transfer *sink = c.take(pool, 0, kPages);
-	ASSERT_NE(sink, nullptr);
-	exchange(c, *sink, kPages, 1);
-	const u32 holds = c.sync.holds;
-	EXPECT_EQ(c.take(pool, 0, kPages), nullptr);
-	EXPECT_EQ(c.sync.holds, holds + 2);
-	pool.give(sink);
-	EXPECT_EQ(c.sync.holds, holds + 3);
-	EXPECT_EQ(sink->node, 0);
-}
-
-/* Where a CPU's own node has none, another's serves, and nothing more is wanted. */
-RPCORDMA_TEST(server_pool, other_node)
-{
-	NodeFixture c;
-	Pool pool;
-
-	Transfer *sink = c.take(pool, 1, kPages);
-	ASSERT_NE(sink, nullptr);
-	EXPECT_EQ(sink->pages[0]->node, 0);
-	EXPECT_EQ(sink->page_count, kPages);
-	pool.give(sink);
-	const u32 refills = c.svc.refills;
-	sink = c.take(pool, 2, kPages);
-	ASSERT_NE(sink, nullptr);
-	EXPECT_EQ(c.svc.refills, refills);
-	/* None is anywhere: its own shelf was looked at, each other one, and its own tells what is missing. */
-	const u32 holds = c.sync.holds;
-	EXPECT_EQ(c.take(pool, 1, kPages), nullptr);
-	EXPECT_EQ(c.sync.holds, holds + 4);
-	EXPECT_EQ(c.svc.refills, refills + 1);
-	pool.give(sink);
-	/* Its own is taken first. */
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, 2 * kPages);
-	sink = c.take(pool, 1, kPages);
-	ASSERT_NE(sink, nullptr);
-	EXPECT_EQ(sink->pages[0]->node, 1);
-	pool.give(sink);
-}
-
-/*
- * Completions on one node, threads on another: all pages that are given are kept, none is allocated, and what is taken
- * has pages of the node whose threads use them.
- */
-RPCORDMA_TEST(server_pool, threads_elsewhere)
-{
-	NodeFixture c;
-	Pool pool;
-	Transfer *sinks[4];
-
-	for (u32 round = 0; round < 3; round++) {
-		for (Transfer *&sink : sinks)
-			sink = c.take(pool, 0, kPages);
-		for (Transfer *sink : sinks)
-			if (sink)
-				pool.give(sink);
-		pool.refill();
-	}
-	EXPECT_EQ(c.memory.pages, 4 * kPages);
-	const u32 refills = c.svc.refills;
-	for (u32 round = 0; round < 50; round++) {
-		TEST_NOTE("round", round);
-		for (Transfer *&sink : sinks) {
-			sink = c.take(pool, 0, kPages);
-			ASSERT_NE(sink, nullptr);
-			for (u32 i = 0; i < kPages && round; i++)
-				ASSERT_EQ(sink->pages[i]->node, 1);
-			exchange(c, *sink, kPages, 1);
-		}
-		for (Transfer *sink : sinks)
-			pool.give(sink);
-		EXPECT_EQ(c.memory.pages, 4 * kPages);
-	}
-	EXPECT_EQ(c.svc.refills, refills);
-	EXPECT_EQ(pool.lent_pages(), 0);
-	/* They are the other node's now, and it wants four: the first node's CPUs are not given new ones. */
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, 4 * kPages);
-	for (Transfer *&sink : sinks)
-		ASSERT_NE(sink = c.take(pool, 1, kPages), nullptr);
-	for (Transfer *sink : sinks)
-		pool.give(sink);
-	EXPECT_EQ(c.memory.pages, 4 * kPages);
-}
-
-/* A sink is of the node that most of its pages are of, with those that the last call did not use. */
-RPCORDMA_TEST(server_pool, moves_with_most)
-{
-	/* Of the least sink's pages so many are exchanged, and of these the first @own for its own node's. */
-	static const struct {
-		u32 used, own, node;
-	} kCases[] = {
-		{kSmall, 0, 1},		 {kSmall / 2 + 1, 0, 1},
-		{kSmall / 2, 0, 0},	 {1, 0, 0},
-		{kSmall, 1, 1},		 {kSmall, kSmall / 2 - 1, 1},
-		{kSmall, kSmall / 2, 0}, {kSmall, kSmall, 0},
-	};
-	static_assert(kSmall % 2 == 0);
-
-	for (const auto &now : kCases) {
-		TEST_NOTE("used", now.used);
-		TEST_NOTE("own", now.own);
-		NodeFixture c;
-		Pool pool;
-		Transfer *largest = c.take(pool, 0, kPages);
-
-		ASSERT_NE(largest, nullptr);
-		EXPECT_EQ(c.take(pool, 0), nullptr);
-		pool.refill();
-		Transfer *sink = c.take(pool, 0, now.used);
-		ASSERT_NE(sink, nullptr);
-		exchange(c, *sink, now.used, 1);
-		for (u32 i = 0; i < now.own; i++)
-			sink->pages[i]->node = 0;
-		pool.give(sink);
-		EXPECT_EQ(sink->node, now.node);
-		/* It is on that node's shelf alone: another is asked for ahead of it nowhere. */
-		EXPECT_EQ(c.take(pool, now.node), sink);
-		pool.give(sink);
-		EXPECT_EQ(pool.lent_pages(), kPages);
-		EXPECT_EQ(c.memory.pages, kPages + kSmall);
-		pool.give(largest);
-	}
-}
-
-/* Pages that are absent are of no node. A sink that lacks them is filled up, with its new node's. */
-RPCORDMA_TEST(server_pool, moves_and_lacks)
-{
-	NodeFixture c;
-	Pool pool;
-	Transfer *sink = c.take(pool, 0, kPages);
-
-	ASSERT_NE(sink, nullptr);
-	exchange(c, *sink, kPages, 1);
-	for (u32 i = 0; i < 10; i++) {
-		c.memory.put_page(sink->pages[i]);
-		sink->pages[i] = nullptr;
-	}
-	pool.give(sink);
-	EXPECT_EQ(c.memory.pages, kPages - 10);
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, kPages);
-	EXPECT_EQ(c.take(pool, 1, kPages), sink);
-	for (u32 i = 0; i < kPages; i++)
-		EXPECT_EQ(sink->pages[i]->node, 1);
-	pool.give(sink);
-}
-
-/* Sinks of a size that move take what is wanted of it with them: of one that is too many, nothing. */
-RPCORDMA_TEST(server_pool, moves_surplus)
-{
-	NodeFixture c;
-	Pool pool;
-	Transfer *two[2] = {c.take(pool, 0, kPages), nullptr};
-
-	EXPECT_EQ(c.take(pool, 0, kPages), nullptr);
-	pool.refill();
-	ASSERT_NE(two[1] = c.take(pool, 0, kPages), nullptr);
-	/* The cap is lowered to one. */
-	EXPECT_EQ(pool.take_sink(kPages, 10), nullptr);
-	for (Transfer *sink : two) {
-		exchange(c, *sink, kPages, 1);
-		pool.give(sink);
-	}
-	EXPECT_EQ(c.memory.pages, kPages);
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, kPages);
-	EXPECT_EQ(c.take(pool, 1, kPages), two[1]);
-	pool.give(two[1]);
-	/* The last connection is gone: what comes late stays nowhere, whatever node it is of. */
-	two[1] = c.take(pool, 1, kPages);
-	exchange(c, *two[1], kPages, 0);
-	pool.leave();
-	pool.give(two[1]);
-	EXPECT_EQ(c.memory.pages, 0);
-	pool.join();
-}
-
-/* A node without pages: those of another one serve, on that one's shelf, and nothing is allocated for each use. */
+/* A node without pages is not asked after each use: pages of another one are kept, for a while. */
 RPCORDMA_TEST(server_pool, full_node)
 {
-	NodeFixture c;
+	PortFixture c;
 	Pool pool;
-	Transfer *largest = c.take(pool, 0, kPages);
+	u32 uses = 0;
 
 	c.memory.full_node = 1;
-	EXPECT_EQ(c.take(pool, 1), nullptr);
+	c.memory.node = 1;
+	EXPECT_EQ(pool.take_sink(kSmall, kPlenty), nullptr);
 	pool.refill();
-	const u32 made = c.memory.pages, refills = c.svc.refills;
-	EXPECT_EQ(made, kPages + kSmall);
-	for (u32 uses = 0; uses < 100; uses++) {
-		Transfer *sink = c.take(pool, 1);
+	const u32 made = c.memory.pages;
+	for (;; uses++) {
+		Transfer *sink = pool.take_sink(kSmall, kPlenty);
 
 		ASSERT_NE(sink, nullptr);
-		EXPECT_EQ(sink->node, 2);
 		EXPECT_EQ(sink->pages[0]->node, 2);
+		ASSERT_LT(uses, 1000);
 		pool.give(sink);
+		if (c.memory.pages < made)
+			break;
 	}
-	/* It has some again, and its threads give them. */
+	EXPECT_GT(uses, 100);
+	/* It has some again. */
 	c.memory.full_node = kNoLimit;
-	Transfer *sink = c.take(pool, 1);
-	exchange(c, *sink, kSmall, 1);
-	pool.give(sink);
-	EXPECT_EQ(sink->node, 1);
-	EXPECT_EQ(c.take(pool, 1), sink);
-	pool.give(sink);
 	pool.refill();
 	EXPECT_EQ(c.memory.pages, made);
-	EXPECT_EQ(c.svc.refills, refills);
-	pool.give(largest);
+	for (u32 i = 0; i < 3; i++) {
+		Transfer *sink = pool.take_sink(kSmall, kPlenty);
+
+		ASSERT_NE(sink, nullptr);
+		EXPECT_EQ(sink->pages[0]->node, 1);
+		sink->pages[0]->node = 2;
+		pool.give(sink);
+		EXPECT_EQ(c.memory.pages, made - 1);
+		pool.refill();
+	}
+	c.memory.node = 0;
 }
 
 /* None is there: the pool is to grow, up to the cap. */
@@ -746,59 +547,6 @@ RPCORDMA_TEST(server_pool, grows)
 	for (Transfer *sink : two)
 		pool.give(sink);
 	EXPECT_EQ(c.memory.pages, kPages + 2 * 68 + kSmall);
-}
-
-/* The cap is for all nodes together, wherever sinks go, and whichever CPUs find none. */
-RPCORDMA_TEST(server_pool, grows_on_nodes)
-{
-	constexpr u32 kCap = 3 * kPages + kPages / 2;
-
-	for (const u32 askers : {3u, 1u}) {
-		NodeFixture c;
-		Pool pool;
-		Transfer *taken[16] = {};
-
-		TEST_NOTE("askers", askers);
-		for (u32 round = 0; round < 12; round++) {
-			u32 count = 0;
-
-			TEST_NOTE("round", round);
-			for (u32 node = 0; node < askers; node++) {
-				c.memory.node = node;
-				while ((taken[count] = pool.take_sink(kPages, kCap)))
-					ASSERT_LT(++count, 16);
-			}
-			c.memory.node = 0;
-			pool.refill();
-			while (count) {
-				exchange(c, *taken[--count], kPages, 1 + round % 2);
-				pool.give(taken[count]);
-			}
-			EXPECT_LE(c.memory.pages, kCap);
-		}
-		EXPECT_GE(c.memory.pages, 3 * kPages);
-	}
-}
-
-/* And for all sizes, on whatever node those are. */
-RPCORDMA_TEST(server_pool, grows_beside_sizes)
-{
-	constexpr u32 kMiddle = Transfer::pages_of(3), kCap = kPages + kMiddle;
-	NodeFixture c;
-	Pool pool;
-	Transfer *largest = c.take(pool, 0, kPages);
-
-	ASSERT_NE(largest, nullptr);
-	EXPECT_EQ(c.take(pool, 1, kMiddle, kCap), nullptr);
-	pool.refill();
-	Transfer *middle = c.take(pool, 1, kMiddle, kCap);
-	ASSERT_NE(middle, nullptr);
-	/* Two would be more than that. */
-	EXPECT_EQ(c.take(pool, 1, kMiddle, kCap), nullptr);
-	pool.refill();
-	EXPECT_EQ(c.memory.pages, kCap);
-	pool.give(middle);
-	pool.give(largest);
 }
 
 /* What a reply lay in may be page cache: it is released, never kept. */
@@ -918,8 +666,6 @@ RPCORDMA_TEST(server_pool, any)
 
 RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, large_transfers,
 	       no_transfer, more_transfers, sizes, sinks, holds, missing_pages, order, nodes,
-	       one_node, other_node, threads_elsewhere, moves_with_most, moves_and_lacks,
-	       moves_surplus, full_node, grows, grows_on_nodes, grows_beside_sizes, reply_pages,
-	       late, mapped, refill_without_memory, any);
+	       full_node, grows, reply_pages, late, mapped, refill_without_memory, any);
 
 } // namespace rpcordma

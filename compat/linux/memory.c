@@ -107,7 +107,7 @@ rpcordma_u32 rpcordma_node(void)
 
 rpcordma_u32 rpcordma_node_count(void)
 {
-	return nr_node_ids;
+	return num_online_nodes();
 }
 
 rpcordma_u32 rpcordma_page_node(const struct page *page)

@@ -267,10 +267,7 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcor
 void *rpcordma_page_address(struct page *page);
 /** Whether somebody has a reference to @page besides its owner. Any context. */
 rpcordma_bool rpcordma_page_is_shared(const struct page *page);
-/**
- * NUMA nodes: one more than the highest number that one can have, the one with memory that is next to the CPU that this
- * runs on, and the one of a page. Any context.
- */
+/** How many NUMA nodes there are, and the one of the CPU that this runs on, and of a page. Any context. */
 rpcordma_u32 rpcordma_node_count(void);
 rpcordma_u32 rpcordma_node(void);
 rpcordma_u32 rpcordma_page_node(const struct page *page);

@@ -56,7 +56,7 @@ void ServerPool::join()
 
 		shelf.node = node;
 		for (u32 size = 1; size < Transfer::kSizes; size++)
-			want_(shelf.stocks[size], size, 1);
+			shelf.stocks[size].wanted = 1;
 	}
 	rpcordma_server_queue_refill();
 }
@@ -69,8 +69,8 @@ void ServerPool::leave()
 		SpinGuard guard(shelf.lock);
 
 		shelf.node = 0;
-		for (u32 size = 1; size < Transfer::kSizes; size++)
-			want_(shelf.stocks[size], size, 0);
+		for (Stock &stock : shelf.stocks)
+			stock.wanted = 0;
 	}
 	/* Whoever gives later sees under the lock that nobody uses it. */
 	(void)shrink(~0u);
@@ -136,38 +136,29 @@ static void put_in_order(page **pages, u32 count)
 	return static_cast<u32>(to - pages);
 }
 
-/*
- * The node that most pages of @sink are of, where @others of them are of its node and @came, of which some may be absent,
- * of any. If no node has most, one of them.
- */
-[[nodiscard]] static u32 home_of(const Transfer &sink, u32 others, Span<page *const> came)
+/* Release those of @count @pages that are not of @node, and leave null in their place. */
+static void release_strays(page **pages, u32 count, u32 node)
 {
-	u32 node = sink.node, lead = others;
-
-	/* Of two pages of different nodes neither counts: who has most is left. */
-	for (const page *p : came) {
-		if (!p)
-			continue;
-		const u32 its = rpcordma_page_node(p);
-
-		if (its == node) {
-			lead++;
-		} else if (lead) {
-			lead--;
-		} else {
-			node = its;
-			lead = 1;
+	for (page **p = pages; p < pages + count; p++)
+		if (*p && rpcordma_page_node(*p) != node) {
+			rpcordma_pages_release(p, 1);
+			*p = nullptr;
 		}
-	}
-	return node;
 }
 
-/* A thread has exchanged pages that @sink used for its own, of which some may be absent. */
+/* A thread has exchanged pages that @sink used for its own, of which some may be absent, or of another node. */
 static void take_stock(Transfer &sink)
 {
 	const u32 used = sink.page_count;
 	u32 present = 0;
 
+	/* Most machines have one. */
+	if (rpcordma_node_count() > 1) {
+		if (sink.keeps_strays)
+			sink.keeps_strays--;
+		else
+			release_strays(sink.pages, used, sink.node);
+	}
 	for (u32 i = 0; i < used; i++)
 		present += sink.pages[i] != nullptr;
 	if (present < used)
@@ -175,7 +166,19 @@ static void take_stock(Transfer &sink)
 	put_in_order(sink.pages, present);
 }
 
-/* As many pages as it lacks, or as there is memory for; another node's, where its own has none. */
+/* Whether some of @pages are not of @node. */
+[[nodiscard]] static bool has_strays(Span<page *const> pages, u32 node)
+{
+	for (const page *p : pages)
+		if (rpcordma_page_node(p) != node)
+			return true;
+	return false;
+}
+
+/*
+ * As many pages as it lacks, or as there is memory for. Where the node has none they are another's, and to release these
+ * after each use would only bring the like; after a while it may have some again.
+ */
 void ServerPool::fill_(Transfer *transfer)
 {
 	page **const lacking = transfer->pages + transfer->stock;
@@ -183,13 +186,24 @@ void ServerPool::fill_(Transfer *transfer)
 					       Transfer::pages_of(transfer->size) - transfer->stock,
 					       transfer->node, RPCORDMA_ALLOC_NOIO);
 
-	if (rpcordma_node_count() > 1)
-		move_(*transfer, home_of(*transfer, transfer->stock, {lacking, count}));
+	if (rpcordma_node_count() > 1 && has_strays({lacking, count}, transfer->node))
+		transfer->keeps_strays = 255;
 	put_in_order(lacking, count);
 	transfer->stock += count;
 }
 
 /* --- a shelf --- */
+
+Transfer *ServerPool::Stock::pop()
+{
+	Transfer *transfer = free.pop_front();
+
+	if (transfer) {
+		free_count--;
+		out++;
+	}
+	return transfer;
+}
 
 Transfer *ServerPool::Stock::pop_lacking()
 {
@@ -214,60 +228,36 @@ void ServerPool::Stock::put(Transfer *transfer)
 	}
 }
 
-/* A free sink of @size, or of the next larger one, which is out now; null: there is none. */
-Transfer *ServerPool::Shelf::pop_sink_locked(u32 size)
+/* There was use for more of @size. Returns whether some are missing. */
+bool ServerPool::Shelf::want_more_locked(u32 size, u32 cap_pages)
 {
-	Transfer *transfer = nullptr;
-
-	for (; size < Transfer::kSizes && !transfer; size++)
-		transfer = stocks[size].pop();
-	return transfer;
-}
-
-void ServerPool::want_(Stock &stock, u32 size, u32 wanted)
-{
-	wanted_[size].fetch_add(wanted - stock.wanted, std::memory_order_relaxed);
-	stock.wanted = wanted;
-}
-
-/* There was use for more of @size. Returns whether some are missing on @shelf. */
-bool ServerPool::want_more_locked_(Shelf &shelf, u32 size, u32 cap_pages)
-{
-	Stock &stock = shelf.stocks[size];
+	Stock &stock = stocks[size];
+	const u32 pages = Transfer::pages_of(size);
+	u32 others = 0;
 
 	if (stock.free_count + stock.out >= stock.wanted) {
-		/* Two shelves that want more at once may both have what is left, until they ask again. */
-		const u32 elsewhere = wanted_[size].load(std::memory_order_relaxed) - stock.wanted;
-		u32 others = 0;
-
 		for (u32 i = 1; i < Transfer::kSizes; i++)
-			others += i == size ? 0 :
-					      wanted_[i].load(std::memory_order_relaxed) *
-						      Transfer::pages_of(i);
+			others += i == size ? 0 : stocks[i].wanted * Transfer::pages_of(i);
 		/* One call is possible, whatever the cap. */
-		const u32 most = cap_pages > others ?
-					 max((cap_pages - others) / Transfer::pages_of(size), 1u) :
-					 1;
-
-		want_(stock, size,
-		      min(max(2 * stock.wanted, 1u), most > elsewhere ? most - elsewhere : 0));
+		const u32 most = cap_pages > others ? (cap_pages - others) / pages : 0;
+		stock.wanted = min(max(2 * stock.wanted, 1u), max(most, 1u));
 	}
 	return stock.free_count + stock.out < stock.wanted;
 }
 
 /* One that nobody misses soon, which is out now; null: there is none. */
-Transfer *ServerPool::pop_idle_locked_(Shelf &shelf)
+Transfer *ServerPool::Shelf::pop_idle_locked(bool in_use)
 {
 	for (u32 size = 0; size <= Transfer::kLarge; size++) {
-		Stock &stock = shelf.stocks[size];
-		const bool least = in_use_() && size == kLargest && stock.free_count == 1;
+		Stock &stock = stocks[size];
+		const bool least = in_use && size == kLargest && stock.free_count == 1;
 		Transfer *transfer = stock.pop_lacking();
 
 		if (!transfer && !least)
 			transfer = stock.pop();
 		/* Lest it be made again at once; who finds none asks for more. */
 		if (transfer) {
-			want_(stock, size, min(stock.wanted, stock.count() - 1));
+			stock.wanted = min(stock.wanted, stock.count() - 1);
 			return transfer;
 		}
 	}
@@ -310,63 +300,18 @@ Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 		SpinGuard guard(shelf.lock);
 
 		shelf.node = node;
-		transfer = shelf.pop_sink_locked(size);
+		for (u32 larger = size; larger < Transfer::kSizes && !transfer; larger++)
+			transfer = shelf.stocks[larger].pop();
+		if (!transfer || transfer->size != size)
+			refill = shelf.want_more_locked(size, cap_pages);
 	}
-	if (!transfer)
-		transfer = take_elsewhere_(shelf, size);
-	if (!transfer || transfer->size != size) {
-		SpinGuard guard(shelf.lock);
-
-		refill = want_more_locked_(shelf, size, cap_pages);
-	}
-	if (transfer)
+	if (transfer) {
+		transfer->node = node;
 		transfer->page_count = pages;
+	}
 	if (refill)
 		rpcordma_server_queue_refill();
 	return transfer;
-}
-
-/* As pop_sink_locked(), of another shelf than @own. */
-Transfer *ServerPool::take_elsewhere_(const Shelf &own, u32 size)
-{
-	const u32 nodes = rpcordma_node_count();
-
-	for (Shelf *shelf = shelves_; shelf < shelves_ + min(nodes, kShelves); shelf++) {
-		if (shelf == &own)
-			continue;
-		SpinGuard guard(shelf->lock);
-
-		if (Transfer *transfer = shelf->pop_sink_locked(size))
-			return transfer;
-	}
-	return nullptr;
-}
-
-/* @sink, which is out, is @node's from now on: it is wanted there, and where it was one less is. */
-void ServerPool::move_(Transfer &sink, u32 node)
-{
-	Shelf &from = shelf_of_(sink.node), &to = shelf_of_(node);
-
-	sink.node = node;
-	if (&from == &to)
-		return;
-	bool wanted;
-	{
-		SpinGuard guard(from.lock);
-		Stock &stock = from.stocks[sink.size];
-
-		wanted = stock.wanted && stock.count() <= stock.wanted;
-		stock.out--;
-		if (wanted)
-			want_(stock, sink.size, stock.wanted - 1);
-	}
-	SpinGuard guard(to.lock);
-	Stock &stock = to.stocks[sink.size];
-
-	stock.out++;
-	/* leave() has been here if nobody uses it. */
-	if (wanted && in_use_())
-		want_(stock, sink.size, stock.wanted + 1);
 }
 
 /* @transfer, which was out and which nobody uses, goes on its shelf, unless that has enough. */
@@ -393,17 +338,10 @@ void ServerPool::put_(Transfer *transfer)
 void ServerPool::give(Transfer *transfer)
 {
 	rpcordma_bulk_unmap(transfer->bulk);
-	if (Transfer::is_sink(transfer->size)) {
-		const u32 used = transfer->page_count;
-
-		/* Most machines have one. */
-		if (rpcordma_node_count() > 1)
-			move_(*transfer,
-			      home_of(*transfer, transfer->stock - used, {transfer->pages, used}));
+	if (Transfer::is_sink(transfer->size))
 		take_stock(*transfer);
-	} else {
+	else
 		rpcordma_pages_release(transfer->pages, transfer->page_count);
-	}
 	transfer->page_count = 0;
 	transfer->writes = false;
 	const bool whole = transfer->whole();
@@ -438,16 +376,15 @@ bool ServerPool::restock_(Shelf &shelf)
 	}
 	if (!size)
 		return false;
-	if (!transfer) {
+	if (!transfer)
 		transfer = create_(size, RPCORDMA_ALLOC_NOIO);
-		if (!transfer) {
-			SpinGuard guard(shelf.lock);
+	if (!transfer) {
+		SpinGuard guard(shelf.lock);
 
-			shelf.stocks[size].out--;
-			return false;
-		}
-		transfer->node = node;
+		shelf.stocks[size].out--;
+		return false;
 	}
+	transfer->node = node;
 	fill_(transfer);
 	const bool whole = transfer->whole();
 
@@ -492,7 +429,7 @@ u32 ServerPool::shrink(u32 pages)
 			{
 				SpinGuard guard(shelf.lock);
 
-				transfer = pop_idle_locked_(shelf);
+				transfer = shelf.pop_idle_locked(in_use_());
 				if (transfer)
 					shelf.stocks[transfer->size].out--;
 			}

@@ -4,8 +4,7 @@
  * receive completion starts. An idle connection holds neither. A free transfer keeps the pages of its sink, so to
  * take or to give one moves no page; free ones stand in lists by how many pages they have, and each NUMA node has a
  * shelf of such lists under a lock of its own. take() sleeps only if @how allows, take_sink() never does; a
- * worker refills the shelves to what recent demand needed, within the cap. A thread of another node than the sink's
- * gives pages of its own node for it: the sink goes to that node's shelf then. Under memory pressure the kernel takes back
+ * worker refills the shelves to what recent demand needed, within the cap. Under memory pressure the kernel takes back
  * what is idle, except one transfer with the pages of a largest sink on each shelf.
  */
 #pragma once
@@ -35,13 +34,13 @@ public:
 	 */
 	[[nodiscard]] Transfer *take(u32 pages, rpcordma_alloc_how how);
 	/**
-	 * A transfer with @pages sink pages or more, of this CPU's node if there is one, else of another's: nothing is
-	 * allocated. Null when there is none, and then there will be more, within @cap_pages. Any context.
+	 * A transfer with @pages sink pages or more, of what there is on this CPU's node: nothing is allocated. Null
+	 * when there is none, and then there will be more, within @cap_pages for a node. Any context.
 	 */
 	[[nodiscard]] Transfer *take_sink(u32 pages, u32 cap_pages);
 	/**
-	 * The mapping is undone. The pages that a sink has now stay with it; those of any other transfer are released.
-	 * Any context.
+	 * The mapping is undone. The pages that a sink has now stay with it, if they are of its node; those of any other
+	 * transfer are released. Any context.
 	 */
 	void give(Transfer *transfer);
 
@@ -70,23 +69,14 @@ private:
 		u32 free_count = 0;
 		u32 lacking_count = 0;
 		u32 out = 0;	/* taken, or being made or filled */
-		u32 wanted = 0; /* to have, those that are out among them; see want_() */
+		u32 wanted = 0; /* to have, those that are out among them */
 
 		[[nodiscard]] u32 count() const
 		{
 			return free_count + lacking_count + out;
 		}
 		/** A free one, which is out now; null: there is none. */
-		[[nodiscard]] Transfer *pop()
-		{
-			Transfer *transfer = free.pop_front();
-
-			if (transfer) {
-				free_count--;
-				out++;
-			}
-			return transfer;
-		}
+		[[nodiscard]] Transfer *pop();
 		/** As that, of those that lack pages. */
 		[[nodiscard]] Transfer *pop_lacking();
 		/** One that was out is free again, or lacks pages. */
@@ -95,15 +85,16 @@ private:
 	/** Transfers of one node. */
 	struct Shelf {
 		ModuleLock lock;
-		u32 node GUARDED_BY(lock) = 0; /* whose pages new ones here have */
+		u32 node GUARDED_BY(lock) = 0; /* whose pages are here */
 		Stock stocks[Transfer::kLarge + 1] GUARDED_BY(lock);
 
-		[[nodiscard]] Transfer *pop_sink_locked(u32 size) REQUIRES(lock);
+		[[nodiscard]] bool want_more_locked(u32 size, u32 cap_pages) REQUIRES(lock);
+		[[nodiscard]] Transfer *pop_idle_locked(bool in_use) REQUIRES(lock);
 	};
 
 	[[nodiscard]] static Transfer *create_(u32 size, rpcordma_alloc_how how);
 	static void destroy_(Transfer *transfer);
-	void fill_(Transfer *transfer);
+	static void fill_(Transfer *transfer);
 	[[nodiscard]] Shelf &shelf_of_(u32 node)
 	{
 		return shelves_[node % kShelves];
@@ -112,19 +103,11 @@ private:
 	{
 		return users_.load(std::memory_order_relaxed);
 	}
-	/** @stock, of @size, is to have @wanted; its shelf's lock is held. */
-	void want_(Stock &stock, u32 size, u32 wanted);
-	[[nodiscard]] bool want_more_locked_(Shelf &shelf, u32 size, u32 cap_pages)
-		REQUIRES(shelf.lock);
-	[[nodiscard]] Transfer *pop_idle_locked_(Shelf &shelf) REQUIRES(shelf.lock);
-	[[nodiscard]] Transfer *take_elsewhere_(const Shelf &own, u32 size);
-	void move_(Transfer &sink, u32 node);
 	void put_(Transfer *transfer);
 	[[nodiscard]] bool restock_(Shelf &shelf);
 
 	Shelf shelves_[kShelves];
 	std::atomic<u32> users_{0};
-	std::atomic<u32> wanted_[Transfer::kLarge + 1] = {}; /* by all shelves, of each size */
 };
 
 extern ServerPool server_pool;

@@ -755,5 +755,5 @@ def part_cycle(bed):
 
 
 PARTS = {"checkers": part_checkers, "smoke": part_smoke, "cancel": part_cancel, "drops": part_drops,
-         "errors": part_errors, "late": part_late, "removal": part_removal, "events": part_events, "memory": part_memory, "power": part_power,
-         "netns": part_netns, "cycle": part_cycle}
+         "errors": part_errors, "late": part_late, "removal": part_removal, "events": part_events,
+         "memory": part_memory, "power": part_power, "netns": part_netns, "cycle": part_cycle}

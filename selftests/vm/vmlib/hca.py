@@ -127,18 +127,22 @@ GOES_ON = """
 # Processes that are killed in the middle of what they do over and over, COUNT of them.
 KILLED = """
 	rm -rf /mnt/k; mkdir /mnt/k
+	# Each is a process group, which goes on until it is killed.
+	cat > /tmp/k <<- 'EOK'
+		while :; do case $1 in
+		0) dd if=/tmp/v0 of=/mnt/k/f bs=131072 oflag=direct ;;
+		1) dd if=/mnt/k/f of=/dev/null bs=1M iflag=direct ;;
+		2) dd if=/tmp/v1 of=/mnt/k/g bs=65536 conv=fsync ;;
+		3) ls -l /mnt/k; echo > /mnt/k/h; rm /mnt/k/h ;;
+		esac; done
+	EOK
 	for n in $(seq $COUNT); do
-		case $((n % 4)) in
-		0) exec dd if=/tmp/v0 of=/mnt/k/f bs=131072 oflag=direct ;;
-		1) exec dd if=/mnt/k/f of=/dev/null bs=1M iflag=direct ;;
-		2) exec dd if=/tmp/v1 of=/mnt/k/g bs=65536 conv=fsync ;;
-		3) while :; do ls -l /mnt/k; echo > /mnt/k/h; rm /mnt/k/h; done ;;
-		esac > /dev/null 2>&1 &
+		setsid sh /tmp/k $((n % 4)) > /dev/null 2>&1 &
 		usleep $((n * 7919 % 60 * 1000))
-		kill -9 $! 2> /dev/null && killed=$((killed + 1))
-		wait $!
+		# Until it is there, on a slow machine.
+		until kill -9 -$!; do usleep 2000; done 2> /dev/null
+		wait $! || :
 	done
-	echo ${killed:-0}
 """
 
 
@@ -303,12 +307,17 @@ class OneKernel:
         self._served = True
         lab.Lab.only(self.vm, self.xprt)
 
-    def stop_serving(self):
-        """nfsd ends, and the transport goes, which nobody may hold any more. No mount is left."""
+    def unused(self):
+        """Waits until no NFS client is left."""
         # umount has returned, but calls may be under way: after processes were killed NFS asks for a slot's sequence number,
-        # in 15 s once more. Without a server that is for minutes.
+        # in 15 s once more.
         self.vm.until("[ $(wc -l < /proc/fs/nfsfs/servers) -le 1 ] && "
                       "! grep -q ^transport: /sys/kernel/debug/rpcordma/stats 2> /dev/null", 60, "the NFS clients to end")
+
+    def stop_serving(self):
+        """nfsd ends, and the transport goes, which nobody may hold any more. No mount is left."""
+        # Without a server its calls would be under way for minutes.
+        self.unused()
         self.vm.run("nfsd_stop", 60, "stop nfsd")
         self.vm.until(f"rmmod {self.xprt}", 30, f"rmmod {self.xprt}")
 

@@ -175,7 +175,12 @@ rpcordma_bool rpcordma_page_is_shared(const page *page)
 
 rpcordma_u32 rpcordma_node_count(void)
 {
-	return 2;
+	return the_port->memory.nodes;
+}
+
+rpcordma_bool rpcordma_nodes_differ()
+{
+	return the_port->memory.nodes > 1;
 }
 
 rpcordma_u32 rpcordma_page_node(const page *page)

@@ -52,6 +52,7 @@ struct PortMemory {
 
 	/* The NUMA node of the CPU, and of what new_page() gives. */
 	u32 node = 0;
+	u32 nodes = 3;
 	/* Has no pages: who wants some of it gets those of the next. */
 	u32 full_node = kNoLimit;
 

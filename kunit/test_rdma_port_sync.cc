@@ -63,6 +63,10 @@ void rpcordma_lock_destroy(rpcordma_lock *lock)
 
 void rpcordma_lock_acquire(rpcordma_lock *lock)
 {
+	if (void (*before)() = the_port->sync.before_hold) {
+		the_port->sync.before_hold = nullptr;
+		before();
+	}
 	EXPECT_FALSE(lock->held);
 	lock->held = true;
 	the_port->sync.locks_held++;

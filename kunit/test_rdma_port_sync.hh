@@ -23,6 +23,9 @@ struct PortSync {
 	u32 openings = 0; /* of gates */
 	u32 holds = 0;	  /* of spin locks */
 
+	/* What another CPU does, once, just before somebody has a spin lock. */
+	void (*before_hold)() = nullptr;
+
 	/* What somebody else does, once: while a completion looks at a message, or while a thread waits. */
 	void (*meanwhile)() = nullptr;
 	void *what = nullptr; /* have_done_meanwhile()'s */

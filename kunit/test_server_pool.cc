@@ -427,80 +427,455 @@ RPCORDMA_TEST(server_pool, order)
 	}
 }
 
-/* A sink is of the node of the CPU that takes it; pages of another node, a thread's, do not stay. */
+namespace {
+
+/** A thread takes the first @count pages of @sink and gives others, of @node. */
+void exchange(PortFixture &c, Transfer &sink, u32 count, u32 node)
+{
+	for (u32 i = 0; i < count; i++) {
+		c.memory.put_page(sink.pages[i]);
+		sink.pages[i] = c.memory.new_page();
+		sink.pages[i]->node = node;
+	}
+}
+
+/** Ends on a CPU of node 0, whatever happens. */
+struct NodeFixture : PortFixture {
+	/** Take a sink on a CPU of @node. */
+	Transfer *take(ServerPool &pool, u32 node, u32 pages = kSmall, u32 cap_pages = kPlenty)
+	{
+		memory.node = node;
+		Transfer *sink = pool.take_sink(pages, cap_pages);
+		memory.node = 0;
+		return sink;
+	}
+};
+
+} // namespace
+
+/* The first sinks are of the node of the first connection. */
+RPCORDMA_TEST(server_pool, joins_on_node)
+{
+	NodeFixture c;
+	UnusedPool pool;
+
+	c.memory.node = 2;
+	pool.join();
+	c.memory.node = 0;
+	pool.refill();
+	for (const u32 pages : {1u, 20u, 68u, kPages}) {
+		Transfer *sink = c.take(pool, 1, pages);
+
+		ASSERT_NE(sink, nullptr);
+		EXPECT_EQ(sink->node, 2);
+		EXPECT_EQ(sink->pages[0]->node, 2);
+		pool.give(sink);
+	}
+	/* What has no pages is of the CPU's. */
+	c.memory.node = 1;
+	Transfer *bare = pool.take(kPages, RPCORDMA_ALLOC_NOIO);
+	pool.give(bare);
+	EXPECT_EQ(pool.take(kPages, RPCORDMA_ALLOC_NOIO), bare);
+	pool.give(bare);
+	c.memory.node = 0;
+	pool.leave();
+}
+
+/* Every shelf is looked at for one, and for one that lacks pages, and nodes may be more than shelves. */
+RPCORDMA_TEST(server_pool, many_nodes)
+{
+	for (const u32 nodes : {16, 20})
+		for (const u32 home : {0u, 1u, 14u, 15u, nodes - 1}) {
+			NodeFixture c;
+			Pool pool;
+
+			TEST_NOTE("home", home);
+			c.memory.nodes = nodes;
+			Transfer *sink = c.take(pool, 0, kPages);
+			ASSERT_NE(sink, nullptr);
+			for (const bool lacks : {false, true}) {
+				exchange(c, *sink, kPages, home);
+				if (lacks) {
+					c.memory.put_page(sink->pages[0]);
+					sink->pages[0] = nullptr;
+				}
+				pool.give(sink);
+				EXPECT_EQ(sink->node, home);
+				pool.refill();
+				ASSERT_EQ(c.take(pool, (home + 1) % nodes, kPages), sink);
+			}
+			EXPECT_EQ(c.memory.pages, kPages);
+			pool.give(sink);
+		}
+}
+
+/* New sinks are of the node of the CPU that found none. */
 RPCORDMA_TEST(server_pool, nodes)
 {
-	PortFixture c;
+	NodeFixture c;
 	Pool pool;
+	Transfer *largest = c.take(pool, 0, kPages);
 
-	c.memory.node = 1;
-	EXPECT_EQ(pool.take_sink(1, kPlenty), nullptr);
-	c.memory.node = 0;
+	ASSERT_NE(largest, nullptr);
+	EXPECT_EQ(c.take(pool, 1), nullptr);
 	pool.refill();
 	EXPECT_EQ(c.memory.pages, kPages + kSmall);
-	c.memory.node = 1;
-	Transfer *sink = pool.take_sink(kSmall, kPlenty);
+	Transfer *sink = c.take(pool, 1);
 	ASSERT_NE(sink, nullptr);
 	for (u32 i = 0; i < kSmall; i++)
 		EXPECT_EQ(sink->pages[i]->node, 1);
-	/* A thread has pages of the node, but for where that had none. */
-	sink->pages[1]->node = sink->pages[2]->node = 0;
-	sink->page_count = 4;
-	c.memory.node = 0;
+	/* A thread of that node: nothing moves, nothing is released, and it is there again. */
+	exchange(c, *sink, kSmall, 1);
+	const u32 holds = c.sync.holds;
 	pool.give(sink);
-	EXPECT_EQ(c.memory.pages, kPages + kSmall - 2);
-	pool.refill();
+	EXPECT_EQ(c.sync.holds, holds + 1);
 	EXPECT_EQ(c.memory.pages, kPages + kSmall);
-	c.memory.node = 1;
-	sink = pool.take_sink(kSmall, kPlenty);
-	ASSERT_NE(sink, nullptr);
-	for (u32 i = 0; i < kSmall; i++)
-		EXPECT_EQ(sink->pages[i]->node, 1);
+	EXPECT_EQ(c.take(pool, 1), sink);
 	pool.give(sink);
+	pool.give(largest);
 	/* One largest of the first node stays, and nothing else. */
 	(void)pool.shrink(~0u);
 	EXPECT_EQ(c.memory.pages, kPages);
-	c.memory.node = 0;
+	/* Also those that could not be made when they were missed first, elsewhere. */
+	largest = c.take(pool, 0, kPages);
+	c.memory.allocations_left = 0;
+	EXPECT_EQ(c.take(pool, 0), nullptr);
+	pool.refill();
+	EXPECT_EQ(c.take(pool, 2), nullptr);
+	c.memory.allocations_left = kNoLimit;
+	pool.refill();
+	sink = c.take(pool, 2);
+	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(sink->pages[0]->node, 2);
+	pool.give(sink);
+	pool.give(largest);
 }
 
-/* A node without pages is not asked after each use: pages of another one are kept, for a while. */
-RPCORDMA_TEST(server_pool, full_node)
+/* Most machines have one: of no page anybody asks whose it is, and there is one shelf to look at. */
+RPCORDMA_TEST(server_pool, one_node)
 {
-	PortFixture c;
+	NodeFixture c;
 	Pool pool;
-	u32 uses = 0;
 
-	c.memory.full_node = 1;
-	c.memory.node = 1;
-	EXPECT_EQ(pool.take_sink(kSmall, kPlenty), nullptr);
+	c.memory.nodes = 1;
+	Transfer *sink = c.take(pool, 0, kPages);
+	ASSERT_NE(sink, nullptr);
+	exchange(c, *sink, kPages, 1);
+	const u32 holds = c.sync.holds;
+	EXPECT_EQ(c.take(pool, 0, kPages), nullptr);
+	EXPECT_EQ(c.sync.holds, holds + 1);
+	pool.give(sink);
+	EXPECT_EQ(c.sync.holds, holds + 2);
+	EXPECT_EQ(sink->node, 0);
+	EXPECT_EQ(c.take(pool, 0, kPages), sink);
+	EXPECT_EQ(c.sync.holds, holds + 3);
+	/* Nor when one is made. */
+	c.memory.full_node = 0;
 	pool.refill();
-	const u32 made = c.memory.pages;
-	for (;; uses++) {
-		Transfer *sink = pool.take_sink(kSmall, kPlenty);
+	Transfer *made = c.take(pool, 0, kPages);
+	ASSERT_NE(made, nullptr);
+	EXPECT_EQ(made->pages[0]->node, 1);
+	EXPECT_EQ(made->node, 0);
+	pool.give(made);
+	pool.give(sink);
+}
 
-		ASSERT_NE(sink, nullptr);
-		EXPECT_EQ(sink->pages[0]->node, 2);
-		ASSERT_LT(uses, 1000);
-		pool.give(sink);
-		if (c.memory.pages < made)
-			break;
+/* Where a CPU's own node has none, another's serves, and nothing more is wanted. */
+RPCORDMA_TEST(server_pool, other_node)
+{
+	NodeFixture c;
+	Pool pool;
+
+	const u32 refills = c.svc.refills;
+	for (const u32 node : {1, 2}) {
+		const u32 before = c.sync.holds;
+		Transfer *of_first = c.take(pool, node, kPages);
+
+		ASSERT_NE(of_first, nullptr);
+		/* Of the shelves that have none no lock is taken. */
+		EXPECT_EQ(c.sync.holds, before + 1);
+		EXPECT_EQ(of_first->pages[0]->node, 0);
+		EXPECT_EQ(of_first->page_count, kPages);
+		pool.give(of_first);
 	}
-	EXPECT_GT(uses, 100);
-	/* It has some again. */
-	c.memory.full_node = kNoLimit;
+	EXPECT_EQ(c.svc.refills, refills);
+	/* None is anywhere: the pool is to have another one. */
+	Transfer *sink = c.take(pool, 0, kPages);
+	const u32 holds = c.sync.holds;
+	EXPECT_EQ(c.take(pool, 1, kPages), nullptr);
+	EXPECT_EQ(c.sync.holds, holds + 1);
+	EXPECT_EQ(c.svc.refills, refills + 1);
+	pool.give(sink);
+	/* Its own is taken first. */
 	pool.refill();
-	EXPECT_EQ(c.memory.pages, made);
-	for (u32 i = 0; i < 3; i++) {
-		Transfer *sink = pool.take_sink(kSmall, kPlenty);
+	EXPECT_EQ(c.memory.pages, 2 * kPages);
+	sink = c.take(pool, 1, kPages);
+	ASSERT_NE(sink, nullptr);
+	EXPECT_EQ(sink->pages[0]->node, 1);
+	pool.give(sink);
+}
 
-		ASSERT_NE(sink, nullptr);
-		EXPECT_EQ(sink->pages[0]->node, 1);
-		sink->pages[0]->node = 2;
-		pool.give(sink);
-		EXPECT_EQ(c.memory.pages, made - 1);
+/*
+ * Completions on one node, threads on another: all pages that are given are kept, none is allocated, and what is taken
+ * has pages of the node whose threads use them.
+ */
+RPCORDMA_TEST(server_pool, threads_elsewhere)
+{
+	NodeFixture c;
+	Pool pool;
+	Transfer *sinks[4];
+
+	for (u32 round = 0; round < 3; round++) {
+		for (Transfer *&sink : sinks)
+			sink = c.take(pool, 0, kPages);
+		for (Transfer *sink : sinks)
+			if (sink)
+				pool.give(sink);
 		pool.refill();
 	}
-	c.memory.node = 0;
+	EXPECT_EQ(c.memory.pages, 4 * kPages);
+	const u32 refills = c.svc.refills;
+	for (u32 round = 0; round < 50; round++) {
+		TEST_NOTE("round", round);
+		for (Transfer *&sink : sinks) {
+			sink = c.take(pool, 0, kPages);
+			ASSERT_NE(sink, nullptr);
+			for (u32 i = 0; i < kPages && round; i++)
+				ASSERT_EQ(sink->pages[i]->node, 1);
+			exchange(c, *sink, kPages, 1);
+		}
+		for (Transfer *sink : sinks)
+			pool.give(sink);
+		EXPECT_EQ(c.memory.pages, 4 * kPages);
+	}
+	EXPECT_EQ(c.svc.refills, refills);
+	EXPECT_EQ(pool.lent_pages(), 0);
+	/* They are the other node's now, and the first one's CPUs are not given new ones for them. */
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, 4 * kPages);
+	for (Transfer *&sink : sinks)
+		ASSERT_NE(sink = c.take(pool, 1, kPages), nullptr);
+	for (Transfer *sink : sinks)
+		pool.give(sink);
+	EXPECT_EQ(c.memory.pages, 4 * kPages);
+}
+
+/* A sink is of the node that most of the pages are of which the last call used. */
+RPCORDMA_TEST(server_pool, moves_with_most)
+{
+	/* Of the least sink's pages so many are exchanged, and of these the first @own for its own node's. */
+	static const struct {
+		u32 used, own, node;
+	} kCases[] = {
+		{kSmall, 0, 1},
+		{kSmall / 2, 0, 1},
+		{1, 0, 1},
+		{1, 1, 0},
+		{3, 1, 1},
+		{3, 2, 0},
+		{kSmall, 1, 1},
+		{kSmall, kSmall / 2 - 1, 1},
+		{kSmall, kSmall / 2, 0},
+		{kSmall, kSmall, 0},
+	};
+	static_assert(kSmall % 2 == 0);
+
+	for (const auto &now : kCases) {
+		TEST_NOTE("used", now.used);
+		TEST_NOTE("own", now.own);
+		NodeFixture c;
+		Pool pool;
+		Transfer *largest = c.take(pool, 0, kPages);
+
+		ASSERT_NE(largest, nullptr);
+		EXPECT_EQ(c.take(pool, 0), nullptr);
+		pool.refill();
+		Transfer *sink = c.take(pool, 0, now.used);
+		ASSERT_NE(sink, nullptr);
+		exchange(c, *sink, now.used, 1);
+		for (u32 i = 0; i < now.own; i++)
+			sink->pages[i]->node = 0;
+		pool.give(sink);
+		EXPECT_EQ(sink->node, now.node);
+		/* It is on that node's shelf: no other one is looked at. */
+		const u32 holds = c.sync.holds;
+		c.memory.nodes = 0;
+		EXPECT_EQ(c.take(pool, now.node), sink);
+		c.memory.nodes = 3;
+		EXPECT_EQ(c.sync.holds, holds + 1);
+		pool.give(sink);
+		EXPECT_EQ(pool.lent_pages(), kPages);
+		EXPECT_EQ(c.memory.pages, kPages + kSmall);
+		pool.give(largest);
+	}
+}
+
+/* Pages that are absent are of no node. A sink that lacks them is filled up, with its new node's. */
+RPCORDMA_TEST(server_pool, moves_and_lacks)
+{
+	NodeFixture c;
+	Pool pool;
+	Transfer *sink = c.take(pool, 0, kPages);
+
+	ASSERT_NE(sink, nullptr);
+	exchange(c, *sink, kPages, 1);
+	for (u32 i = 0; i < 10; i++) {
+		c.memory.put_page(sink->pages[i]);
+		sink->pages[i] = nullptr;
+	}
+	pool.give(sink);
+	EXPECT_EQ(c.memory.pages, kPages - 10);
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, kPages);
+	EXPECT_EQ(c.take(pool, 1, kPages), sink);
+	for (u32 i = 0; i < kPages; i++)
+		EXPECT_EQ(sink->pages[i]->node, 1);
+	pool.give(sink);
+	/* Where that has none, a page or two of another one's do not make it that one's. */
+	sink = c.take(pool, 1, kPages);
+	ASSERT_NE(sink, nullptr);
+	c.memory.put_page(sink->pages[kPages - 1]);
+	sink->pages[kPages - 1] = nullptr;
+	c.memory.full_node = 1;
+	pool.give(sink);
+	pool.refill();
+	EXPECT_EQ(sink->pages[kPages - 1]->node, 2);
+	EXPECT_EQ(sink->node, 1);
+}
+
+/*
+ * A sink that lacks pages is no node's to take, and whoever misses one asks for a refill, on whichever node that is, and
+ * although the pool is not to grow.
+ */
+RPCORDMA_TEST(server_pool, lacks_elsewhere)
+{
+	for (const u32 node : {0, 1, 2}) {
+		NodeFixture c;
+		Pool pool;
+		Transfer *sink = c.take(pool, 0, kPages);
+
+		TEST_NOTE("node", node);
+		ASSERT_NE(sink, nullptr);
+		exchange(c, *sink, kPages, 1);
+		c.memory.put_page(sink->pages[0]);
+		sink->pages[0] = nullptr;
+		c.memory.pages_left = 0;
+		pool.give(sink);
+		pool.refill();
+		const u32 refills = c.svc.refills;
+		EXPECT_EQ(c.take(pool, node, kPages, 10), nullptr);
+		EXPECT_EQ(c.svc.refills, refills + 1);
+		c.memory.pages_left = kNoLimit;
+		pool.refill();
+		EXPECT_EQ(c.memory.pages, kPages);
+		EXPECT_EQ(c.take(pool, node, kPages, 10), sink);
+		/* It is out: there is nothing to fill. */
+		EXPECT_EQ(c.take(pool, node, kPages, 10), nullptr);
+		EXPECT_EQ(c.svc.refills, refills + 1);
+		pool.give(sink);
+	}
+}
+
+/*
+ * A larger sink of its own node does not keep a CPU from one that fits, of another's: else the fitting ones were never used
+ * there, and more were made at each use.
+ */
+RPCORDMA_TEST(server_pool, fits_elsewhere)
+{
+	NodeFixture c;
+	Pool pool;
+	u32 made = 0;
+
+	for (u32 round = 0; round < 1000; round++) {
+		Transfer *sink = c.take(pool, 0, kSmall);
+
+		TEST_NOTE("round", round);
+		ASSERT_NE(sink, nullptr);
+		if (sink->size == 1)
+			exchange(c, *sink, kSmall, 1);
+		pool.give(sink);
+		pool.refill();
+		if (!round)
+			made = c.memory.pages;
+		ASSERT_EQ(c.memory.pages, made);
+	}
+	EXPECT_EQ(made, kPages + kSmall);
+	/* There being none, a larger one of any node serves. */
+	Transfer *small = c.take(pool, 1, kSmall);
+	ASSERT_NE(small, nullptr);
+	EXPECT_EQ(small->size, 1);
+	Transfer *largest = c.take(pool, 1, kSmall);
+	ASSERT_NE(largest, nullptr);
+	EXPECT_EQ(largest->stock, kPages);
+	EXPECT_EQ(largest->node, 0);
+	pool.give(largest);
+	pool.give(small);
+}
+
+/* What is wanted is of all nodes: wherever sinks go, one that is too many goes with the first that comes back. */
+RPCORDMA_TEST(server_pool, moves_surplus)
+{
+	NodeFixture c;
+	Pool pool;
+	Transfer *two[2] = {c.take(pool, 0, kPages), nullptr};
+
+	EXPECT_EQ(c.take(pool, 0, kPages), nullptr);
+	pool.refill();
+	ASSERT_NE(two[1] = c.take(pool, 0, kPages), nullptr);
+	/* The cap is lowered to one. */
+	EXPECT_EQ(pool.take_sink(kPages, 10), nullptr);
+	for (Transfer *sink : two) {
+		exchange(c, *sink, kPages, 1);
+		pool.give(sink);
+	}
+	EXPECT_EQ(c.memory.pages, kPages);
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, kPages);
+	two[1] = c.take(pool, 1, kPages);
+	ASSERT_NE(two[1], nullptr);
+	EXPECT_EQ(two[1]->node, 1);
+	pool.give(two[1]);
+	/* The last connection is gone: what comes late stays nowhere, whatever node it is of. */
+	two[1] = c.take(pool, 1, kPages);
+	exchange(c, *two[1], kPages, 0);
+	pool.leave();
+	pool.give(two[1]);
+	EXPECT_EQ(c.memory.pages, 0);
+	pool.join();
+}
+
+/* A node without pages: those of another one serve, on that one's shelf, and nothing is allocated for each use. */
+RPCORDMA_TEST(server_pool, full_node)
+{
+	NodeFixture c;
+	Pool pool;
+	Transfer *largest = c.take(pool, 0, kPages);
+
+	c.memory.full_node = 1;
+	EXPECT_EQ(c.take(pool, 1), nullptr);
+	pool.refill();
+	const u32 made = c.memory.pages, refills = c.svc.refills;
+	EXPECT_EQ(made, kPages + kSmall);
+	for (u32 uses = 0; uses < 100; uses++) {
+		Transfer *sink = c.take(pool, 1);
+
+		ASSERT_NE(sink, nullptr);
+		EXPECT_EQ(sink->node, 2);
+		EXPECT_EQ(sink->pages[0]->node, 2);
+		pool.give(sink);
+	}
+	/* It has some again, and its threads give them. */
+	c.memory.full_node = kNoLimit;
+	Transfer *sink = c.take(pool, 1);
+	exchange(c, *sink, kSmall, 1);
+	pool.give(sink);
+	EXPECT_EQ(sink->node, 1);
+	EXPECT_EQ(c.take(pool, 1), sink);
+	pool.give(sink);
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, made);
+	EXPECT_EQ(c.svc.refills, refills);
+	pool.give(largest);
 }
 
 /* None is there: the pool is to grow, up to the cap. */
@@ -549,6 +924,59 @@ RPCORDMA_TEST(server_pool, grows)
 	EXPECT_EQ(c.memory.pages, kPages + 2 * 68 + kSmall);
 }
 
+/* The cap is for all nodes together, wherever sinks go, and whichever CPUs find none. */
+RPCORDMA_TEST(server_pool, grows_on_nodes)
+{
+	constexpr u32 kCap = 3 * kPages + kPages / 2;
+
+	for (const u32 askers : {3u, 1u}) {
+		NodeFixture c;
+		Pool pool;
+		Transfer *taken[16] = {};
+
+		TEST_NOTE("askers", askers);
+		for (u32 round = 0; round < 12; round++) {
+			u32 count = 0;
+
+			TEST_NOTE("round", round);
+			for (u32 node = 0; node < askers; node++) {
+				c.memory.node = node;
+				while ((taken[count] = pool.take_sink(kPages, kCap)))
+					ASSERT_LT(++count, 16);
+			}
+			c.memory.node = 0;
+			pool.refill();
+			while (count) {
+				exchange(c, *taken[--count], kPages, 1 + round % 2);
+				pool.give(taken[count]);
+			}
+			EXPECT_LE(c.memory.pages, kCap);
+		}
+		EXPECT_GE(c.memory.pages, 3 * kPages);
+	}
+}
+
+/* And for all sizes, on whatever node those are. */
+RPCORDMA_TEST(server_pool, grows_beside_sizes)
+{
+	constexpr u32 kMiddle = Transfer::pages_of(3), kCap = kPages + kMiddle;
+	NodeFixture c;
+	Pool pool;
+	Transfer *largest = c.take(pool, 0, kPages);
+
+	ASSERT_NE(largest, nullptr);
+	EXPECT_EQ(c.take(pool, 1, kMiddle, kCap), nullptr);
+	pool.refill();
+	Transfer *middle = c.take(pool, 1, kMiddle, kCap);
+	ASSERT_NE(middle, nullptr);
+	/* Two would be more than that. */
+	EXPECT_EQ(c.take(pool, 1, kMiddle, kCap), nullptr);
+	pool.refill();
+	EXPECT_EQ(c.memory.pages, kCap);
+	pool.give(middle);
+	pool.give(largest);
+}
+
 /* What a reply lay in may be page cache: it is released, never kept. */
 RPCORDMA_TEST(server_pool, reply_pages)
 {
@@ -577,7 +1005,9 @@ RPCORDMA_TEST(server_pool, late)
 	Transfer *sink = pool.take_sink(20, kPlenty);
 	pool.leave();
 	EXPECT_EQ(c.memory.pages, Transfer::pages_of(2));
+	Transfer *bare = pool.take(Transfer::kPages, RPCORDMA_ALLOC_NOIO);
 	pool.give(sink);
+	pool.give(bare);
 	EXPECT_EQ(c.memory.pages, 0);
 	EXPECT_EQ(c.dma.bulks, 0);
 }
@@ -620,52 +1050,212 @@ RPCORDMA_TEST(server_pool, refill_without_memory)
 	pool.give(sink);
 }
 
-/* Takes and gives of all sizes, over many blocks: no page is ever two transfers'. */
+/*
+ * Between a look at the shelves and the growth others take and give. A miss that is none any more makes nothing grow: else
+ * the pool grew for good, to its cap, with no more calls under way than before.
+ */
+RPCORDMA_TEST(server_pool, missed_meanwhile)
+{
+	static struct {
+		ServerPool *pool;
+		Transfer *sink;
+	} other;
+
+	for (const bool made : {false, true}) {
+		NodeFixture c;
+		Pool pool;
+		Transfer *sink = c.take(pool, 0, kPages);
+
+		TEST_NOTE("made", made);
+		ASSERT_NE(sink, nullptr);
+		if (made) {
+			/* Two are wanted, of which the worker makes one. */
+			EXPECT_EQ(c.take(pool, 0, kPages), nullptr);
+			pool.refill();
+			other = {&pool, c.take(pool, 0, kPages)};
+			ASSERT_NE(other.sink, nullptr);
+		} else {
+			other = {&pool, sink};
+		}
+		const u32 pages = c.memory.pages;
+		c.sync.before_hold = [] { other.pool->give(other.sink); };
+		EXPECT_EQ(c.take(pool, 1, kPages), nullptr);
+		EXPECT_EQ(c.sync.before_hold, nullptr);
+		pool.refill();
+		EXPECT_EQ(c.memory.pages, pages);
+		/* It was a miss, and is again. */
+		ASSERT_NE(other.sink = c.take(pool, 1, kPages), nullptr);
+		EXPECT_EQ(c.take(pool, 1, kPages), nullptr);
+		pool.refill();
+		EXPECT_EQ(c.memory.pages, 2 * pages);
+		pool.give(other.sink);
+		if (made)
+			pool.give(sink);
+	}
+}
+
+/* Where the pool may not grow, who is served by a larger sink has one hold of a lock, and who is not has none. */
+RPCORDMA_TEST(server_pool, holds_at_cap)
+{
+	NodeFixture c;
+	Pool pool(false);
+
+	pool.refill();
+	Transfer *small = c.take(pool, 0, 1, 10);
+	ASSERT_NE(small, nullptr);
+	for (const u32 node : {0, 1}) {
+		const u32 holds = c.sync.holds, refills = c.svc.refills;
+		Transfer *larger = c.take(pool, node, 1, 10);
+
+		ASSERT_NE(larger, nullptr);
+		EXPECT_EQ(larger->size, 2);
+		EXPECT_EQ(c.sync.holds, holds + 1);
+		EXPECT_EQ(c.svc.refills, refills);
+		pool.give(larger);
+	}
+	Transfer *largest = c.take(pool, 0, kPages, 10);
+	const u32 holds = c.sync.holds;
+	EXPECT_EQ(c.take(pool, 1, kPages, 10), nullptr);
+	EXPECT_EQ(c.sync.holds, holds);
+	pool.give(largest);
+	pool.give(small);
+}
+
+/* Of larger ones its own node's is taken first, then that of the next. */
+RPCORDMA_TEST(server_pool, larger_of_own)
+{
+	NodeFixture c;
+	Pool pool;
+	Transfer *largest[3];
+
+	for (u32 round = 0; round < 3; round++) {
+		u32 count = 0;
+
+		while (count < 3 && (largest[count] = c.take(pool, 0, kPages, 3 * kPages)))
+			count++;
+		(void)c.take(pool, 0, kPages, 3 * kPages);
+		for (u32 node = 0; node < count; node++) {
+			exchange(c, *largest[node], kPages, node);
+			pool.give(largest[node]);
+		}
+		pool.refill();
+	}
+	for (const u32 node : {1, 2, 0}) {
+		Transfer *first = c.take(pool, node, 1, 10), *second = c.take(pool, node, 1, 10);
+
+		ASSERT_NE(first, nullptr);
+		ASSERT_NE(second, nullptr);
+		EXPECT_EQ(first, largest[node]);
+		EXPECT_EQ(second, largest[(node + 1) % 3]);
+		pool.give(second);
+		pool.give(first);
+		(void)pool.shrink(1);
+	}
+}
+
+/* The pool doubles what it has, whichever node's CPUs miss one. */
+RPCORDMA_TEST(server_pool, grows_everywhere)
+{
+	NodeFixture c;
+	Pool pool;
+	Transfer *taken[16] = {};
+	u32 count = 0;
+
+	for (const u32 node : {1, 2, 0}) {
+		while ((taken[count] = c.take(pool, node, kPages)))
+			ASSERT_LT(++count, 16);
+		pool.refill();
+		EXPECT_EQ(c.memory.pages, 2 * count * kPages);
+	}
+	EXPECT_EQ(count, 4);
+	while (count)
+		pool.give(taken[--count]);
+}
+
+/*
+ * Takes and gives of all sizes, by CPUs and threads of any node: no page is ever two transfers', the cap holds, and of what
+ * is taken everything is there again.
+ */
 RPCORDMA_TEST(server_pool, any)
 {
-	constexpr u32 kMost = 8;
-	PortFixture c;
-	Pool pool;
-	Transfer *taken[kMost] = {};
-	Random random(1);
-	u32 sinks = 0, refused = 0;
+	constexpr u32 kMost = 8, kCap = 1400;
 
-	for (u32 step = 0; step < 3000; step++) {
-		TEST_NOTE("step", step);
-		const u32 i = random.below(kMost);
+	for (const u32 nodes : {1, 2, 16, 20}) {
+		NodeFixture c;
+		Pool pool;
+		Transfer *taken[kMost] = {};
+		Random random(nodes);
+		u32 sinks = 0, refused = 0;
 
-		if (taken[i]) {
-			for (u32 n = 0; n < taken[i]->page_count; n++)
-				ASSERT_EQ(taken[i]->pages[n]->data[0], i);
-			/* A thread has another one for it, or none. */
-			if (random.one_in(2))
-				for (u32 n = 0; n < taken[i]->page_count; n++) {
-					c.memory.put_page(taken[i]->pages[n]);
-					taken[i]->pages[n] =
-						random.one_in(300) ? nullptr : c.memory.new_page();
-				}
-			pool.give(taken[i]);
-			taken[i] = nullptr;
-		} else {
-			taken[i] = pool.take_sink(1 + random.below(kPages), 1400);
-			(taken[i] ? sinks : refused)++;
-			if (taken[i])
+		TEST_NOTE("nodes", nodes);
+		c.memory.nodes = nodes;
+		for (u32 step = 0; step < 3000; step++) {
+			TEST_NOTE("step", step);
+			const u32 i = random.below(kMost);
+
+			if (taken[i]) {
+				const u32 node = random.below(nodes);
+
 				for (u32 n = 0; n < taken[i]->page_count; n++)
-					taken[i]->pages[n]->data[0] = u8(i);
+					ASSERT_EQ(taken[i]->pages[n]->data[0], i);
+				/* A thread has another one for it, or none. */
+				if (random.one_in(2))
+					exchange(c, *taken[i], taken[i]->page_count, node);
+				for (u32 n = 0; n < taken[i]->page_count; n++)
+					if (random.one_in(600)) {
+						c.memory.put_page(taken[i]->pages[n]);
+						taken[i]->pages[n] = nullptr;
+					}
+				pool.give(taken[i]);
+				taken[i] = nullptr;
+			} else {
+				taken[i] =
+					c.take(pool, random.below(nodes),
+					       1 + random.below(random.one_in(2) ? kPages : kSmall),
+					       kCap);
+				(taken[i] ? sinks : refused)++;
+				if (taken[i])
+					for (u32 n = 0; n < taken[i]->page_count; n++)
+						taken[i]->pages[n]->data[0] = u8(i);
+			}
+			/* Memory is short, or its kernel wants some back. */
+			if (random.one_in(20)) {
+				c.memory.pages_left = random.one_in(3) ? random.below(kPages) :
+									 kNoLimit;
+				pool.refill();
+				c.memory.pages_left = kNoLimit;
+			}
+			/* What is made again after that is one of a size at least, whatever the cap. */
+			if (step > 2000 && random.one_in(100))
+				(void)pool.shrink(1 + random.below(400));
+			ASSERT_LE(c.memory.pages, step > 2000 ? kCap + kFirst : kCap);
 		}
-		if (random.one_in(20))
-			pool.refill();
-		ASSERT_LE(c.memory.pages, 1400);
+		EXPECT_GT(sinks, 500);
+		EXPECT_GT(refused, 5);
+		for (Transfer *&transfer : taken)
+			if (transfer)
+				pool.give(transfer);
+		EXPECT_EQ(pool.lent_pages(), 0);
+		/* No call is out: what is there, and nothing else, can be taken, of whichever node it is. */
+		pool.refill();
+		(void)pool.shrink(pool.spare_pages());
+		for (Transfer *&transfer : taken)
+			transfer = c.take(pool, 0, kPages);
+		u32 there = 0;
+		for (Transfer *transfer : taken)
+			if (transfer) {
+				there += transfer->stock;
+				pool.give(transfer);
+			}
+		EXPECT_EQ(there, c.memory.pages);
 	}
-	EXPECT_GT(sinks, 500);
-	EXPECT_GT(refused, 5);
-	for (Transfer *transfer : taken)
-		if (transfer)
-			pool.give(transfer);
 }
 
 RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, large_transfers,
-	       no_transfer, more_transfers, sizes, sinks, holds, missing_pages, order, nodes,
-	       full_node, grows, reply_pages, late, mapped, refill_without_memory, any);
+	       no_transfer, more_transfers, sizes, sinks, holds, missing_pages, order, joins_on_node,
+	       many_nodes, nodes, one_node, other_node, threads_elsewhere, moves_with_most,
+	       moves_and_lacks, lacks_elsewhere, fits_elsewhere, moves_surplus, full_node, grows,
+	       grows_on_nodes, grows_beside_sizes, grows_everywhere, missed_meanwhile, holds_at_cap,
+	       larger_of_own, reply_pages, late, mapped, refill_without_memory, any);
 
 } // namespace rpcordma

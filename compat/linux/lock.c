@@ -16,9 +16,10 @@
 
 #include "compat/port/base.h"
 
+/* Those of two owners share no cache line. */
 struct rpcordma_lock {
 	spinlock_t lock;
-};
+} ____cacheline_aligned_in_smp;
 
 struct rpcordma_mutex {
 	struct mutex mutex;

@@ -107,7 +107,12 @@ rpcordma_u32 rpcordma_node(void)
 
 rpcordma_u32 rpcordma_node_count(void)
 {
-	return num_online_nodes();
+	return nr_node_ids;
+}
+
+rpcordma_bool rpcordma_nodes_differ(void)
+{
+	return nr_online_nodes > 1;
 }
 
 rpcordma_u32 rpcordma_page_node(const struct page *page)

@@ -90,7 +90,7 @@ rpcordma_u64 rpcordma_now_ms(void);
 enum rpcordma_lock_class {
 	RPCORDMA_LOCK_CLIENT, /* a client transport's lists: free calls, zombies, free regions */
 	RPCORDMA_LOCK_SERVER, /* a server connection's queues of calls, and its spare ones */
-	RPCORDMA_LOCK_SINKS, /* a NUMA node's shelf of the module's pool of sink pages and transfers */
+	RPCORDMA_LOCK_SINKS, /* the module's pool of sink pages and transfers: a NUMA node's shelf, or how it grows */
 	RPCORDMA_LOCK_FAILURES, /* the module's memory of failed RDMA operations */
 	RPCORDMA_LOCK_POSTS, /* a server connection's posts, where replies have several transmissions */
 	RPCORDMA_LOCK_CLASSES,

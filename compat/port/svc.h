@@ -267,10 +267,15 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcor
 void *rpcordma_page_address(struct page *page);
 /** Whether somebody has a reference to @page besides its owner. Any context. */
 rpcordma_bool rpcordma_page_is_shared(const struct page *page);
-/** How many NUMA nodes there are, and the one of the CPU that this runs on, and of a page. Any context. */
+/**
+ * NUMA nodes: one more than the highest number that one can have, the one with memory that is next to the CPU that this
+ * runs on, and the one of a page. Any context.
+ */
 rpcordma_u32 rpcordma_node_count(void);
 rpcordma_u32 rpcordma_node(void);
 rpcordma_u32 rpcordma_page_node(const struct page *page);
+/** Whether two pages can be of different nodes: on most machines they cannot. Any context. */
+rpcordma_bool rpcordma_nodes_differ(void);
 /** Drop a reference each. Any context that may not sleep too. */
 void rpcordma_pages_release(struct page **pages, rpcordma_u32 count);
 /** Copy @length bytes to @pages, from byte @offset of the first on. Any context. */

@@ -29,12 +29,13 @@ static_assert(Transfer::pages_of(kLargest) == Transfer::kPages);
 
 bool ServerPool::init()
 {
+	bool made = growth_.create(RPCORDMA_LOCK_SINKS);
+
 	for (Shelf &shelf : shelves_)
-		if (!shelf.lock.create(RPCORDMA_LOCK_SINKS)) {
-			exit();
-			return false;
-		}
-	return true;
+		made = made && shelf.lock.create(RPCORDMA_LOCK_SINKS);
+	if (!made)
+		exit();
+	return made;
 }
 
 void ServerPool::exit()
@@ -43,36 +44,37 @@ void ServerPool::exit()
 		rpcordma_warn("sink pages are lent, and no connection is left");
 	for (Shelf &shelf : shelves_)
 		shelf.lock.destroy();
+	growth_.destroy();
 }
 
 void ServerPool::join()
 {
-	if (users_.fetch_add(1, std::memory_order_relaxed))
-		return;
-	const u32 node = rpcordma_node();
-	Shelf &shelf = shelf_of_(node);
 	{
-		SpinGuard guard(shelf.lock);
+		SpinGuard guard(growth_);
 
-		shelf.node = node;
-		for (u32 size = 1; size < Transfer::kSizes; size++)
-			shelf.stocks[size].wanted = 1;
+		if (users_.fetch_add(1, std::memory_order_relaxed))
+			return;
+		for (u32 size = 1; size < Transfer::kSizes; size++) {
+			demands_[size].wanted.store(1, std::memory_order_relaxed);
+			demands_[size].node.store(rpcordma_node(), std::memory_order_relaxed);
+		}
 	}
 	rpcordma_server_queue_refill();
 }
 
 void ServerPool::leave()
 {
-	if (users_.fetch_sub(1, std::memory_order_relaxed) != 1)
-		return;
-	for (Shelf &shelf : shelves_) {
-		SpinGuard guard(shelf.lock);
+	{
+		SpinGuard guard(growth_);
 
-		shelf.node = 0;
-		for (Stock &stock : shelf.stocks)
-			stock.wanted = 0;
+		if (users_.fetch_sub(1, std::memory_order_relaxed) != 1)
+			return;
+		for (u32 size = 1; size < Transfer::kSizes; size++) {
+			demands_[size].wanted.store(0, std::memory_order_relaxed);
+			demands_[size].node.store(0, std::memory_order_relaxed);
+		}
 	}
-	/* Whoever gives later sees under the lock that nobody uses it. */
+	/* Whoever gives later to a shelf that this has looked at sees under its lock that none is wanted. */
 	(void)shrink(~0u);
 }
 
@@ -136,29 +138,38 @@ static void put_in_order(page **pages, u32 count)
 	return static_cast<u32>(to - pages);
 }
 
-/* Release those of @count @pages that are not of @node, and leave null in their place. */
-static void release_strays(page **pages, u32 count, u32 node)
+/*
+ * The node that most of @pages are of, among which some may be absent; @node if all are. If no node has most, one of
+ * them.
+ */
+[[nodiscard]] static u32 home_of(Span<page *const> pages, u32 node)
 {
-	for (page **p = pages; p < pages + count; p++)
-		if (*p && rpcordma_page_node(*p) != node) {
-			rpcordma_pages_release(p, 1);
-			*p = nullptr;
+	u32 lead = 0;
+
+	/* Of two pages of different nodes neither counts: who has most is left. */
+	for (const page *p : pages) {
+		if (!p)
+			continue;
+		const u32 its = rpcordma_page_node(p);
+
+		if (its == node) {
+			lead++;
+		} else if (lead) {
+			lead--;
+		} else {
+			node = its;
+			lead = 1;
 		}
+	}
+	return node;
 }
 
-/* A thread has exchanged pages that @sink used for its own, of which some may be absent, or of another node. */
+/* A thread has exchanged pages that @sink used for its own, of which some may be absent. */
 static void take_stock(Transfer &sink)
 {
 	const u32 used = sink.page_count;
 	u32 present = 0;
 
-	/* Most machines have one. */
-	if (rpcordma_node_count() > 1) {
-		if (sink.keeps_strays)
-			sink.keeps_strays--;
-		else
-			release_strays(sink.pages, used, sink.node);
-	}
 	for (u32 i = 0; i < used; i++)
 		present += sink.pages[i] != nullptr;
 	if (present < used)
@@ -166,19 +177,7 @@ static void take_stock(Transfer &sink)
 	put_in_order(sink.pages, present);
 }
 
-/* Whether some of @pages are not of @node. */
-[[nodiscard]] static bool has_strays(Span<page *const> pages, u32 node)
-{
-	for (const page *p : pages)
-		if (rpcordma_page_node(p) != node)
-			return true;
-	return false;
-}
-
-/*
- * As many pages as it lacks, or as there is memory for. Where the node has none they are another's, and to release these
- * after each use would only bring the like; after a while it may have some again.
- */
+/* As many pages as it lacks, or as there is memory for; another node's, where its own has none. */
 void ServerPool::fill_(Transfer *transfer)
 {
 	page **const lacking = transfer->pages + transfer->stock;
@@ -186,82 +185,164 @@ void ServerPool::fill_(Transfer *transfer)
 					       Transfer::pages_of(transfer->size) - transfer->stock,
 					       transfer->node, RPCORDMA_ALLOC_NOIO);
 
-	if (rpcordma_node_count() > 1 && has_strays({lacking, count}, transfer->node))
-		transfer->keeps_strays = 255;
+	if (!transfer->stock && rpcordma_nodes_differ())
+		transfer->node = home_of({lacking, count}, transfer->node);
 	put_in_order(lacking, count);
 	transfer->stock += count;
 }
 
 /* --- a shelf --- */
 
-Transfer *ServerPool::Stock::pop()
+/* @count changes under a lock. */
+static void add(std::atomic<u32> &count, u32 more)
 {
-	Transfer *transfer = free.pop_front();
+	count.store(count.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
 
-	if (transfer) {
-		free_count--;
-		out++;
-	}
+Transfer *ServerPool::Shelf::pop_locked(u32 size)
+{
+	Transfer *transfer = stocks[size].free.pop_front();
+
+	if (transfer)
+		add(free_count[size], -1u);
 	return transfer;
 }
 
-Transfer *ServerPool::Stock::pop_lacking()
+Transfer *ServerPool::Shelf::pop_lacking_locked(u32 size)
 {
-	Transfer *transfer = lacking.pop_front();
+	Transfer *transfer = stocks[size].lacking.pop_front();
 
-	if (transfer) {
-		lacking_count--;
-		out++;
-	}
+	if (transfer)
+		add(lacking_count[size], -1u);
 	return transfer;
 }
 
-void ServerPool::Stock::put(Transfer *transfer)
+Transfer *ServerPool::Shelf::pop(u32 size)
 {
-	out--;
+	if (!free_count[size].load(std::memory_order_relaxed))
+		return nullptr;
+	SpinGuard guard(lock);
+
+	return pop_locked(size);
+}
+
+void ServerPool::Shelf::put_locked(Transfer *transfer)
+{
+	const u32 size = transfer->size;
+
 	if (transfer->whole()) {
-		free_count++;
-		free.push_front(transfer);
+		stocks[size].free.push_front(transfer);
+		add(free_count[size], 1);
 	} else {
-		lacking_count++;
-		lacking.push_front(transfer);
+		stocks[size].lacking.push_front(transfer);
+		add(lacking_count[size], 1);
 	}
 }
 
-/* There was use for more of @size. Returns whether some are missing. */
-bool ServerPool::Shelf::want_more_locked(u32 size, u32 cap_pages)
+/* --- how many there are to be --- */
+
+bool ServerPool::Demand::claim()
 {
-	Stock &stock = stocks[size];
-	const u32 pages = Transfer::pages_of(size);
+	u32 has = made.load(std::memory_order_relaxed);
+
+	do {
+		if (has >= wanted.load(std::memory_order_relaxed))
+			return false;
+	} while (!made.compare_exchange_weak(has, has + 1, std::memory_order_relaxed));
+	usable.fetch_add(1, std::memory_order_relaxed);
+	return true;
+}
+
+bool ServerPool::Demand::release_surplus()
+{
+	u32 has = made.load(std::memory_order_relaxed);
+
+	do {
+		if (has <= wanted.load(std::memory_order_relaxed))
+			return false;
+	} while (!made.compare_exchange_weak(has, has - 1, std::memory_order_relaxed));
+	usable.fetch_sub(1, std::memory_order_relaxed);
+	return true;
+}
+
+void ServerPool::Demand::lose()
+{
+	usable.fetch_sub(1, std::memory_order_relaxed);
+	made.fetch_sub(1, std::memory_order_relaxed);
+}
+
+/* How many of @size there are to be once somebody has missed one. */
+u32 ServerPool::goal_(u32 size, u32 cap_pages) const
+{
+	const Demand &demand = demands_[size];
+	const u32 wanted = demand.wanted.load(std::memory_order_relaxed);
 	u32 others = 0;
 
-	if (stock.free_count + stock.out >= stock.wanted) {
-		for (u32 i = 1; i < Transfer::kSizes; i++)
-			others += i == size ? 0 : stocks[i].wanted * Transfer::pages_of(i);
-		/* One call is possible, whatever the cap. */
-		const u32 most = cap_pages > others ? (cap_pages - others) / pages : 0;
-		stock.wanted = min(max(2 * stock.wanted, 1u), max(most, 1u));
+	/* Some lack pages, or were not made yet, or one has come since: no reason to have more for good. */
+	if (demand.usable.load(std::memory_order_relaxed) < wanted)
+		return wanted;
+	for (const Shelf &shelf : shelves_)
+		if (shelf.free_count[size].load(std::memory_order_relaxed))
+			return wanted;
+	for (u32 i = 1; i < Transfer::kSizes; i++)
+		others += i == size ? 0 :
+				      demands_[i].wanted.load(std::memory_order_relaxed) *
+					      Transfer::pages_of(i);
+	/* One call is possible, whatever the cap. */
+	return min(max(2 * wanted, 1u),
+		   cap_pages > others ? max((cap_pages - others) / Transfer::pages_of(size), 1u) :
+					1);
+}
+
+/* A CPU of @node missed one of @size. Returns whether there is something to refill. */
+bool ServerPool::want_more_(u32 size, u32 node, u32 cap_pages)
+{
+	Demand &demand = demands_[size];
+
+	/* Everyone reads this cache line: it is written only when something changes. */
+	if (demand.node.load(std::memory_order_relaxed) != node)
+		demand.node.store(node, std::memory_order_relaxed);
+	if (goal_(size, cap_pages) != demand.wanted.load(std::memory_order_relaxed)) {
+		SpinGuard guard(growth_);
+
+		demand.wanted.store(goal_(size, cap_pages), std::memory_order_relaxed);
 	}
-	return stock.free_count + stock.out < stock.wanted;
+	return demand.usable.load(std::memory_order_relaxed) <
+	       demand.wanted.load(std::memory_order_relaxed);
+}
+
+/*
+ * One of @size, which is out, will be gone. Fewer are wanted, lest it be made again at once: whoever finds none asks for
+ * more.
+ */
+void ServerPool::forgo_(u32 size)
+{
+	Demand &demand = demands_[size];
+	SpinGuard guard(growth_);
+
+	demand.wanted.store(min(demand.wanted.load(std::memory_order_relaxed),
+				demand.made.load(std::memory_order_relaxed) - 1),
+			    std::memory_order_relaxed);
+	demand.lose();
 }
 
 /* One that nobody misses soon, which is out now; null: there is none. */
-Transfer *ServerPool::Shelf::pop_idle_locked(bool in_use)
+Transfer *ServerPool::pop_idle_(Shelf &shelf)
 {
-	for (u32 size = 0; size <= Transfer::kLarge; size++) {
-		Stock &stock = stocks[size];
-		const bool least = in_use && size == kLargest && stock.free_count == 1;
-		Transfer *transfer = stock.pop_lacking();
+	SpinGuard guard(shelf.lock);
+	Transfer *transfer = nullptr;
 
+	for (u32 size = 0; size <= Transfer::kLarge && !transfer; size++) {
+		const bool least = in_use_() && size == kLargest &&
+				   shelf.free_count[size].load(std::memory_order_relaxed) == 1;
+
+		transfer = shelf.pop_lacking_locked(size);
+		if (transfer && Transfer::is_sink(size))
+			demands_[size].usable.fetch_add(1, std::memory_order_relaxed);
 		if (!transfer && !least)
-			transfer = stock.pop();
-		/* Lest it be made again at once; who finds none asks for more. */
-		if (transfer) {
-			stock.wanted = min(stock.wanted, stock.count() - 1);
-			return transfer;
-		}
+			transfer = shelf.pop_locked(size);
 	}
-	return nullptr;
+	return transfer;
 }
 
 /* --- taking and giving --- */
@@ -269,67 +350,62 @@ Transfer *ServerPool::Shelf::pop_idle_locked(bool in_use)
 Transfer *ServerPool::take(u32 pages, rpcordma_alloc_how how)
 {
 	const u32 node = rpcordma_node(), size = pages > Transfer::kPages ? Transfer::kLarge : 0;
-	Shelf &shelf = shelf_of_(node);
-	Transfer *transfer;
-	{
-		SpinGuard guard(shelf.lock);
+	Transfer *transfer = shelf_of_(node).pop(size);
 
-		transfer = shelf.stocks[size].pop();
-		/* Else one is made. */
-		shelf.stocks[size].out += !transfer;
-	}
 	if (!transfer)
 		transfer = create_(size, how);
-	if (transfer) {
+	if (transfer)
 		transfer->node = node;
-		return transfer;
-	}
-	SpinGuard guard(shelf.lock);
-
-	shelf.stocks[size].out--;
-	return nullptr;
+	return transfer;
 }
 
 Transfer *ServerPool::take_sink(u32 pages, u32 cap_pages)
 {
 	const u32 node = rpcordma_node(), size = Transfer::size_for(pages);
-	Shelf &shelf = shelf_of_(node);
-	Transfer *transfer = nullptr;
-	bool refill = false;
-	{
-		SpinGuard guard(shelf.lock);
+	Transfer *transfer = shelf_of_(node).pop(size);
 
-		shelf.node = node;
-		for (u32 larger = size; larger < Transfer::kSizes && !transfer; larger++)
-			transfer = shelf.stocks[larger].pop();
-		if (!transfer || transfer->size != size)
-			refill = shelf.want_more_locked(size, cap_pages);
+	if (!transfer) {
+		transfer = take_other_(size, node);
+		if ((!transfer || transfer->size != size) && want_more_(size, node, cap_pages))
+			rpcordma_server_queue_refill();
 	}
-	if (transfer) {
-		transfer->node = node;
+	if (transfer)
 		transfer->page_count = pages;
-	}
-	if (refill)
-		rpcordma_server_queue_refill();
 	return transfer;
 }
 
-/* @transfer, which was out and which nobody uses, goes on its shelf, unless that has enough. */
+/* A sink of @size of another node than @node, or a larger one of any; null: there is none. */
+Transfer *ServerPool::take_other_(u32 size, u32 node)
+{
+	const u32 shelves = min(rpcordma_node_count(), kShelves);
+
+	/* A larger one is what another call may need. */
+	for (; size < Transfer::kSizes; size++)
+		for (u32 i = 0; i < shelves; i++)
+			if (Transfer *transfer = shelves_[(node + i) % shelves].pop(size))
+				return transfer;
+	return nullptr;
+}
+
+/* @transfer, which was out and which nobody uses, goes on its shelf, unless there are enough. */
 void ServerPool::put_(Transfer *transfer)
 {
+	const u32 size = transfer->size;
 	Shelf &shelf = shelf_of_(transfer->node);
 	bool keep;
 	{
 		SpinGuard guard(shelf.lock);
-		Stock &stock = shelf.stocks[transfer->size];
 
-		keep = in_use_() && (Transfer::is_sink(transfer->size) ?
-					     stock.count() <= stock.wanted :
-					     stock.free_count < kept_bare(transfer->size));
+		if (Transfer::is_sink(size)) {
+			keep = !demands_[size].release_surplus();
+			if (keep && !transfer->whole())
+				demands_[size].usable.fetch_sub(1, std::memory_order_relaxed);
+		} else {
+			keep = in_use_() && shelf.free_count[size].load(std::memory_order_relaxed) <
+						    kept_bare(size);
+		}
 		if (keep)
-			stock.put(transfer);
-		else
-			stock.out--;
+			shelf.put_locked(transfer);
 	}
 	if (!keep)
 		destroy_(transfer);
@@ -338,10 +414,15 @@ void ServerPool::put_(Transfer *transfer)
 void ServerPool::give(Transfer *transfer)
 {
 	rpcordma_bulk_unmap(transfer->bulk);
-	if (Transfer::is_sink(transfer->size))
+	if (Transfer::is_sink(transfer->size)) {
+		/* Calls use the first ones: these are what the device writes into. Most machines have one node. */
+		if (rpcordma_nodes_differ())
+			transfer->node =
+				home_of({transfer->pages, transfer->page_count}, transfer->node);
 		take_stock(*transfer);
-	else
+	} else {
 		rpcordma_pages_release(transfer->pages, transfer->page_count);
+	}
 	transfer->page_count = 0;
 	transfer->writes = false;
 	const bool whole = transfer->whole();
@@ -353,38 +434,43 @@ void ServerPool::give(Transfer *transfer)
 
 /* --- the worker, and the kernel's wish for memory --- */
 
-/* Make one transfer that is wanted, or fill one. False: none is missing, or there is no memory. */
-bool ServerPool::restock_(Shelf &shelf)
+/* One of @size that lacks pages, which is out now; null: there is none. */
+Transfer *ServerPool::pop_lacking_(u32 size)
 {
-	Transfer *transfer = nullptr;
-	u32 node, size = kLargest;
-	{
+	for (Shelf &shelf : shelves_) {
+		if (!shelf.lacking_count[size].load(std::memory_order_relaxed))
+			continue;
 		SpinGuard guard(shelf.lock);
 
-		node = shelf.node;
-		for (; size; size--) {
-			Stock &stock = shelf.stocks[size];
-
-			transfer = stock.pop_lacking();
-			if (transfer)
-				break;
-			if (stock.count() < stock.wanted) {
-				stock.out++;
-				break;
-			}
+		if (Transfer *transfer = shelf.pop_lacking_locked(size)) {
+			demands_[size].usable.fetch_add(1, std::memory_order_relaxed);
+			return transfer;
 		}
+	}
+	return nullptr;
+}
+
+/* Make one sink that is wanted, or fill one. False: none is missing, or there is no memory. */
+bool ServerPool::restock_()
+{
+	Transfer *transfer = nullptr;
+	u32 size = kLargest;
+
+	for (; size; size--) {
+		transfer = pop_lacking_(size);
+		if (transfer || demands_[size].claim())
+			break;
 	}
 	if (!size)
 		return false;
-	if (!transfer)
-		transfer = create_(size, RPCORDMA_ALLOC_NOIO);
 	if (!transfer) {
-		SpinGuard guard(shelf.lock);
-
-		shelf.stocks[size].out--;
-		return false;
+		transfer = create_(size, RPCORDMA_ALLOC_NOIO);
+		if (!transfer) {
+			demands_[size].lose();
+			return false;
+		}
+		transfer->node = demands_[size].node.load(std::memory_order_relaxed);
 	}
-	transfer->node = node;
 	fill_(transfer);
 	const bool whole = transfer->whole();
 
@@ -394,9 +480,8 @@ bool ServerPool::restock_(Shelf &shelf)
 
 void ServerPool::refill()
 {
-	for (Shelf &shelf : shelves_)
-		while (restock_(shelf))
-			;
+	while (restock_())
+		;
 }
 
 u32 ServerPool::spare_pages()
@@ -404,18 +489,15 @@ u32 ServerPool::spare_pages()
 	const bool in_use = in_use_();
 	u32 spare = 0;
 
-	for (Shelf &shelf : shelves_) {
-		SpinGuard guard(shelf.lock);
-
+	for (const Shelf &shelf : shelves_)
 		for (u32 size = 0; size <= Transfer::kLarge; size++) {
-			const Stock &stock = shelf.stocks[size];
-			const u32 least = in_use && size == kLargest && stock.free_count;
+			const u32 free = shelf.free_count[size].load(std::memory_order_relaxed);
+			const u32 least = in_use && size == kLargest && free;
 
-			spare += stock.lacking_count * own_pages(size) +
-				 (stock.free_count - least) *
-					 (own_pages(size) + Transfer::pages_of(size));
+			spare += shelf.lacking_count[size].load(std::memory_order_relaxed) *
+					 own_pages(size) +
+				 (free - least) * (own_pages(size) + Transfer::pages_of(size));
 		}
-	}
 	return spare;
 }
 
@@ -425,16 +507,12 @@ u32 ServerPool::shrink(u32 pages)
 
 	for (Shelf &shelf : shelves_)
 		while (freed < pages) {
-			Transfer *transfer;
-			{
-				SpinGuard guard(shelf.lock);
+			Transfer *transfer = pop_idle_(shelf);
 
-				transfer = shelf.pop_idle_locked(in_use_());
-				if (transfer)
-					shelf.stocks[transfer->size].out--;
-			}
 			if (!transfer)
 				break;
+			if (Transfer::is_sink(transfer->size))
+				forgo_(transfer->size);
 			freed += transfer->stock + own_pages(transfer->size);
 			destroy_(transfer);
 		}
@@ -445,11 +523,15 @@ u32 ServerPool::lent_pages()
 {
 	u32 lent = 0;
 
-	for (Shelf &shelf : shelves_) {
-		SpinGuard guard(shelf.lock);
+	for (u32 size = 1; size < Transfer::kSizes; size++) {
+		u32 there = 0;
 
-		for (u32 size = 1; size < Transfer::kSizes; size++)
-			lent += shelf.stocks[size].out * Transfer::pages_of(size);
+		for (const Shelf &shelf : shelves_)
+			there += shelf.free_count[size].load(std::memory_order_relaxed) +
+				 shelf.lacking_count[size].load(std::memory_order_relaxed);
+		const u32 made = demands_[size].made.load(std::memory_order_relaxed);
+
+		lent += made > there ? (made - there) * Transfer::pages_of(size) : 0;
 	}
 	return lent;
 }

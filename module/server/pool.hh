@@ -4,7 +4,9 @@
  * receive completion starts. An idle connection holds neither. A free transfer keeps the pages of its sink, so to
  * take or to give one moves no page; free ones stand in lists by how many pages they have, and each NUMA node has a
  * shelf of such lists under a lock of its own. take() sleeps only if @how allows, take_sink() never does; a
- * worker refills the shelves to what recent demand needed, within the cap. Under memory pressure the kernel takes back
+ * worker refills the shelves to what recent demand needed, within the cap. How many sinks there are, and are to be, is
+ * counted for all shelves together: a sink that a thread of another node gave pages of its own for goes to that node's
+ * shelf. Under memory pressure the kernel takes back
  * what is idle, except one transfer with the pages of a largest sink on each shelf.
  */
 #pragma once
@@ -34,13 +36,14 @@ public:
 	 */
 	[[nodiscard]] Transfer *take(u32 pages, rpcordma_alloc_how how);
 	/**
-	 * A transfer with @pages sink pages or more, of what there is on this CPU's node: nothing is allocated. Null
-	 * when there is none, and then there will be more, within @cap_pages for a node. Any context.
+	 * A transfer with @pages sink pages or more: one of the size that fits, of this CPU's node if there is one, else of
+	 * another's, or a larger one. Nothing is allocated. When none of the size is there, there will be more, within
+	 * @cap_pages for all sinks of the pool, whoever asks. Null: there is no larger one either. Any context.
 	 */
 	[[nodiscard]] Transfer *take_sink(u32 pages, u32 cap_pages);
 	/**
-	 * The mapping is undone. The pages that a sink has now stay with it, if they are of its node; those of any other
-	 * transfer are released. Any context.
+	 * The mapping is undone. The pages that a sink has now stay with it; those of any other transfer are released.
+	 * Any context.
 	 */
 	void give(Transfer *transfer);
 
@@ -66,30 +69,37 @@ private:
 	struct Stock {
 		List<Transfer, TransferTag> free;
 		List<Transfer, TransferTag> lacking; /* pages: nobody takes them */
-		u32 free_count = 0;
-		u32 lacking_count = 0;
-		u32 out = 0;	/* taken, or being made or filled */
-		u32 wanted = 0; /* to have, those that are out among them */
-
-		[[nodiscard]] u32 count() const
-		{
-			return free_count + lacking_count + out;
-		}
-		/** A free one, which is out now; null: there is none. */
-		[[nodiscard]] Transfer *pop();
-		/** As that, of those that lack pages. */
-		[[nodiscard]] Transfer *pop_lacking();
-		/** One that was out is free again, or lacks pages. */
-		void put(Transfer *transfer);
 	};
-	/** Transfers of one node. */
-	struct Shelf {
+	/** Transfers of one node. Beside the lock is what everyone who takes it changes. */
+	struct alignas(64) Shelf {
 		ModuleLock lock;
-		u32 node GUARDED_BY(lock) = 0; /* whose pages are here */
+		/* Of each size. They change under the lock, and who only wonders reads them without. */
+		std::atomic<u32> free_count[Transfer::kLarge + 1] = {};
+		std::atomic<u32> lacking_count[Transfer::kLarge + 1] = {};
 		Stock stocks[Transfer::kLarge + 1] GUARDED_BY(lock);
 
-		[[nodiscard]] bool want_more_locked(u32 size, u32 cap_pages) REQUIRES(lock);
-		[[nodiscard]] Transfer *pop_idle_locked(bool in_use) REQUIRES(lock);
+		/** A free one of @size, which is out now; null: there is none. */
+		[[nodiscard]] Transfer *pop(u32 size);
+		[[nodiscard]] Transfer *pop_locked(u32 size) REQUIRES(lock);
+		/** As pop_locked(), of those that lack pages. */
+		[[nodiscard]] Transfer *pop_lacking_locked(u32 size) REQUIRES(lock);
+		/** One that was out is free again, or lacks pages. */
+		void put_locked(Transfer *transfer) REQUIRES(lock);
+	};
+	/** Sinks of one size, on all shelves and out: few change it, and everyone who gives reads it. */
+	struct Demand {
+		std::atomic<u32> wanted{0}; /* to have; changes under growth_ */
+		std::atomic<u32> made{0};   /* or being made */
+		std::atomic<u32> usable{0}; /* without those that lie on a shelf for want of pages */
+		/* Of the CPU that missed one last: new ones have pages of it. */
+		std::atomic<u32> node{0};
+
+		/** Count one more, if it is wanted: the caller makes it. */
+		[[nodiscard]] bool claim();
+		/** If there are more than are wanted, count one less: the caller, who has it, destroys it. */
+		[[nodiscard]] bool release_surplus();
+		/** One that is out will be gone. */
+		void lose();
 	};
 
 	[[nodiscard]] static Transfer *create_(u32 size, rpcordma_alloc_how how);
@@ -103,11 +113,19 @@ private:
 	{
 		return users_.load(std::memory_order_relaxed);
 	}
+	[[nodiscard]] Transfer *take_other_(u32 size, u32 node);
+	[[nodiscard]] u32 goal_(u32 size, u32 cap_pages) const;
+	[[nodiscard]] bool want_more_(u32 size, u32 node, u32 cap_pages);
+	void forgo_(u32 size);
+	[[nodiscard]] Transfer *pop_idle_(Shelf &shelf);
+	[[nodiscard]] Transfer *pop_lacking_(u32 size);
 	void put_(Transfer *transfer);
-	[[nodiscard]] bool restock_(Shelf &shelf);
+	[[nodiscard]] bool restock_();
 
 	Shelf shelves_[kShelves];
 	std::atomic<u32> users_{0};
+	ModuleLock growth_; /* users_ and what is wanted change under it; held with no shelf's lock */
+	alignas(64) Demand demands_[Transfer::kSizes];
 };
 
 extern ServerPool server_pool;

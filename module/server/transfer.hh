@@ -97,12 +97,10 @@ struct Transfer : ListLink<TransferTag> {
 	 * else pages_of() this is how many it has of the pool, while nobody uses it.
 	 */
 	u32 size = 0;
-	u32 node = 0;	     /* the pool's shelf */
+	u32 node = 0;	     /* the pool's shelf; of a sink, that of most pages that came last */
 	u32 stock = 0;	     /* pages of the pool, from the first one on */
 	u32 page_count = 0;  /* in use; a sink's may be others' now, or absent */
 	bool writes = false; /* the pages are a reply's, page cache maybe */
-	/* Its node had no pages: uses for which a sink keeps what it is given, whatever node that is of. */
-	u8 keeps_strays = 0;
 	/* Among finished ones. */
 	Transfer *next_finished = nullptr;
 	u32 xid = 0; /* for traces */

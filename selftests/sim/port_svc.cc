@@ -207,6 +207,11 @@ rpcordma_u32 rpcordma_node_count(void)
 	return 2;
 }
 
+rpcordma_bool rpcordma_nodes_differ(void)
+{
+	return true;
+}
+
 rpcordma_u32 rpcordma_page_node(const page *page)
 {
 	return page->node;

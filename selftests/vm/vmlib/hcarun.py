@@ -19,8 +19,9 @@ MODES = ("bounce", "direct")
 TURNS = ("4.2", "3", "4.1", "4.0")
 # The calls that hold a credit, of our client.
 OUTSTANDING = "sed -n 's/^outstanding: //p' /sys/kernel/debug/rpcordma/stats"
-# And those, with answers that came to calls that had been given up.
-GIVEN_UP = "awk '/^outstanding:|^bad_xids:/ { calls += $2 } END { print calls + 0 }' /sys/kernel/debug/rpcordma/stats"
+# Those; the replies that came to no call; and the calls that had to invalidate their regions themselves. A call that is given
+# up is one of the first, of the last, or of both.
+CALLS = "awk '/^(outstanding|bad_xids|local_inv_needed):/ { print $2 }' /sys/kernel/debug/rpcordma/stats"
 
 
 class Table:
@@ -287,6 +288,21 @@ def part_smoke(bed):
 
 # --- calls that are given up ---
 
+def calls_given_up(one, before):
+    """How many calls have been given up since CALLS said @before: one at least, before long."""
+    deadline = time.monotonic() + 10 * machine.PATIENCE
+    while time.monotonic() < deadline:
+        # They hold their credits for a while, or not: where an invalidation meets the late reply's the connection ends
+        # (vhca_mr_invalidate()), nothing is held back any more, and the other calls may have their replies after all.
+        now = one.vm.run(CALLS)
+        held, late, invalidated = [int(a) - int(b) for a, b in zip(now.split(), before.split())]
+        given_up = max(held + int(before.split()[0]), late, invalidated)
+        if given_up:
+            return given_up
+        time.sleep(0.05)
+    raise Wrong(f"the calls had their replies before they could be given up: {before.split()}, {now.split()}")
+
+
 def cancelled(one, version, kind, device="vhca_vb"):
     """I/O is killed while a work request of @kind waits at @device, the server's or the client's; then its late RDMA operation
     comes, or it is told of its late message."""
@@ -313,14 +329,11 @@ def cancelled(one, version, kind, device="vhca_vb"):
         one.vm.until(f"[ $({OUTSTANDING}) -ge 2 ]", 10, "calls to be with the server", 0.05)
     else:
         time.sleep(0.5)
+    before = one.vm.run(CALLS) if one.xprt == "rpcordma" else ""
     for job in jobs:
         job.kill()
     one.vm.ok("umount -f /mnt", 20)
-    # Where an invalidation meets the late answer's the connection ends (vhca_mr_invalidate()), and the answers come to calls
-    # that are not there any more.
-    given_up = int(one.vm.run(GIVEN_UP)) if one.xprt == "rpcordma" else 0
-    if one.xprt == "rpcordma" and given_up < 2:
-        raise Wrong("the calls had their replies before they could be given up")
+    given_up = calls_given_up(one, before) if one.xprt == "rpcordma" else 0
     for job in jobs:
         job.wait(30, check=False)
         if job.status == 0:

@@ -123,9 +123,9 @@ private:
 	[[nodiscard]] bool restock_();
 
 	Shelf shelves_[kShelves];
+	alignas(64) Demand demands_[Transfer::kSizes];
 	std::atomic<u32> users_{0};
 	ModuleLock growth_; /* users_ and what is wanted change under it; held with no shelf's lock */
-	alignas(64) Demand demands_[Transfer::kSizes];
 };
 
 extern ServerPool server_pool;

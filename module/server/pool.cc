@@ -49,6 +49,7 @@ void ServerPool::exit()
 
 void ServerPool::join()
 {
+	const u32 node = rpcordma_node();
 	{
 		SpinGuard guard(growth_);
 
@@ -56,7 +57,7 @@ void ServerPool::join()
 			return;
 		for (u32 size = 1; size < Transfer::kSizes; size++) {
 			demands_[size].wanted.store(1, std::memory_order_relaxed);
-			demands_[size].node.store(rpcordma_node(), std::memory_order_relaxed);
+			demands_[size].node.store(node, std::memory_order_relaxed);
 		}
 	}
 	rpcordma_server_queue_refill();
@@ -208,15 +209,6 @@ Transfer *ServerPool::Shelf::pop_locked(u32 size)
 	return transfer;
 }
 
-Transfer *ServerPool::Shelf::pop_lacking_locked(u32 size)
-{
-	Transfer *transfer = stocks[size].lacking.pop_front();
-
-	if (transfer)
-		add(lacking_count[size], -1u);
-	return transfer;
-}
-
 Transfer *ServerPool::Shelf::pop(u32 size)
 {
 	if (!free_count[size].load(std::memory_order_relaxed))
@@ -326,6 +318,18 @@ void ServerPool::forgo_(u32 size)
 	demand.lose();
 }
 
+/* One of @size, a sink, that lacks pages, which is out now; null: there is none. */
+Transfer *ServerPool::pop_lacking_locked_(Shelf &shelf, u32 size)
+{
+	Transfer *transfer = shelf.stocks[size].lacking.pop_front();
+
+	if (transfer) {
+		add(shelf.lacking_count[size], -1u);
+		demands_[size].usable.fetch_add(1, std::memory_order_relaxed);
+	}
+	return transfer;
+}
+
 /* One that nobody misses soon, which is out now; null: there is none. */
 Transfer *ServerPool::pop_idle_(Shelf &shelf)
 {
@@ -336,9 +340,8 @@ Transfer *ServerPool::pop_idle_(Shelf &shelf)
 		const bool least = in_use_() && size == kLargest &&
 				   shelf.free_count[size].load(std::memory_order_relaxed) == 1;
 
-		transfer = shelf.pop_lacking_locked(size);
-		if (transfer && Transfer::is_sink(size))
-			demands_[size].usable.fetch_add(1, std::memory_order_relaxed);
+		if (Transfer::is_sink(size))
+			transfer = pop_lacking_locked_(shelf, size);
 		if (!transfer && !least)
 			transfer = shelf.pop_locked(size);
 	}
@@ -442,10 +445,8 @@ Transfer *ServerPool::pop_lacking_(u32 size)
 			continue;
 		SpinGuard guard(shelf.lock);
 
-		if (Transfer *transfer = shelf.pop_lacking_locked(size)) {
-			demands_[size].usable.fetch_add(1, std::memory_order_relaxed);
+		if (Transfer *transfer = pop_lacking_locked_(shelf, size))
 			return transfer;
-		}
 	}
 	return nullptr;
 }

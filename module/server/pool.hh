@@ -81,8 +81,6 @@ private:
 		/** A free one of @size, which is out now; null: there is none. */
 		[[nodiscard]] Transfer *pop(u32 size);
 		[[nodiscard]] Transfer *pop_locked(u32 size) REQUIRES(lock);
-		/** As pop_locked(), of those that lack pages. */
-		[[nodiscard]] Transfer *pop_lacking_locked(u32 size) REQUIRES(lock);
 		/** One that was out is free again, or lacks pages. */
 		void put_locked(Transfer *transfer) REQUIRES(lock);
 	};
@@ -118,6 +116,7 @@ private:
 	[[nodiscard]] bool want_more_(u32 size, u32 node, u32 cap_pages);
 	void forgo_(u32 size);
 	[[nodiscard]] Transfer *pop_idle_(Shelf &shelf);
+	[[nodiscard]] Transfer *pop_lacking_locked_(Shelf &shelf, u32 size) REQUIRES(shelf.lock);
 	[[nodiscard]] Transfer *pop_lacking_(u32 size);
 	void put_(Transfer *transfer);
 	[[nodiscard]] bool restock_();

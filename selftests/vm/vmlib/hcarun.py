@@ -22,6 +22,7 @@ OUTSTANDING = "sed -n 's/^outstanding: //p' /sys/kernel/debug/rpcordma/stats"
 # Those; the replies that came to no call; and the calls that had to invalidate their regions themselves. A call that is given
 # up is one of the first, of the last, or of both.
 CALLS = "awk '/^(outstanding|bad_xids|local_inv_needed):/ { print $2 }' /sys/kernel/debug/rpcordma/stats"
+Calls = collections.namedtuple("Calls", "outstanding late invalidated")
 
 
 class Table:
@@ -288,19 +289,22 @@ def part_smoke(bed):
 
 # --- calls that are given up ---
 
+def calls(one):
+    return Calls(*map(int, one.vm.run(CALLS).split()))
+
+
 def calls_given_up(one, before):
-    """How many calls have been given up since CALLS said @before: one at least, before long."""
+    """How many calls have been given up since calls() said @before: one at least, before long."""
     deadline = time.monotonic() + 10 * machine.PATIENCE
     while time.monotonic() < deadline:
         # They hold their credits for a while, or not: where an invalidation meets the late reply's the connection ends
         # (vhca_mr_invalidate()), nothing is held back any more, and the other calls may have their replies after all.
-        now = one.vm.run(CALLS)
-        held, late, invalidated = [int(a) - int(b) for a, b in zip(now.split(), before.split())]
-        given_up = max(held + int(before.split()[0]), late, invalidated)
+        now = calls(one)
+        given_up = max(now.outstanding, now.late - before.late, now.invalidated - before.invalidated)
         if given_up:
             return given_up
         time.sleep(0.05)
-    raise Wrong(f"the calls had their replies before they could be given up: {before.split()}, {now.split()}")
+    raise Wrong(f"the calls had their replies before they could be given up: {before}, {now}")
 
 
 def cancelled(one, version, kind, device="vhca_vb"):
@@ -329,7 +333,7 @@ def cancelled(one, version, kind, device="vhca_vb"):
         one.vm.until(f"[ $({OUTSTANDING}) -ge 2 ]", 10, "calls to be with the server", 0.05)
     else:
         time.sleep(0.5)
-    before = one.vm.run(CALLS) if one.xprt == "rpcordma" else ""
+    before = calls(one) if one.xprt == "rpcordma" else None
     for job in jobs:
         job.kill()
     one.vm.ok("umount -f /mnt", 20)

@@ -206,36 +206,70 @@ RPCORDMA_TEST(server_accept, fewer_sges)
 	}
 }
 
-/* Where sinks are to be registered, the device must be able to. */
+/* Where sinks are to be registered, the device must be able to: 1 MiB by 33 regions. */
 RPCORDMA_TEST(server_accept, read_needs_region)
 {
+	static constexpr u32 kLarge = 64 * 1024;
 	static constexpr struct {
 		bool fast;
 		u32 pages;
 		bool good;
-		u32 page_size = kPage;
+		u32 page_size = kPage, mr_page_size = kPage;
 	} devices[] = {
 		{.fast = true, .pages = 256, .good = true},
 		{.fast = true, .pages = 128, .good = true},
-		{.fast = true, .pages = 16, .good = true},
-		{.fast = true, .pages = 15, .good = false},
+		{.fast = true, .pages = 8, .good = true},
+		{.fast = true, .pages = 7, .good = false},
 		{.fast = false, .pages = 256, .good = false},
 		/* Pages of its own, four to one of the kernel's. */
-		{.fast = true, .pages = 64, .good = true, .page_size = kPage / 4},
-		{.fast = true, .pages = 63, .good = false, .page_size = kPage / 4},
+		{.fast = true, .pages = 32, .good = true, .mr_page_size = kPage / 4},
+		{.fast = true, .pages = 31, .good = false, .mr_page_size = kPage / 4},
+		/* A kernel of 64 KiB pages on a device of 4 KiB pages: 1 MiB is 16 of them. */
+		{.fast = true, .pages = 128, .good = true, .page_size = kLarge, .mr_page_size = 4096},
+		{.fast = true, .pages = 16, .good = true, .page_size = kLarge, .mr_page_size = 4096},
+		{.fast = true, .pages = 15, .good = false, .page_size = kLarge, .mr_page_size = 4096},
 	};
 
 	for (const auto &d : devices) {
 		TEST_NOTE("pages", d.pages);
+		TEST_NOTE("of bytes", d.mr_page_size);
 		Accepted c;
 		c.verbs.device.read_needs_region = true;
 		c.verbs.device.fast_registration = d.fast;
 		c.verbs.device.max_fast_reg_pages = d.pages;
-		c.verbs.device.mr_page_size = d.page_size;
+		c.verbs.device.page_size = d.page_size;
+		c.verbs.device.mr_page_size = d.mr_page_size;
 		EXPECT_EQ(c.accept(), d.good ? 0 : to_errno(Error::not_supported));
 		EXPECT_EQ(c.log.logged, d.good ? 0 : 1);
 		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.good ? 0 : 1);
 		EXPECT_EQ(c.log.take(trace::Loss::device_registration), d.good ? 0 : 1);
+	}
+}
+
+/* One chain registers the regions of a sink, and invalidates them: the send queue has to have room for 1 MiB. */
+RPCORDMA_TEST(server_accept, queue_for_regions)
+{
+	static constexpr struct {
+		u32 pages, work_requests;
+		bool good;
+	} devices[] = {
+		{.pages = 8, .work_requests = 69, .good = true},
+		{.pages = 8, .work_requests = 68, .good = false},
+		{.pages = 10, .work_requests = 55, .good = true},
+		{.pages = 10, .work_requests = 54, .good = false},
+	};
+
+	for (const auto &d : devices) {
+		TEST_NOTE("pages", d.pages);
+		TEST_NOTE("work requests", d.work_requests);
+		Accepted c;
+		c.verbs.device.read_needs_region = true;
+		c.verbs.device.max_fast_reg_pages = d.pages;
+		c.verbs.device.max_qp_wr = d.work_requests;
+		EXPECT_EQ(c.accept(), d.good ? 0 : to_errno(Error::not_supported));
+		EXPECT_EQ(c.log.logged, d.good ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.good ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Loss::device_queues), d.good ? 0 : 1);
 	}
 }
 
@@ -393,6 +427,7 @@ RPCORDMA_TEST(server_accept, late_message)
 }
 
 RPCORDMA_SUITE(server_accept, state, sizes, silent_client, read_depth, small_queues, device_sges,
-	       fewer_sges, read_needs_region, failures, module, events, told, flushed, late_message);
+	       fewer_sges, read_needs_region, queue_for_regions, failures, module, events, told,
+	       flushed, late_message);
 
 } // namespace rpcordma

@@ -580,7 +580,7 @@ RPCORDMA_TEST(server_read_registered, many_pieces_no_memory)
 RPCORDMA_TEST(server_read_registered, many_pieces_unfit)
 {
 	for (const bool fast : {true, false}) {
-		Choosy c(fast ? 15 : 65536, fast);
+		Choosy c(fast ? 7 : 65536, fast);
 
 		for (u32 i = 0; i < 2; i++)
 			EXPECT_EQ(c.pull(i, 1, 5), 1);

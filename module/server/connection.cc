@@ -75,7 +75,8 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 		return {};
 	server.limits.region_pages =
 		min(device.max_fast_reg_pages / region_entries(device), Transfer::kPages);
-	if (device.fast_registration && server.limits.region_pages >= Transfer::kLeastRegionPages)
+	if (device.fast_registration && Transfer::kMostRegions * server.limits.region_pages >=
+						Transfer::least_sink_pages(device.page_size))
 		return {};
 	if (!device.read_needs_region) {
 		server.limits.region_pages = 0;
@@ -85,6 +86,16 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 			    "this device registers too little memory at once for NFS over RDMA",
 			    device.name);
 	trace::loss(server.peer, Loss::device_registration, int(server.limits.region_pages));
+	return Error::not_supported;
+}
+
+/* @most work requests are too few. */
+[[nodiscard]] static Error refuse_queues(Server &server, u32 most)
+{
+	rpcordma_log_string(server.peer, RPCORDMA_LOG_ERROR,
+			    "this device's queues are too short for NFS over RDMA",
+			    server.device.name);
+	trace::loss(server.peer, Loss::device_queues, int(most));
 	return Error::not_supported;
 }
 
@@ -98,13 +109,8 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 		kServerBackwardCalls + kServerBatch + server.session.rules().extra_receives;
 	const u32 least = 4 + extra + 1;
 
-	if (most <= least + 16) {
-		rpcordma_log_string(server.peer, RPCORDMA_LOG_ERROR,
-				    "this device's queues are too short for NFS over RDMA",
-				    device.name);
-		trace::loss(server.peer, Loss::device_queues, int(most));
-		return Error::not_supported;
-	}
+	if (most <= least + 16)
+		return refuse_queues(server, most);
 	const u32 limit = max(1u, min(rpcordma_server_tunables.max_requests, most - extra - 1));
 	server.room.init(min(limit + kServerBackwardCalls + kChainRoom, most - 1));
 	SpinGuard guard(server.lock);
@@ -118,14 +124,18 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
  * How much a call may bring by Reads: what a transfer has room for, and where Reads need regions, what these hold. A chain
  * registers and invalidates them, and has two Reads besides: one of its own, and the next chain's first.
  */
-static void size_sinks(Server &server)
+[[nodiscard]] static Status size_sinks(Server &server)
 {
+	const rpcordma_device &device = server.device;
 	ServerLimits &limits = server.limits;
 
 	limits.regions = min(Transfer::kMostRegions, (part_room(server) - 2) / 2);
-	limits.sink_pages = server.device.read_needs_region ?
-				    min(Transfer::kLargePages, limits.regions * limits.region_pages) :
-				    Transfer::kLargePages;
+	limits.sink_pages = device.read_needs_region ? min(Transfer::kLargePages,
+							   limits.regions * limits.region_pages) :
+						       Transfer::kLargePages;
+	if (limits.sink_pages < Transfer::least_sink_pages(device.page_size))
+		return refuse_queues(server, server.room.size());
+	return {};
 }
 
 /* Which Reads and Writes are a call's own: those that one work request has the SGEs for, without a region. */
@@ -208,7 +218,7 @@ Status accept_connection(Server &server, rpcordma_endpoint *endpoint, Bytes priv
 
 	TRY_STATUS(size_regions(server));
 	const u32 most_calls = TRY(size_server_queues(server));
-	size_sinks(server);
+	TRY_STATUS(size_sinks(server));
 	u32 receives, first;
 	{
 		SpinGuard guard(server.lock);

@@ -49,9 +49,11 @@ struct Transfer : ListLink<TransferTag> {
 	/** Regions of a sink that is registered; with page lists of 32 entries they hold a large one. */
 	static constexpr u32 kMostRegions = 33;
 	static_assert(kMostRegions * 32 >= kLargePages);
-	/** The shortest page list that is accepted where Reads need a region. */
-	static constexpr u32 kLeastRegionPages = 16;
-	static_assert(kMostRegions * kLeastRegionPages >= kPages);
+	/** The pages of the longest call that each server takes, 1 MiB, where a page has @page_size bytes. */
+	[[nodiscard]] static constexpr u32 least_sink_pages(u32 page_size)
+	{
+		return min(kPayloadPages, (1u << 20) / page_size) + kOtherPages;
+	}
 
 	/**
 	 * Sizes of sinks, each the pages of four times the payload of the one below: so a sink is never more than

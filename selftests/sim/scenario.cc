@@ -49,7 +49,7 @@ std::unique_ptr<Device> make_device(const char *name, bool crowded)
 		/* iWARP: one SGE in a Read, and a region for its sink. */
 		limits.read_needs_region = true;
 		limits.max_sge_rd = 1;
-		limits.max_fast_reg_pages = std::max(limits.max_fast_reg_pages, 256u);
+		limits.max_fast_reg_pages = std::max(limits.max_fast_reg_pages, 128u);
 	}
 	return device;
 }
@@ -66,6 +66,7 @@ void weaken(rpcordma_device &limits)
 		break;
 	case 2:
 		limits.read_needs_region = true;
+		limits.mr_page_size = 4096;
 		limits.max_fast_reg_pages = 2;
 		break;
 	}

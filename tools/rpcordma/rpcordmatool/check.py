@@ -249,7 +249,7 @@ def look_server(machine, now):
     if not any(line.startswith("rdma") for line in server["listeners"] or []):
         yield Finding(WARNING, "nfsd runs and does not listen on RDMA",
                       ('echo "rdma 20049" > /proc/fs/nfsd/portlist',
-                       "sed -i 's/^# *rdma=.*/rdma=y/' /etc/nfs.conf    # at each start, in [nfsd]"))
+                       "systemctl edit nfs-server    # at each start: ExecStartPost=, as \"Installing\" has it"))
     else:
         yield Finding(OK, f"nfsd listens on RDMA, with {server['threads']} threads")
     if server["threads"] < 4:

@@ -16,6 +16,7 @@
  *			addresses of the interface.
  *	read_delay	us until a Read's data comes
  *	cq_delay, cq_batch	completions wait for others, at most so many us
+ *	cm_lost		Y: datagrams that it sends are lost, those of InfiniBand's CM; iWARP has none
  *	map_fails	every Nth mapping fails; 0: none
  */
 #include <linux/debugfs.h>
@@ -251,6 +252,7 @@ void vhca_inject_add(struct vhca *v)
 	debugfs_create_u32("read_delay", 0600, v->debugfs, &v->read_delay);
 	debugfs_create_u32("cq_delay", 0600, v->debugfs, &v->cq_delay);
 	debugfs_create_u32("cq_batch", 0600, v->debugfs, &v->cq_batch);
+	debugfs_create_bool("cm_lost", 0600, v->debugfs, &v->cm_lost);
 	debugfs_create_u32("map_fails", 0600, v->debugfs, &v->dma.fail_every);
 }
 

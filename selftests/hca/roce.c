@@ -131,7 +131,7 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 
 	wc.network_hdr_type = e->av.network;
 	/* A datagram that nobody takes is lost, and nobody says so. */
-	if (!v->port_up || e->av.no_interface)
+	if (!v->port_up || e->av.no_interface || READ_ONCE(v->cm_lost))
 		return IB_WC_SUCCESS;
 	peer = find_qp(&e->av.dgid, e->av.qpn, &known);
 	if (!peer)

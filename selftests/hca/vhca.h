@@ -114,6 +114,7 @@ struct vhca {
 	u32 first_key, next_key;	/* no two devices have the same, nor one that came before */
 
 	bool port_up;
+	bool cm_lost;			/* datagrams that it sends do not arrive */
 
 	/* How it behaves, as the module's parameters were when it was made; debugfs changes them. */
 	u32 read_delay;			/* us until a Read's data comes */

@@ -76,7 +76,7 @@ def part_unheard(t, one):
     """A mount ends while no message of the CM's gets through: the server cannot know."""
     one.mount("3")
     for device in hca.DEVICES:
-        one.event(device, "port down")
+        one.port(device, False)
     one.umount()
     one.vm.until(f"[ \"$(sed -n 's/^qps //p' {hca.DEBUGFS}/vhca_va/stats)\" = 1 ]", 10, "the client's queue pair to go")
     t.equal(one.stats("vhca_vb")["qps"], 2, "queue pairs of the server, the CM's among them")
@@ -106,7 +106,7 @@ def hca_parting(t):
     # The client's DREQ was lost. The CM sends it again, every 4.6 s.
     part_unheard(t, one)
     for device in hca.DEVICES:
-        one.event(device, "port up")
+        one.port(device, True)
     forgotten("the port is up again")
 
     # What lingers goes with its device.

@@ -260,9 +260,9 @@ def removal(row, number):
 
 
 def port_flap(row, number):
-    row.one.event(hca.DEVICES[number], "port down")
+    row.one.port(hca.DEVICES[number], False)
     time.sleep(1)
-    row.one.event(hca.DEVICES[number], "port up")
+    row.one.port(hca.DEVICES[number], True)
     row.say(f"{WHOSE[number]} port down 1 s")
 
 

@@ -16,7 +16,10 @@ from . import image, lab, machine
 
 PRESETS = ("connectx", "irdma", "cxgb4", "qedr", "poor")
 DEVICES = ("vhca_va", "vhca_vb")
+ADDRESSES = {"vhca_va": "fe80::2", "vhca_vb": "fe80::1"}
 DEBUGFS = "/sys/kernel/debug/vhca"
+# For which ports and addresses go, s: longer than what is sent is tried again (engine.c), 7 times 50 ms at most.
+AWAY = 1
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 
 UP = """
@@ -173,6 +176,31 @@ KEEP_PORTS = f"dd if={PORTS} of=/tmp/ports bs=1 skip=64 count=5 2> /dev/null"
 PORTS_AGAIN = f"dd if=/tmp/ports of={PORTS} bs=1 seek=64 conv=notrunc 2> /dev/null || die 'PMBASE is not written'"
 
 
+# Waits until a device has a GID, or has it no more; or until its port has a state.
+GIDS = """
+	# DEVICE ADDRESS there|gone
+	gid() {
+		tries=0
+		while :; do
+			now=gone
+			! grep -qx "fe80:0000:0000:0000:0000:0000:0000:$(printf %04x 0x${2##*::})" \
+				/sys/class/infiniband/$1/ports/1/gids/* 2> /dev/null || now=there
+			[ $now != $3 ] || return 0
+			[ $((tries += 1)) -lt 500 ] || die "the GID $2 of $1 is $now"
+			usleep 10000
+		done
+	}
+	# DEVICE STATE
+	port() {
+		tries=0
+		until rdma link show $1/1 | grep -q "state $2 "; do
+			[ $((tries += 1)) -lt 500 ] || die "not $2: $(rdma link show $1/1)"
+			usleep 10000
+		done
+	}
+"""
+
+
 # Of the allocations that MODULE makes, or has others make, each EVERY-th fails, but for those below SPARED, a function or
 # another module: KIND is failslab (objects) or fail_page_alloc (2 to the power of ORDER pages, or more). After TIMES of them no
 # more; "times" counts down.
@@ -190,6 +218,10 @@ FAILING = """
 	echo 100 > probability
 	[ "$(cat interval probability | xargs)" = "$EVERY 100" ] || die "$KIND was not set"
 """
+
+
+def interface_of(device):
+    return device.removeprefix("vhca_")
 
 
 class Load:
@@ -330,15 +362,43 @@ class OneKernel:
         self.vm.run(f"echo '{text}' > {DEBUGFS}/{device}/inject", 10, f"{text}, {device}")
 
     def address(self, device):
-        """The interface of @device gets one more address and loses it: GIDs that come and go."""
-        interface = device.removeprefix("vhca_")
-        self.vm.run(f"ip addr add fe80::99/64 dev {interface} nodad && ip addr del fe80::99/64 dev {interface}", 20,
-                    f"an address of {interface} comes and goes")
+        """The interface of @device gets one more address and loses it: a GID that comes and goes."""
+        interface = interface_of(device)
+        self.vm.run(f"{GIDS}\nip addr add fe80::99/64 dev {interface} nodad || die\ngid {device} fe80::99 there\n"
+                    f"ip addr del fe80::99/64 dev {interface} || die\ngid {device} fe80::99 gone", 20,
+                    f"a GID of {device} comes and goes")
+
+    def own_address(self, device):
+        """The interface of @device is for a while without the address that connections use: a GID that goes and comes."""
+        own, interface = ADDRESSES[device], interface_of(device)
+        self.vm.run(f"{GIDS}\nip addr del {own}/64 dev {interface} || die\ngid {device} {own} gone\nsleep {AWAY}\n"
+                    f"ip addr add {own}/64 dev {interface} nodad || die\ngid {device} {own} there", 20,
+                    f"the GID of {device} goes and comes")
+
+    def link(self, device):
+        """The interface of @device is down for a while, which takes its address along."""
+        own, interface = ADDRESSES[device], interface_of(device)
+        self.vm.run(f"{GIDS}\nip link set {interface} down || die\nport {device} DOWN\nsleep {AWAY}\n"
+                    f"ip link set {interface} up && ip addr replace {own}/64 dev {interface} nodad || die\n"
+                    f"port {device} ACTIVE", 20, f"the link of {device} goes and comes")
+
+    def port(self, device, up):
+        """The port of @device, and not its interface, goes down or comes up."""
+        self.event(device, f"port {'up' if up else 'down'}")
+        self.vm.run(f"{GIDS}\nport {device} {'ACTIVE' if up else 'DOWN'}", 20, f"the port of {device}")
 
     def behave(self, device, **how):
         """Sets read_delay, cq_delay, cq_batch, map_fails of a device."""
         self.vm.run("".join(f"echo {value} > {DEBUGFS}/{device}/{name}\n" for name, value in how.items()), 10,
                     f"{device}: {how}")
+
+    def connecting(self, device):
+        """All connections are lost, and the client makes one for as long as what @device's connection manager sends is lost:
+        until @device goes."""
+        self.vm.run(f"echo Y > {DEBUGFS}/{device}/cm_lost\necho qp-fatal > {DEBUGFS}/{device}/event", 10,
+                    f"{device} loses its connections")
+        # By which the client's queue pair is that of a request that nobody has answered.
+        self.vm.until("rdma resource show qp link vhca_va/1 | grep -q 'type RC state INIT'", 30, "the client to connect")
 
     def remove(self, device):
         """The device goes, and comes back."""

@@ -134,7 +134,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 							   limits.regions * limits.region_pages) :
 						       Transfer::kLargePages;
 	if (limits.sink_pages < Transfer::least_sink_pages(device.page_size))
-		return refuse_queues(server, server.room.size());
+		return refuse_queues(server, server.room.size() + 1);
 	return {};
 }
 

@@ -49,7 +49,7 @@ struct Transfer : ListLink<TransferTag> {
 	/** Regions of a sink that is registered; with page lists of 32 entries they hold a large one. */
 	static constexpr u32 kMostRegions = 33;
 	static_assert(kMostRegions * 32 >= kLargePages);
-	/** The pages of the longest call that each server takes, 1 MiB, where a page has @page_size bytes. */
+	/** The pages of a call with 1 MiB, which is what nfsd announces where memory is not short; a page has @page_size bytes. */
 	[[nodiscard]] static constexpr u32 least_sink_pages(u32 page_size)
 	{
 		return min(kPayloadPages, (1u << 20) / page_size) + kOtherPages;

@@ -380,7 +380,8 @@ class OneKernel:
         own, interface = ADDRESSES[device], interface_of(device)
         self.vm.run(f"{GIDS}\nip link set {interface} down || die\nport {device} DOWN\nsleep {AWAY}\n"
                     f"ip link set {interface} up && ip addr replace {own}/64 dev {interface} nodad || die\n"
-                    f"port {device} ACTIVE", 20, f"the link of {device} goes and comes")
+                    f"port {device} ACTIVE\ngrep -q RNIC /sys/class/infiniband/{device}/node_type || gid {device} {own} there", 20,
+                    f"the link of {device} goes and comes")
 
     def port(self, device, up):
         """The port of @device, and not its interface, goes down or comes up."""

@@ -206,6 +206,15 @@ RPCORDMA_TEST(server_accept, fewer_sges)
 	}
 }
 
+/* The device does, or is refused, which is told once, as @why. */
+static void expect_device(Accepted &c, bool good, trace::Loss why)
+{
+	EXPECT_EQ(c.accept(), good ? 0 : to_errno(Error::not_supported));
+	EXPECT_EQ(c.log.logged, good ? 0 : 1);
+	EXPECT_EQ(c.log.take(trace::Loss::accept_failed), good ? 0 : 1);
+	EXPECT_EQ(c.log.take(why), good ? 0 : 1);
+}
+
 /* Where sinks are to be registered, the device must be able to: 1 MiB by 33 regions. */
 RPCORDMA_TEST(server_accept, read_needs_region)
 {
@@ -239,10 +248,7 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 		c.verbs.device.max_fast_reg_pages = d.pages;
 		c.verbs.device.page_size = d.page_size;
 		c.verbs.device.mr_page_size = d.mr_page_size;
-		EXPECT_EQ(c.accept(), d.good ? 0 : to_errno(Error::not_supported));
-		EXPECT_EQ(c.log.logged, d.good ? 0 : 1);
-		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.good ? 0 : 1);
-		EXPECT_EQ(c.log.take(trace::Loss::device_registration), d.good ? 0 : 1);
+		expect_device(c, d.good, trace::Loss::device_registration);
 	}
 }
 
@@ -266,10 +272,7 @@ RPCORDMA_TEST(server_accept, queue_for_regions)
 		c.verbs.device.read_needs_region = true;
 		c.verbs.device.max_fast_reg_pages = d.pages;
 		c.verbs.device.max_qp_wr = d.work_requests;
-		EXPECT_EQ(c.accept(), d.good ? 0 : to_errno(Error::not_supported));
-		EXPECT_EQ(c.log.logged, d.good ? 0 : 1);
-		EXPECT_EQ(c.log.take(trace::Loss::accept_failed), d.good ? 0 : 1);
-		EXPECT_EQ(c.log.take(trace::Loss::device_queues), d.good ? 0 : 1);
+		expect_device(c, d.good, trace::Loss::device_queues);
 	}
 }
 

@@ -207,7 +207,7 @@ def tell(rows):
             cells = [case]
             for what in ("transport", "helped"):
                 theirs, ours = _pick(rows, case, _of(what, *roles))
-                cells += ["-" if number is None else f"{number:.0f}" for number in (theirs, ours)]
+                cells += map(_text, (theirs, ours))
                 cells.append(f"{ours / theirs:.2f}" if min(theirs or 0, ours or 0) > 0 else "-")
             cells += _whole(rows, case, roles)
             table.append(cells)
@@ -230,7 +230,7 @@ def _tell_version2(rows, leg, name, head):
         for role in ROLES:
             for what in ("transport", "helped"):
                 one, two = _worst(rows, case, XPRTS[1], role, what), _worst(rows, case, leg, role, what)
-                cells += ["-" if number is None else f"{number:.0f}" for number in (one, two)]
+                cells += map(_text, (one, two))
                 cells.append(f"{two / one:.2f}" if one and two else "-")
         table.append(cells)
     if table:

@@ -260,10 +260,8 @@ def removal(row, number):
 
 
 def port_flap(row, number):
-    row.one.port(hca.DEVICES[number], False)
-    time.sleep(1)
-    row.one.port(hca.DEVICES[number], True)
-    row.say(f"{WHOSE[number]} port down 1 s")
+    row.one.port_flap(hca.DEVICES[number])
+    row.say(f"{WHOSE[number]} port down {hca.AWAY} s")
 
 
 def rmmod_refused(row, _):

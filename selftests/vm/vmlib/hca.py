@@ -388,6 +388,12 @@ class OneKernel:
         self.event(device, f"port {'up' if up else 'down'}")
         self.vm.run(f"{GIDS}\nport {device} {'ACTIVE' if up else 'DOWN'}", 20, f"the port of {device}")
 
+    def port_flap(self, device):
+        """The port of @device is down for a while."""
+        self.port(device, False)
+        time.sleep(AWAY)
+        self.port(device, True)
+
     def behave(self, device, **how):
         """Sets read_delay, cq_delay, cq_batch, map_fails of a device."""
         self.vm.run("".join(f"echo {value} > {DEBUGFS}/{device}/{name}\n" for name, value in how.items()), 10,
@@ -405,7 +411,7 @@ class OneKernel:
         """The device goes, and comes back."""
         # As long as it is not gone altogether, its name is taken.
         self.vm.run(f"echo remove > {DEBUGFS}/{device}/event || die 'no {device}'\n"
-                    f"until rdma link add {device} type vhca netdev {device[-2:]}; do usleep 20000; done "
+                    f"until rdma link add {device} type vhca netdev {interface_of(device)}; do usleep 20000; done "
                     "2> /dev/null", 60, f"{device} goes and comes")
 
     def sleep(self, state):

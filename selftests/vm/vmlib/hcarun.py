@@ -531,9 +531,9 @@ def part_late(bed):
     bed.close()
 
 
-def removal(one, version, times):
+def removal(one, version, times, once=lambda one, number: one.remove(hca.DEVICES[number % 2])):
     """Devices go and come back, the client's and the server's in turn."""
-    rounds, connects, _ = under_load(one, version, lambda one, n: one.remove(hca.DEVICES[n % 2]), times)
+    rounds, connects, _ = under_load(one, version, once, times)
     if connects < times:
         raise Wrong(f"{connects} connections after {times} removals")
     return f"{times} removals, {connects} reconnects, {rounds} rounds verified"
@@ -549,10 +549,7 @@ def removal_in_connect(one, version, times):
             raise Wrong("the client had connected before the device went")
         one.remove(device)
 
-    rounds, connects, _ = under_load(one, version, once, times)
-    if connects < times:
-        raise Wrong(f"{connects} connections after {times} removals")
-    return f"{times} removals, {connects} reconnects, {rounds} rounds verified"
+    return removal(one, version, times, once)
 
 
 def part_removal(bed):
@@ -570,12 +567,6 @@ def part_removal(bed):
     bed.close()
 
 
-def port_flap(one, device):
-    one.port(device, False)
-    time.sleep(hca.AWAY)
-    one.port(device, True)
-
-
 def events(one, version, happens, costs, patience, times):
     """@happens(one, device) under load, at either device in turn, each time with a reconnect (@costs), or never with one; the load
     goes on within @patience s."""
@@ -586,7 +577,7 @@ def events(one, version, happens, costs, patience, times):
 
 
 EVENTS = (
-    ("port down, up", port_flap, True, 60),
+    ("port down, up", hca.OneKernel.port_flap, True, 60),
     ("link down, up", hca.OneKernel.link, True, 60),
     # A server whose GID went, and came again, cannot tell a client by an older connection that this is over. Where nothing is to
     # be sent by it the client learns that when a call has had no answer for a minute.

@@ -179,7 +179,8 @@ public:
 
 private:
 	Lock &lock_;
-	bool held_ = true;
+	/* A word: of an object with padding g++ clears all by -ftrivial-auto-var-init=zero, wherever its members live. */
+	unsigned long held_ = true;
 };
 
 using SpinGuard = BasicGuard<ModuleLock>;

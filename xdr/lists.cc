@@ -13,8 +13,6 @@ public:
 	explicit ListDecoder(Reader &reader) : reader_(reader)
 	{
 	}
-	/** As decode_lone_lists(). */
-	[[nodiscard]] static bool lone(const u8 *at, ChunkLists &lists);
 	[[nodiscard]] bool reads(ReadList &list);
 	[[nodiscard]] bool writes(WriteList &list);
 	[[nodiscard]] bool reply(ReplyChunk &chunk);
@@ -44,44 +42,6 @@ private:
 	}
 	Reader &reader_;
 };
-
-bool ListDecoder::lone(const u8 *at, ChunkLists &lists)
-{
-	/* In either form the last two words say that nothing follows. */
-	if (load_be64(at + 7 * word_size))
-		return false;
-	if (load_be64(at) == 1) {
-		if (load_be32(at + 2 * word_size) != 1)
-			return false;
-		lists.writes.first_ = at + word_size;
-		lists.writes.total_length_ = load_be32(at + 4 * word_size);
-		lists.writes.count_ = 1;
-		lists.writes.segments_ = 1;
-	} else {
-		const u32 position = load_be32(at + word_size);
-		const u32 length = load_be32(at + 3 * word_size);
-
-		if (load_be32(at) != 1 || load_be32(at + 6 * word_size) ||
-		    position & (word_size - 1))
-			return false;
-		lists.reads.first_ = at + word_size;
-		lists.reads.total_length_ = length;
-		lists.reads.count_ = 1;
-		lists.reads.runs_ = 1;
-		if (!position) {
-			lists.reads.position_zero_ = true;
-			lists.reads.position_zero_length_ = length;
-		}
-		/* What an empty list of chunks begins with, and nobody looks at. */
-		lists.writes.first_ = at + 7 * word_size;
-	}
-	return true;
-}
-
-bool decode_lone_lists(const u8 *at, ChunkLists &lists)
-{
-	return ListDecoder::lone(at, lists);
-}
 
 /*
  * No sum of lengths here can overflow: fewer than 2^32 / 16 segments, each shorter than 2^32.
@@ -159,8 +119,10 @@ bool ListDecoder::reply(ReplyChunk &reply)
 Status decode_lists(Reader &reader, ChunkLists &lists)
 {
 	ListDecoder decoder(reader);
+	LoneLists lone;
 
-	if (reader.left() >= lone_lists_size && ListDecoder::lone(reader.at(), lists)) {
+	if (reader.left() >= lone_lists_size && lone.load(reader.at())) {
+		lone.fill(reader.at(), lists);
 		(void)reader.skip(lone_lists_size);
 		return {};
 	}

@@ -109,6 +109,7 @@ public:
 
 private:
 	friend class ListDecoder;
+	friend struct LoneLists;
 	const u8 *first_ = nullptr; /* the first PHLOO */
 	u64 total_length_ = 0;
 	u64 position_zero_length_ = 0;
@@ -266,6 +267,7 @@ public:
 
 private:
 	friend class ListDecoder;
+	friend struct LoneLists;
 	[[nodiscard]] usize bytes_() const
 	{
 		return usize(count_) * write_item_size + usize(segments_) * segment_size;
@@ -330,14 +332,6 @@ struct ChunkLists {
  */
 [[nodiscard]] Status decode_lists(Reader &reader, ChunkLists &lists);
 
-/**
- * As decode_lists(), where there is one chunk of one segment, and nothing else: a LoneChunk. False, with nothing changed:
- * it is not that.
- *
- * @at  unchecked: there are lone_lists_size bytes
- */
-[[nodiscard]] bool decode_lone_lists(const u8 *at, ChunkLists &lists);
-
 /** Bytes of three lists that are not there. */
 constexpr u32 absent_lists_size = 3 * word_size;
 
@@ -371,8 +365,8 @@ constexpr u32 absent_lists_size = 3 * word_size;
 
 /** The chunk of a message that has one, of one segment: as most have that have any. */
 struct LoneChunk {
-	/** A Read chunk at @position; else a Write chunk. */
-	bool read = false;
+	/** A Read chunk at @position; else a Write chunk. Not a bool: see BasicGuard. */
+	u32 read = false;
 	Position position;
 	Segment segment;
 };
@@ -380,6 +374,59 @@ struct LoneChunk {
 constexpr u32 lone_lists_size = 9 * word_size;
 static_assert(lone_lists_size == encoded_lists_length(1, 0, 0, false, 0) &&
 	      lone_lists_size == encoded_lists_length(0, 1, 1, false, 0));
+
+/**
+ * The three lists of such a message, decoded: first load(), which reads, then fill(), which writes, so that a compiler knows that
+ * neither looks at what the other does. Both are what decode_lists() does.
+ */
+struct LoneLists {
+	/** A Read chunk, at this Position; else a Write chunk. Not a bool: see BasicGuard. */
+	u32 read;
+	u32 position;
+	/** Of the segment, bytes. */
+	u32 length;
+
+	/**
+	 * Whether the lists at @at are one chunk of one segment, and nothing else.
+	 *
+	 * @at  unchecked: there are lone_lists_size bytes
+	 */
+	[[nodiscard, gnu::always_inline]] bool load(const u8 *at)
+	{
+		/* In either form the last two words say that nothing follows. */
+		if (load_be64(at + 7 * word_size))
+			return false;
+		read = load_be64(at) != 1;
+		if (!read) {
+			position = 0;
+			length = load_be32(at + 4 * word_size);
+			return load_be32(at + 2 * word_size) == 1;
+		}
+		position = load_be32(at + word_size);
+		length = load_be32(at + 3 * word_size);
+		return load_be32(at) == 1 && !load_be32(at + 6 * word_size) &&
+		       !(position & (word_size - 1));
+	}
+	/** Make @lists, which are empty, what load() has found at @at. */
+	[[gnu::always_inline]] void fill(const u8 *at, ChunkLists &lists) const
+	{
+		if (!read) {
+			lists.writes.first_ = at + word_size;
+			lists.writes.total_length_ = length;
+			lists.writes.count_ = 1;
+			lists.writes.segments_ = 1;
+			return;
+		}
+		lists.reads.first_ = at + word_size;
+		lists.reads.total_length_ = length;
+		lists.reads.count_ = 1;
+		lists.reads.runs_ = 1;
+		if (!position) {
+			lists.reads.position_zero_ = true;
+			lists.reads.position_zero_length_ = length;
+		}
+	}
+};
 
 /** A Position that a chunk beside inline bytes may have: a multiple of four, and not zero (RFC 8166 3.4.5). */
 [[nodiscard]] inline bool is_position_of_data(Position position)

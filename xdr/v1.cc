@@ -65,36 +65,28 @@ Error decode_error(Bytes bytes, xdr::Message &message)
 	return Error::none;
 }
 
-/**
- * An RDMA_MSG with one chunk of one segment, whose payload is an RPC message with its xid, as those of most READs and
- * WRITEs are. False, and @message means nothing: it is none, or may be none.
- */
-[[nodiscard]] bool decode_lone(Bytes bytes, xdr::Message &message)
+} // namespace
+
+bool decode_lone(Bytes bytes, xdr::Message &message)
 {
 	const u8 *at = bytes.data();
 	u32 xid, type;
+	xdr::LoneLists lists;
 
 	if (bytes.size() < lone_header_length + rpc::peek_length || bytes.size() > ~u32(0) ||
 	    xdr::load_be32(at + proc_at) != static_cast<u32>(Proc::msg) ||
-	    !has_rpc(at, lone_header_length, xid, type))
-		return false;
-	new (&message) xdr::Message;
-	if (!xdr::decode_lone_lists(at + xdr::fixed_header_size, message) ||
-	    message.reads.has_position_zero())
+	    !has_rpc(at, lone_header_length, xid, type) ||
+	    !lists.load(at + xdr::fixed_header_size) || (lists.read && !lists.position))
 		return false;
 	/* As infer_direction() has it. */
 	fill_msg(bytes, lone_header_length, xid,
-		 type && message.reads.empty() ? xdr::Direction::reply : xdr::Direction::call,
-		 message);
+		 type && !lists.read ? xdr::Direction::reply : xdr::Direction::call, message);
+	lists.fill(at + xdr::fixed_header_size, message);
 	return true;
 }
 
-} // namespace
-
 Error decode_any(Bytes bytes, xdr::Message &message)
 {
-	if (decode_lone(bytes, message))
-		return Error::none;
 	/* In place: an assignment would clear a copy first. */
 	new (&message) xdr::Message;
 	/* No receive is that long; and the lists' counts and sums rely on it. */

@@ -51,13 +51,18 @@ constexpr usize vers_at = 4, credits_at = 8, proc_at = 12;
 	       type <= static_cast<u32>(rpc::MessageType::reply);
 }
 
-/** What an RDMA_MSG in @bytes says besides its lists, with a header of @header_length bytes: into @message. */
+/** Make @message what an RDMA_MSG in @bytes says, with a header of @header_length bytes, and lists that are empty. */
 [[gnu::always_inline]] inline void fill_msg(Bytes bytes, u32 header_length, u32 xid,
 					    xdr::Direction direction, xdr::Message &message)
 {
+	/* Read before anything is written, which else is written twice: as far as a compiler knows it may be the same memory. */
+	const u32 credits = xdr::load_be32(bytes.data() + credits_at);
+
+	/* In place: an assignment would clear a copy first. */
+	new (&message) xdr::Message;
 	message.xid = Xid(xid);
 	message.version = version;
-	message.credits = Credits(xdr::load_be32(bytes.data() + credits_at));
+	message.credits = Credits(credits);
 	message.header_length = header_length;
 	message.direction = direction;
 	message.payload = bytes.from(header_length);
@@ -106,16 +111,22 @@ constexpr usize vers_at = 4, credits_at = 8, proc_at = 12;
 	if ((xdr::load_be64(at + proc_at) | xdr::load_be64(at + proc_at + sizeof(u64))) ||
 	    !has_rpc(at, min_header_length, xid, type))
 		return false;
-	/* In place: an assignment would clear a copy first. */
-	new (&message) xdr::Message;
 	fill_msg(bytes, min_header_length, xid, type ? xdr::Direction::reply : xdr::Direction::call,
 		 message);
 	return true;
 }
 
+/**
+ * The same of one with one chunk of one segment, as most READs and WRITEs have, and their replies: in a call, which calls
+ * nothing else.
+ */
+[[nodiscard, gnu::noinline]] bool decode_lone(Bytes bytes, xdr::Message &message);
+
 Error decode(Bytes bytes, xdr::Message &message)
 {
-	return decode_plain(bytes, message) ? Error::none : decode_any(bytes, message);
+	return decode_plain(bytes, message) || decode_lone(bytes, message) ?
+		       Error::none :
+		       decode_any(bytes, message);
 }
 
 /**

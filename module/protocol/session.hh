@@ -197,9 +197,11 @@ public:
 	[[nodiscard, gnu::always_inline]] Verdict receive(Bytes bytes, xdr::Message &message)
 	{
 		/* Most messages, where they come: there is nothing to be said of them. */
-		if (standing_ == Standing::settled && Spoken::with(version_, [&](auto codec) {
-			    return codec.decode_plain(bytes, message);
-		    }))
+		if (standing_ == Standing::settled &&
+		    Spoken::with(
+			    version_, [&](auto codec) __attribute__((always_inline)) {
+				    return codec.decode_plain(bytes, message);
+			    }))
 			return {};
 		return receive_any_(bytes, message);
 	}

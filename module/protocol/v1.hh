@@ -39,7 +39,7 @@ struct V1 {
 	[[nodiscard, gnu::always_inline]] static bool decode_plain(Bytes bytes,
 								   xdr::Message &message)
 	{
-		return v1::decode_plain(bytes, message);
+		return v1::decode_plain(bytes, message) || v1::decode_lone(bytes, message);
 	}
 	[[nodiscard]] static Error decode(Bytes bytes, xdr::Message &message)
 	{

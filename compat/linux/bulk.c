@@ -118,10 +118,10 @@ static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 	return min(take, left);
 }
 
-bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **page, u32 in_page,
-				u32 left)
+bool rpcordma_scatter_add_any_pages(struct rpcordma_scatter *scatter, struct page **page,
+				    u32 in_page, u32 left)
 {
-	struct cursor cursor;
+	struct cursor cursor = begin(scatter);
 	struct page *first;
 	u32 take;
 
@@ -132,17 +132,6 @@ bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **
 	first = *page;
 	if (unlikely(!first))
 		goto absent;
-	/*
-	 * All there is lies in one page, as small transfers do: it extends nothing, has no neighbours, and there is
-	 * room for one entry always.
-	 */
-	if (!scatter->used && left <= PAGE_SIZE - in_page) {
-		sg_set_page(scatter->entries, first, left, in_page);
-		scatter->used = 1;
-		scatter->end = page_to_phys(first) + in_page + left;
-		return true;
-	}
-	cursor = begin(scatter);
 	take = take_run(&page, in_page, left);
 	if (!append(&cursor, first, take, in_page))
 		return false;

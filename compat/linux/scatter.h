@@ -8,6 +8,8 @@
 
 #include <linux/dma-direction.h>
 #include <linux/errno.h>
+#include <linux/io.h>
+#include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/sunrpc/xdr.h>
 #include <rdma/ib_verbs.h>
@@ -36,8 +38,28 @@ static inline void rpcordma_scatter_reset(struct rpcordma_scatter *scatter)
 bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u32 length,
 			  u32 offset);
 /** The same for @length bytes of @pages, from byte @in_page of the first. */
-bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **pages, u32 in_page,
-				u32 length);
+bool rpcordma_scatter_add_any_pages(struct rpcordma_scatter *scatter, struct page **pages,
+				    u32 in_page, u32 length);
+/**
+ * The same, where it may be all there is, and within one page, as small transfers are: it extends nothing, has no neighbours,
+ * and there is room for one entry always.
+ */
+static inline bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, struct page **pages,
+					      u32 in_page, u32 length)
+{
+	const u32 offset = offset_in_page(in_page);
+	struct page *page;
+
+	if (scatter->used || !length || length > PAGE_SIZE - offset)
+		return rpcordma_scatter_add_any_pages(scatter, pages, in_page, length);
+	page = pages[in_page >> PAGE_SHIFT];
+	if (unlikely(!page))
+		return rpcordma_scatter_add_any_pages(scatter, pages, in_page, length);
+	sg_set_page(scatter->entries, page, length, offset);
+	scatter->used = 1;
+	scatter->end = page_to_phys(page) + offset + length;
+	return true;
+}
 /** The same for bytes [@offset, @offset + @length) of @buf; false too if it has fewer. */
 bool rpcordma_scatter_add_parts(struct rpcordma_scatter *scatter, const struct xdr_buf *buf,
 				u32 offset, u32 length);

@@ -142,19 +142,11 @@ void encode_answer(xdr::ListEncoder &encoder, const xdr::ChunkLists &lists, cons
 		encoder.reply_chunk(lists.reply, answer.reply_length);
 }
 
-u32 choose_invalidation(const xdr::ChunkLists &lists)
+/* As choose_invalidation(), of any chunks. */
+[[nodiscard, gnu::noinline]] static u32 choose_among(const xdr::ChunkLists &lists)
 {
 	u32 best = 0;
 	u64 most = kLeastInvalidated;
-
-	/* Most calls that have a chunk. */
-	if (lists.reads.count() + lists.writes.segments() == 1 && lists.writes.count() <= 1 &&
-	    !lists.reply.count()) {
-		const xdr::Segment segment = lists.reads.count() ? lists.reads[0].target :
-								   lists.writes.first_segment();
-
-		return segment.length > most ? segment.handle.get() : 0;
-	}
 
 	/* Neighbours with one R_key count as one. */
 	u32 key = 0;
@@ -178,6 +170,18 @@ u32 choose_invalidation(const xdr::ChunkLists &lists)
 	for (xdr::Segment segment : lists.reply)
 		see(segment);
 	return best;
+}
+
+u32 choose_invalidation(const xdr::ChunkLists &lists)
+{
+	if (lists.reads.count() + lists.writes.segments() != 1 || lists.writes.count() > 1 ||
+	    lists.reply.count())
+		return choose_among(lists);
+	/* Most calls that have a chunk. */
+	const xdr::Segment segment = lists.reads.count() ? lists.reads[0].target :
+							   lists.writes.first_segment();
+
+	return segment.length > kLeastInvalidated ? segment.handle.get() : 0;
 }
 
 bool offers(const xdr::ChunkLists &lists, Rkey key)

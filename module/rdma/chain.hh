@@ -74,26 +74,16 @@ public:
 			wr.wr.sg_list = sges_.data() + sges_used_;
 			wr.remote_addr = remote.offset + (remote.length - left);
 			wr.rkey = remote.handle.get();
-			u32 part = min(left, max_bytes_);
-			left -= part;
-			while (part && u32(wr.wr.num_sge) < max_sge_) {
-				if (local_.empty() || sges_used_ == sges_.size())
-					return false;
-				rpcordma_sge &sge = sges_[sges_used_++];
+			const u32 part = min(left, max_bytes_), missing = take_(part, wr.wr.num_sge);
 
-				sge.addr = local_[0].addr + in_sge_;
-				sge.length = min(part, local_[0].length - in_sge_);
-				sge.lkey = local_[0].lkey;
-				part -= sge.length;
-				consume_(sge.length);
-				wr.wr.num_sge++;
-			}
-			left += part;
+			if (missing && u32(wr.wr.num_sge) < max_sge_)
+				return false;
+			left -= part - missing;
 			if (before_) {
 				before_--;
-				sges_used_ -= u32(wr.wr.num_sge);
 				continue;
 			}
+			sges_used_ += u32(wr.wr.num_sge);
 			if (count_)
 				wrs_[count_ - 1].wr.next = &wr.wr;
 			count_++;
@@ -113,6 +103,37 @@ public:
 	}
 
 private:
+	/*
+	 * Consume @length bytes of local memory, or as many as the SGEs of one work request take, which are the next ones;
+	 * @count is how many. Returns the bytes that were not. All in locals: what is written may be the builder, as far as a
+	 * compiler knows.
+	 */
+	[[nodiscard]] u32 take_(u32 length, int &count)
+	{
+		const rpcordma_sge *from = local_.data(), *const end = from + local_.size();
+		rpcordma_sge *const first = sges_.data() + sges_used_, *to = first;
+		const rpcordma_sge *const limit =
+			first + min<usize>(max_sge_, sges_.size() - sges_used_);
+		u32 in_sge = in_sge_;
+
+		for (; length && to != limit && from != end; to++) {
+			const u32 n = min(length, from->length - in_sge);
+
+			to->addr = from->addr + in_sge;
+			to->length = n;
+			to->lkey = from->lkey;
+			length -= n;
+			in_sge += n;
+			if (in_sge == from->length) {
+				from++;
+				in_sge = 0;
+			}
+		}
+		local_ = local_.from(local_.size() - usize(end - from));
+		in_sge_ = in_sge;
+		count = int(to - first);
+		return length;
+	}
 	void consume_(u32 n)
 	{
 		in_sge_ += n;

@@ -483,8 +483,10 @@ int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *f
 int rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
 		       const rpcordma_send_wr **bad)
 {
+	const rpcordma_send_wr *unasked;
+
 	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
-	const int rc = the_port->verbs.post(first, bad);
+	const int rc = the_port->verbs.post(first, bad ? bad : &unasked);
 
 	if (auto meanwhile = the_port->verbs.in_post) {
 		the_port->verbs.in_post = nullptr;

@@ -272,7 +272,8 @@ int rpcordma_post_send(struct rpcordma_endpoint *ep, const struct rpcordma_send_
 		       const struct rpcordma_send_wr **bad)
 {
 	/* Drivers need not set it if nothing was posted. */
-	*bad = first;
+	if (bad)
+		*bad = first;
 	return ib_post_send(ep->id->qp, (const struct ib_send_wr *)first,
 			    (const struct ib_send_wr **)bad);
 }

@@ -142,16 +142,11 @@ static void client_timer(struct rpc_xprt *xprt, struct rpc_task *task)
 
 /* --- requests --- */
 
-static void client_alloc_slot(struct rpc_xprt *xprt, struct rpc_task *task)
+static noinline void wait_for_slot(struct rpc_xprt *xprt, struct rpc_task *task)
 {
 	struct rpcordma_client *client = to_client(xprt);
-	struct rpc_rqst *rqst = rpcordma_core_alloc_slot(client);
+	struct rpc_rqst *rqst;
 
-	if (rqst) {
-		task->tk_rqstp = rqst;
-		task->tk_status = 0;
-		return;
-	}
 	task->tk_status = -EAGAIN;
 	/* Under the lock, so that a waker sees both the bit and the queued task, or neither. */
 	spin_lock(&xprt->reserve_lock);
@@ -164,6 +159,18 @@ static void client_alloc_slot(struct rpc_xprt *xprt, struct rpc_task *task)
 	rqst = rpcordma_core_alloc_slot(client);
 	if (rqst)
 		rpcordma_core_free_slot(client, to_call(rqst));
+}
+
+static void client_alloc_slot(struct rpc_xprt *xprt, struct rpc_task *task)
+{
+	struct rpc_rqst *rqst = rpcordma_core_alloc_slot(to_client(xprt));
+
+	if (likely(rqst)) {
+		task->tk_rqstp = rqst;
+		task->tk_status = 0;
+		return;
+	}
+	wait_for_slot(xprt, task);
 }
 
 static void client_free_slot(struct rpc_xprt *xprt, struct rpc_rqst *rqst)

@@ -116,8 +116,8 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	u32 failed_xid = 0;
 
 	/* What the call was sent with; valid from marshal to the end of the transmission. */
-	rpcordma_xdr_buf *reply = nullptr; /* rq_rcv_buf */
-	rpcordma::chunk::CallShape shape = {};
+	rpcordma_xdr_buf *reply = nullptr;     /* rq_rcv_buf */
+	rpcordma::chunk::CallShape shape = {}; /* not that of a short call, see plan_short() */
 	rpcordma::chunk::Plan plan = {};
 	u32 credits = 0;  /* that it holds beyond the first */
 	u32 receives = 0; /* reserved for its reply, which may have so many transmissions; 0: one */
@@ -156,6 +156,16 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	[[nodiscard]] const rpcordma::SendBuffer &send() const
 	{
 		return sends[0];
+	}
+	/** What alloc_buffers() would provide is there. */
+	[[nodiscard]] bool has_buffers(rpcordma::usize call_size, rpcordma::usize reply_size) const
+	{
+		bool has = call_size <= call_buffer.size() && reply_size <= reply_buffer.size();
+
+		/* One that is mapped stays as it is. */
+		for (const rpcordma::SendBuffer &one : sends)
+			has = has && one.mapped();
+		return has;
 	}
 	[[nodiscard]] State get_state() const
 	{
@@ -203,6 +213,17 @@ using CallList = List<Call, CallListTag>;
 	default:
 		return false;
 	}
+}
+
+/** Note in @shape where @buf is, and how long. In place: a copy would go through the stack. */
+[[gnu::always_inline]] inline void take_shape(chunk::BufferShape &shape, const rpcordma_xdr_buf &buf)
+{
+	shape.head_address = reinterpret_cast<u64>(buf.head.base);
+	shape.head_length = static_cast<u32>(buf.head.length);
+	shape.page_base = buf.page_base;
+	shape.page_length = buf.page_length;
+	shape.tail_address = reinterpret_cast<u64>(buf.tail.base);
+	shape.tail_length = static_cast<u32>(buf.tail.length);
 }
 
 } // namespace rpcordma

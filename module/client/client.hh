@@ -128,7 +128,8 @@ struct rpcordma_client {
 	void destroy_call(Call *call);
 	[[nodiscard]] rpc_rqst *alloc_slot();
 	void retire(Call *call);
-	[[nodiscard]] Status alloc_buffers(Call *call, usize call_size, usize reply_size);
+	[[nodiscard, gnu::noinline]] Status alloc_buffers(Call *call, usize call_size,
+							  usize reply_size);
 	[[nodiscard]] bool ensure_send_buffer(Call *call, rpcordma_alloc_how how);
 
 	/* registration.cc */
@@ -154,8 +155,9 @@ struct rpcordma_client {
 				  rpcordma::SendQueue::Marker *marker);
 
 	/* fence.cc */
-	void cancel(Call *call);
+	[[gnu::noinline]] void cancel(Call *call);
 	void free_slot(Call *call);
+	[[nodiscard, gnu::noinline]] bool keep_owed(Call *call);
 	[[nodiscard]] bool take_late_reply(Connection &c, u32 xid, const Receive &receive);
 	void end_fence(Connection &c, Call *call, bool success);
 	void check_overdue();

@@ -53,6 +53,8 @@ struct Connection : ConnectionBase {
 	std::atomic<protocol::Answer> answer{protocol::Answer::none};
 	std::atomic<bool> judging{false}; /* somebody decides what the question came to */
 	u32 question = 0;		  /* its xid */
+	/* A reply has come over this connection; receive completions. */
+	bool served = false;
 	/* No reply has come over this connection, whose version is 2; receive completions, and the end. */
 	bool unproved = false;
 

@@ -168,11 +168,15 @@ void rpcordma_core_free_slot(rpcordma_client *client, rpcordma_call *call)
 int rpcordma_core_buf_alloc(rpcordma_client *client, rpcordma_call *call, rpcordma_size call_size,
 			    rpcordma_size reply_size, void **call_buffer, void **reply_buffer)
 {
-	const Status allocated = client->alloc_buffers(call, call_size, reply_size);
+	/* A slot that was in use before mostly has all that its next call takes. */
+	if (__builtin_expect(!call->has_buffers(call_size, reply_size), 0)) {
+		const Status allocated = client->alloc_buffers(call, call_size, reply_size);
 
-	if (!allocated.ok()) {
-		trace::failure(client->peer, trace::Failure::buffers_missing, 0, allocated.error());
-		return to_errno(allocated.error());
+		if (!allocated.ok()) {
+			trace::failure(client->peer, trace::Failure::buffers_missing, 0,
+				       allocated.error());
+			return to_errno(allocated.error());
+		}
 	}
 	*call_buffer = call->call_buffer.data();
 	*reply_buffer = call->reply_buffer.data();
@@ -181,7 +185,9 @@ int rpcordma_core_buf_alloc(rpcordma_client *client, rpcordma_call *call, rpcord
 
 void rpcordma_core_buf_free(rpcordma_client *client, rpcordma_call *call)
 {
-	client->cancel(call);
+	/* The peer has nothing of most: who is idle stays so until its task sends it. */
+	if (__builtin_expect(call->get_state() != CallState::idle, 0))
+		client->cancel(call);
 }
 
 rpcordma_bool rpcordma_core_release_credit(rpcordma_client *, rpcordma_call *call)

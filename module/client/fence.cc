@@ -20,7 +20,6 @@ using namespace rpcordma;
 static void park(Client &client, Connection &c, Call *call)
 {
 	rpcordma_send_wr *first = nullptr, **link = &first, *last = nullptr;
-	const rpcordma_send_wr *bad;
 	RegionList others;
 	u32 count = 0;
 
@@ -65,7 +64,7 @@ static void park(Client &client, Connection &c, Call *call)
 	if (!call->change_from(CallState::cancelled, CallState::parked))
 		call->set_state(CallState::parked_answered);
 	tally(client.stats.scratch_count, count);
-	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
+	const int rc = rpcordma_post_send(c.endpoint, first, nullptr);
 	trace::post(c.endpoint, "scratch", call->xid, count, true, rc, *last);
 	if (!rc)
 		return;
@@ -97,15 +96,13 @@ static void begin_fencing(Call *call)
 }
 
 /*
- * buf_free(): the task has done with @call, and its pages are about to go. Most calls have no region left.
+ * buf_free(): the task has done with @call, which is not idle, and its pages are about to go.
  */
 void rpcordma_client::cancel(Call *call)
 {
-	if (call->get_state() == CallState::idle)
-		return;
 	MutexGuard guard(fence);
 	Connection *c = connection;
-	/* Again, now that no drain can come between. */
+	/* A drain may have come between, and none can now. */
 	if (!c || call->get_state() == CallState::idle)
 		return;
 	if (call->mapped.empty()) {
@@ -158,8 +155,8 @@ static void unpark(Client &client, Connection &c, Call *call)
 		(void)client.post_invalidations(c, call);
 }
 
-/* sunrpc has done with the slot. */
-void rpcordma_client::free_slot(Call *call)
+/* As free_slot(), of a call that was given up: false if it is free at once. */
+bool rpcordma_client::keep_owed(Call *call)
 {
 	{
 		SpinGuard guard(lock);
@@ -175,7 +172,7 @@ void rpcordma_client::free_slot(Call *call)
 			zombies.push_back(call);
 			if (first)
 				rpcordma_xprt_queue_check(xprt, kReplyLimitMs);
-			return;
+			return true;
 		}
 	}
 	if (call->get_state() == CallState::parked_answered) {
@@ -186,9 +183,18 @@ void rpcordma_client::free_slot(Call *call)
 			/* With the drain begun, its end frees the call. */
 			if (!connection->closing)
 				unpark(*this, *connection, call);
-			return;
+			return true;
 		}
 	}
+	return false;
+}
+
+/* sunrpc has done with the slot. */
+void rpcordma_client::free_slot(Call *call)
+{
+	/* Mostly its reply has come, or it was not sent; whatever a drain does to it is done before it is idle. */
+	if (__builtin_expect(call->get_state() != CallState::idle, 0) && keep_owed(call))
+		return;
 	retire(call);
 }
 

@@ -341,7 +341,6 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 Status rpcordma_client::post_group(Connection &c, Call *call, SendQueue::Marker *marker)
 {
 	const u32 count = call->plan.transmissions;
-	const rpcordma_send_wr *bad;
 
 	for (u32 i = 0; i < count; i++) {
 		rpcordma_send_wr &wr = send_of(call, i).wr;
@@ -360,7 +359,7 @@ Status rpcordma_client::post_group(Connection &c, Call *call, SendQueue::Marker 
 	const rpcordma_cqe *const entry = last.cqe;
 	/* Drivers promise nothing of a chain: what goes past the sender has the lock too (send_aside()). */
 	SpinGuard guard(lock);
-	const int rc = rpcordma_post_send(c.endpoint, &call->send().wr, &bad);
+	const int rc = rpcordma_post_send(c.endpoint, &call->send().wr, nullptr);
 
 	guard.release();
 	trace::post(c.endpoint, "group", xid, count, marker != nullptr, rc, entry);

@@ -263,7 +263,6 @@ void rpcordma_client::discard_invalidated(Connection &c, Call *call)
 Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 {
 	rpcordma_send_wr *first = nullptr, **link = &first, *last = nullptr;
-	const rpcordma_send_wr *bad;
 	u32 count = 0;
 
 	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
@@ -286,7 +285,7 @@ Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 	rpcordma_xprt_queue_check(xprt, kInvalidationLimitMs);
 	/* Once posted, they may complete, and the call be another one's, before this goes on. */
 	const u32 xid = call->xid;
-	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
+	const int rc = rpcordma_post_send(c.endpoint, first, nullptr);
 	trace::post(c.endpoint, "invalidate", xid, count, true, rc, &call->invalidate_cqe.cqe);
 	if (!rc)
 		return {};

@@ -206,6 +206,9 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 {
 	const xdr::Message &message = receive.message;
 
+	/* Most calls have not noted it. What was placed is another one, and has a chunk. */
+	if (call->plan.reply_chunk.empty())
+		take_shape(call->shape.receive, *call->reply);
 	if (message.kind == xdr::Kind::error) {
 		trace::reply(client.peer, "error", call->xid, message.credits.get(),
 			     static_cast<u32>(message.error.code),
@@ -242,13 +245,14 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 {
 	const xdr::Message &message = receive.message;
 	const Bytes payload = message.payload;
-	const u32 head = call->shape.receive.head_length;
+	const rpcordma_xdr_buf &buf = *call->reply;
+	const u32 head = static_cast<u32>(buf.head.length);
 
 	/* Most replies: no chunk, and the head has room for all. What land_reply() would say of it. */
 	if (message.kind == xdr::Kind::msg && !message.has_chunks() && !receive.next &&
 	    payload.size() && payload.size() <= head && !receive.in_pages()) {
-		__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
-		rpcordma_rqst_set_reply(call->rqst, head, call->shape.receive.page_length, 0);
+		__builtin_memcpy(buf.head.base, payload.data(), payload.size());
+		rpcordma_rqst_set_reply(call->rqst, head, buf.page_length, 0);
 		return u32(payload.size());
 	}
 	if (message.kind == xdr::Kind::msg && message.writes.segments() == 1 &&
@@ -260,9 +264,8 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 		/* Most READs. */
 		if (chunk::land_lone(u32(payload.size()), written, call->shape.receive, call->plan,
 				     at)) {
-			__builtin_memcpy(call->reply->head.base, payload.data(), payload.size());
-			rpcordma_rqst_set_reply(call->rqst, at.head_length,
-						call->shape.receive.page_length,
+			__builtin_memcpy(buf.head.base, payload.data(), payload.size());
+			rpcordma_rqst_set_reply(call->rqst, at.head_length, buf.page_length,
 						head - at.head_length);
 			tally(client.stats.total_rdma_reply, written);
 			return at.length;
@@ -346,10 +349,13 @@ process_reply(Client &client, Connection &c, Pin pin, Call *call, Receive *recei
 /* The peer has answered a call of ours: who only talks has shown nothing. Receive completion. */
 static void is_served(Client &client, Connection &c)
 {
-	rpcordma_xprt_conversed(client.xprt);
 	if (client.back_off.load(std::memory_order_relaxed))
 		client.back_off.store(false, std::memory_order_relaxed);
+	if (__builtin_expect(c.served, 1))
+		return;
+	c.served = true;
 	c.unproved = false;
+	rpcordma_xprt_conversed(client.xprt);
 }
 
 /* Whether a call of ours is out with @xid that @is_meant(call); its task may have given it up. Receive completion. */

@@ -11,18 +11,6 @@
 using namespace rpcordma;
 using trace::Failure;
 
-/* In place: a copy would go through the stack. */
-[[gnu::always_inline]] static inline void take_shape(chunk::BufferShape &shape,
-						     const rpcordma_xdr_buf &buf)
-{
-	shape.head_address = reinterpret_cast<u64>(buf.head.base);
-	shape.head_length = static_cast<u32>(buf.head.length);
-	shape.page_base = buf.page_base;
-	shape.page_length = buf.page_length;
-	shape.tail_address = reinterpret_cast<u64>(buf.tail.base);
-	shape.tail_length = static_cast<u32>(buf.tail.length);
-}
-
 /* The buffer that a segment's offsets are for, when it is not the call's own as it stands. */
 [[nodiscard]] static rpcordma_xdr_buf with_shape(const rpcordma_xdr_buf &buf,
 						 const chunk::BufferShape &shape)
@@ -178,8 +166,8 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 
 /*
  * Plan a call as most are: all of it is in its head and goes behind a bare header, and the reply fits a Receive whatever
- * it is. What reduce_call() would make of it, but for the shape of what is sent, which nobody asks for then. False: it
- * may be another one, and nothing is planned.
+ * it is. What reduce_call() would make of it, but for the shapes, which nobody asks for then (see deliver_other()). False:
+ * it may be another one, and nothing is planned.
  */
 [[nodiscard, gnu::always_inline]] static inline bool plan_short(const Connection &c, Call *call,
 								const rpcordma_request &request)
@@ -195,7 +183,6 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 		return false;
 	call->xid = request.xid;
 	call->reply = request.receive;
-	take_shape(call->shape.receive, receive);
 	call->plan.set_short(thresholds.bare_header, static_cast<u32>(length));
 	return true;
 }
@@ -682,7 +669,7 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 
 Status rpcordma_client::send_request(Call *call)
 {
-	rpcordma_request request;
+	rpcordma_request request __attribute__((uninitialized)); /* the next line fills it */
 
 	rpcordma_rqst_get(call->rqst, &request);
 	Connection *c = connection;

@@ -23,35 +23,38 @@ bool rpcordma_client::map_send_buffers(Connection &c, Call *call, u32 count)
  */
 Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions, SendQueue::Marker *marker)
 {
-	rpcordma_send_wr *first = nullptr, **link = &first;
-	const rpcordma_send_wr *bad;
 	u32 count = transmissions;
+	rpcordma_send_wr *const last =
+		&call->sends[protocol::kTransmissions > 1 ? transmissions - 1 : 0].wr;
+	rpcordma_send_wr *first = nullptr;
 
-	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
-		region->register_wr.wr.cqe = &c.silent_register_cqe;
-		region->register_wr.wr.send_flags = 0;
-		*link = &region->register_wr.wr;
-		link = &region->register_wr.wr.next;
-		count++;
+	/* From behind, so that none needs to know where the one before it is. */
+	for (u32 i = protocol::kTransmissions > 1 ? transmissions : 1; i--;) {
+		rpcordma_send_wr &wr = call->sends[i].wr;
+
+		wr.opcode = RPCORDMA_WR_SEND;
+		wr.send_flags = 0;
+		wr.cqe = &c.silent_send_cqe;
+		wr.next = first;
+		first = &wr;
 	}
-	rpcordma_send_wr *last = nullptr;
-	for (u32 i = 0; i < (protocol::kTransmissions > 1 ? transmissions : 1); i++) {
-		last = &call->sends[i].wr;
-		last->opcode = RPCORDMA_WR_SEND;
-		last->send_flags = 0;
-		last->cqe = &c.silent_send_cqe;
-		*link = last;
-		link = &last->next;
-	}
-	last->next = nullptr;
 	if (marker) {
 		last->send_flags = RPCORDMA_SEND_SIGNALED;
 		last->cqe = &marker->cqe;
 	}
+	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
+		rpcordma_send_wr &wr = region->register_wr.wr;
+
+		wr.cqe = &c.silent_register_cqe;
+		wr.send_flags = 0;
+		wr.next = first;
+		first = &wr;
+		count++;
+	}
 	/* Once posted, a backward reply may complete, and the call be another one's, before this goes on. */
 	const u32 xid = call->xid;
 	const rpcordma_cqe *const entry = last->cqe;
-	const int rc = rpcordma_post_send(c.endpoint, first, &bad);
+	const int rc = rpcordma_post_send(c.endpoint, first, nullptr);
 	trace::post(c.endpoint, "send", xid, count, marker != nullptr, rc, entry);
 	return rc ? Status(from_errno(rc)) : Status();
 }

@@ -16,6 +16,10 @@ void rpcordma_cqe_init(rpcordma_cqe *cqe, rpcordma_cqe_kind kind)
 int rpcordma_post_send(rpcordma_endpoint *ep, const rpcordma_send_wr *first,
 		       const rpcordma_send_wr **bad)
 {
+	const rpcordma_send_wr *unasked;
+
+	if (!bad)
+		bad = &unasked;
 	port_call();
 	*bad = first;
 	const int rc = ep->qp->post_send(first, bad);

@@ -188,6 +188,43 @@ RPCORDMA_TEST(client_call, reconnect_settings)
 	EXPECT_EQ(said.value().receive_size, 4096);
 }
 
+/* What a slot has stays from use to use, and grows with what its calls take, and with the limit of what goes inline. */
+RPCORDMA_TEST(client_call, buffers)
+{
+	constexpr u32 room = 3 * Requester::kRoom;
+	const private_data::Properties peer = {4096, 4096, true};
+	Requester r;
+	void *call_buffer[2], *reply_buffer[2];
+	rpc_rqst *call;
+
+	rpcordma_tunables.max_inline_write = 1024;
+	r.connect({.server = &peer});
+	call = r.call(1, 2000);
+	EXPECT_EQ(r.sent().kind, xdr::Kind::nomsg);
+	EXPECT_TRUE(r.reply(1, 24));
+	r.done(call);
+	rpcordma_core_client_close(r.core);
+
+	rpcordma_tunables.max_inline_write = 4096;
+	r.connect({.server = &peer});
+	call = r.call(2, 2000);
+	EXPECT_EQ(r.sent().kind, xdr::Kind::msg);
+	EXPECT_TRUE(r.reply(2, 24));
+	r.done(call);
+
+	call = r.prepare(3);
+	for (u32 i = 0; i < 2; i++) {
+		EXPECT_EQ(rpcordma_core_buf_alloc(r.core, call->call, room, room >> i,
+						  &call_buffer[i], &reply_buffer[i]),
+			  0);
+		__builtin_memset(call_buffer[i], 1, room);
+		__builtin_memset(reply_buffer[i], 1, room);
+	}
+	EXPECT_EQ(call_buffer[0], call_buffer[1]);
+	EXPECT_EQ(reply_buffer[0], reply_buffer[1]);
+	r.done(call);
+}
+
 /* RFC 8166 3.4.5, 3.4.4.4: a reduced item's Position and length, and no pad anywhere. */
 RPCORDMA_TEST(client_call, read_chunk)
 {
@@ -441,7 +478,7 @@ RPCORDMA_TEST(client_call, kept_region)
 }
 
 RPCORDMA_SUITE(client_call, kept_region, header, credits, receives, inline_parts, silent_peer,
-	       reconnect_settings, read_chunk, write_chunk, chunk_counters, unmarked_pages,
+	       reconnect_settings, buffers, read_chunk, write_chunk, chunk_counters, unmarked_pages,
 	       protected_payload, no_retransmission, cancelled);
 
 } // namespace rpcordma

@@ -234,7 +234,7 @@ void rpcordma_endpoint_destroy(struct rpcordma_endpoint *endpoint);
 
 /**
  * Post a chain with one doorbell. On failure *@bad is the first work request that was not posted;
- * those before it were. Null of Sends: nobody asks. Callable from any context.
+ * those before it were. Of Sends and the like @bad may be null: nobody asks. Callable from any context.
  */
 int rpcordma_post_send(struct rpcordma_endpoint *endpoint, const struct rpcordma_send_wr *first,
 		       const struct rpcordma_send_wr **bad);

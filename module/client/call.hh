@@ -158,13 +158,13 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 		return sends[0];
 	}
 	/** What alloc_buffers() would provide is there. */
-	[[nodiscard]] bool has_buffers(rpcordma::usize call_size, rpcordma::usize reply_size) const
+	[[nodiscard]] bool has_buffers(rpcordma::usize call_size, rpcordma::usize reply_size,
+				       u32 send_size) const
 	{
 		bool has = call_size <= call_buffer.size() && reply_size <= reply_buffer.size();
 
-		/* One that is mapped stays as it is. */
 		for (const rpcordma::SendBuffer &one : sends)
-			has = has && one.mapped();
+			has = has && one.capacity() >= send_size;
 		return has;
 	}
 	[[nodiscard]] State get_state() const

@@ -43,6 +43,7 @@
 #include "module/protocol/negotiation.hh"
 #include "module/rdma/region.hh"
 #include "module/rdma/trace.hh"
+#include "xdr/private_data.hh"
 
 namespace rpcordma {
 
@@ -56,6 +57,12 @@ static constexpr u32 kBackwardCalls = 2 * kBackwardCredits;
  * drops the connection.
  */
 static constexpr u32 kReplyLimitMs = 60000;
+
+/** Bytes of a send buffer's head, as it is set now: a message of the default size goes, whatever the limit. */
+[[nodiscard]] inline u32 send_head_size()
+{
+	return max(rpcordma_tunables.max_inline_write, private_data::size_unit);
+}
 
 /** LOCAL_INVs that two checks find posted, this far apart, are overdue. */
 static constexpr u32 kInvalidationLimitMs = kReplyLimitMs / 2;

@@ -169,7 +169,7 @@ int rpcordma_core_buf_alloc(rpcordma_client *client, rpcordma_call *call, rpcord
 			    rpcordma_size reply_size, void **call_buffer, void **reply_buffer)
 {
 	/* A slot that was in use before mostly has all that its next call takes. */
-	if (__builtin_expect(!call->has_buffers(call_size, reply_size), 0)) {
+	if (__builtin_expect(!call->has_buffers(call_size, reply_size, send_head_size()), 0)) {
 		const Status allocated = client->alloc_buffers(call, call_size, reply_size);
 
 		if (!allocated.ok()) {

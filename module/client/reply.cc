@@ -206,8 +206,8 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 {
 	const xdr::Message &message = receive.message;
 
-	/* Most calls have not noted it. What was placed is another one, and has a chunk. */
-	if (call->plan.reply_chunk.empty())
+	/* A short call has not noted it: see plan_short(). */
+	if (!call->plan.rkeys())
 		take_shape(call->shape.receive, *call->reply);
 	if (message.kind == xdr::Kind::error) {
 		trace::reply(client.peer, "error", call->xid, message.credits.get(),
@@ -258,15 +258,15 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 	if (message.kind == xdr::Kind::msg && message.writes.segments() == 1 &&
 	    message.writes.count() == 1 && message.reads.empty() && !message.reply.present() &&
 	    !receive.next && !receive.in_pages()) {
+		const chunk::BufferShape &offered = call->shape.receive;
 		const u32 written = message.writes.first_segment().length;
 		chunk::LoneLanding at;
 
-		/* Most READs. */
-		if (chunk::land_lone(u32(payload.size()), written, call->shape.receive, call->plan,
-				     at)) {
+		/* Most READs. By what was offered alone: sunrpc may have encoded the call once more since. */
+		if (chunk::land_lone(u32(payload.size()), written, offered, call->plan, at)) {
 			__builtin_memcpy(buf.head.base, payload.data(), payload.size());
-			rpcordma_rqst_set_reply(call->rqst, at.head_length, buf.page_length,
-						head - at.head_length);
+			rpcordma_rqst_set_reply(call->rqst, at.head_length, offered.page_length,
+						offered.head_length - at.head_length);
 			tally(client.stats.total_rdma_reply, written);
 			return at.length;
 		}

@@ -8,8 +8,6 @@
 
 #include <new>
 
-#include "xdr/private_data.hh"
-
 using namespace rpcordma;
 
 /* Buffers start with what a small NFS call takes, and grow to what their slot's calls need. */
@@ -121,11 +119,8 @@ void rpcordma_client::retire(Call *call)
 /* Room for the longest message that may go inline. */
 bool rpcordma_client::ensure_send_buffer(Call *call, rpcordma_alloc_how how)
 {
-	/* A message of the default size goes, whatever the limit. */
-	const u32 size = max(rpcordma_tunables.max_inline_write, private_data::size_unit);
-
 	for (SendBuffer &send : call->sends)
-		if (!send.ensure(size, how))
+		if (!send.ensure(send_head_size(), how))
 			return false;
 	return true;
 }

@@ -91,13 +91,17 @@ class Symbols:
             return "kernel", ""
         return self._names[at]
 
+    def beginning(self, address):
+        """Where the function begins that @address is in."""
+        return self._addresses[bisect.bisect_right(self._addresses, address) - 1]
+
 
 class Meter:
     """The plugin's counters of both machines of @pair, for cost.per_call(), as long as no module comes or
     goes."""
 
-    def __init__(self, pair):
-        self._symbols = {vm.name: Symbols(vm) for vm in (pair.client, pair.server)}
+    def __init__(self, pair, symbols=Symbols):
+        self._symbols = {vm.name: symbols(vm) for vm in (pair.client, pair.server)}
         self._where = {vm.name: {} for vm in (pair.client, pair.server)}
 
     def read(self, vm):

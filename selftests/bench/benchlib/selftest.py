@@ -9,7 +9,7 @@ import math
 
 from vmlib import lab
 
-from . import codec, copy, counts, icount, instructions, plot, report, scale, sends, slope, stats, times, trips
+from . import codec, copy, counts, icount, instructions, plot, report, scale, sends, slope, stats, times, trips, within
 from .counts import CONTROL, VERSION2, XPRTS
 
 
@@ -518,6 +518,38 @@ def _codec(expect):
     expect("codec: another shape is missed", _one(_goals(codec, rows(5.5)), "decode of read-1:"), None)
 
 
+def _within(expect):
+    lines = """
+0000000000000010 <__pfx_a::f>:
+      10:\tnop
+
+0000000000000020 <a::f(int, b) [clone .part.0]>:
+      20:\tendbr64
+      24:\tcall   29 <a::f+0x9>
+      29:\ttest   %eax,%eax
+      2b:\tje     30 <a::f+0x10>
+      2d:\tinc    %eax
+      2f:\tjmp    40 <__x86_return_thunk>
+      30:\tdec    %eax
+      32:\tret
+
+0000000000000040 <a::(anonymous namespace)::f(int)>:
+      40:\tret
+""".splitlines()
+    code = within.instructions_of(lines, "a::f")
+    expect("within: a function's instructions, from its beginning on", [code[0], code[-1]],
+           [(0, "endbr64"), (0x12, "ret")])
+    expect("within: one of a nameless namespace", within.instructions_of(lines, "a::(anonymous namespace)::f"),
+           [(0, "ret")])
+    expect("within: what is not there", within.instructions_of(lines, "a::g"), [])
+    expect("within: what was executed, and how often, up to where a block ends",
+           [line.split()[:3] for line in within.listing(code, {0: 2.0, 9: 2.5, 0x10: 1.0})],
+           [["2.0", "0", "endbr64"], ["4", "call", "29"], ["2.5", "9", "test"], ["b", "je", "30"],
+            ["1.0", "10", "dec"], ["12", "ret"]])
+    expect("within: by function",
+           within.by_function({("a::f", 0): 2, ("a::f", 9): 3, ("c", 0): 1}), {"a::f": {0: 2, 9: 3}, "c": {0: 1}})
+
+
 def main():
     # First: it may go on in another Python.
     drawn = plot.main(["--self-test"])
@@ -530,7 +562,8 @@ def main():
         else:
             wrong.append(f"{what}: {got!r}, expected {want!r}")
 
-    for test in (_stats, _report, _times, _counts, _instructions, _icount, _sends, _trips, _slope, _scale, _copy, _codec):
+    for test in (_stats, _report, _times, _counts, _instructions, _icount, _sends, _trips, _slope, _scale, _copy, _codec,
+                 _within):
         test(expect)
     for line in wrong:
         print(f"FAILED   {line}")

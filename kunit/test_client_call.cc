@@ -197,20 +197,16 @@ RPCORDMA_TEST(client_call, buffers)
 	void *call_buffer[2], *reply_buffer[2];
 	rpc_rqst *call;
 
-	rpcordma_tunables.max_inline_write = 1024;
-	r.connect({.server = &peer});
-	call = r.call(1, 2000);
-	EXPECT_EQ(r.sent().kind, xdr::Kind::nomsg);
-	EXPECT_TRUE(r.reply(1, 24));
-	r.done(call);
-	rpcordma_core_client_close(r.core);
-
-	rpcordma_tunables.max_inline_write = 4096;
-	r.connect({.server = &peer});
-	call = r.call(2, 2000);
-	EXPECT_EQ(r.sent().kind, xdr::Kind::msg);
-	EXPECT_TRUE(r.reply(2, 24));
-	r.done(call);
+	for (u32 limit : {1024u, 4096u}) {
+		TEST_NOTE("limit", limit);
+		rpcordma_core_client_close(r.core);
+		rpcordma_tunables.max_inline_write = limit;
+		r.connect({.server = &peer});
+		call = r.call(limit, 2000);
+		EXPECT_EQ(r.sent().kind, limit < 2000 ? xdr::Kind::nomsg : xdr::Kind::msg);
+		EXPECT_TRUE(r.reply(limit, 24));
+		r.done(call);
+	}
 
 	call = r.prepare(3);
 	for (u32 i = 0; i < 2; i++) {

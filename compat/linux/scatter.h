@@ -48,12 +48,11 @@ static inline bool rpcordma_scatter_add_pages(struct rpcordma_scatter *scatter, 
 					      u32 in_page, u32 length)
 {
 	const u32 offset = offset_in_page(in_page);
-	struct page *page;
+	struct page *page = NULL;
 
-	if (scatter->used || !length || length > PAGE_SIZE - offset)
-		return rpcordma_scatter_add_any_pages(scatter, pages, in_page, length);
-	page = pages[in_page >> PAGE_SHIFT];
-	if (unlikely(!page))
+	if (!scatter->used && length && length <= PAGE_SIZE - offset)
+		page = pages[in_page >> PAGE_SHIFT];
+	if (!page)
 		return rpcordma_scatter_add_any_pages(scatter, pages, in_page, length);
 	sg_set_page(scatter->entries, page, length, offset);
 	scatter->used = 1;

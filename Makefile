@@ -48,7 +48,7 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these; KVER=7.3 those that depend on the kernel, on that one
 	@began=$$(date +%s); \
-	scripts/setup build host fuzz uml vm wire golden interop bench style docs deb models $(if $(filter g++-14,$(kcxx)),debian13) && \
+	scripts/setup build host fuzz uml vm wire golden interop bench style docs deb models $(if $(filter g++-14,$(kcxx)),userland) && \
 	CHECK_BEGAN=$${CHECK_BEGAN:-$$began} scripts/check $(STEPS)	# what is fetched takes of its time
 
 # --- the module ---
@@ -310,12 +310,12 @@ faults: ## what may happen to client, server and network, with each NFS version,
 
 .PHONY: kernels
 kernels: ## which kernels and compilers: builds for each, NFS on each with ours at both ends or either; KERNELS="7.3 6.12:clang++-19"
-	@scripts/setup build vm debian13
+	@scripts/setup build vm userland
 	@scripts/kernel-matrix $(KERNELS)
 
 .PHONY: interop
 interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1 JOBS=2
-	@scripts/setup build vm interop debian13
+	@scripts/setup build vm interop userland
 	@scripts/interop
 
 bench_options = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)")

@@ -51,6 +51,8 @@ cxx-gcc-only := -mno-80387 -msoft-float -mrecord-mcount -mindirect-branch=% -min
 cxx-add = -std=gnu++17 -ffreestanding -fno-exceptions -fno-rtti -fno-threadsafe-statics \
 	-fno-asynchronous-unwind-tables -fno-unwind-tables -nostdinc++ $(cxx-include) \
 	-I$(rpcordma-root) -Wall -Wextra -Werror $(if $(CXX_DEBUG),-g,-g0) $(cxxflags-y)
+# On arm64 compilers call functions of their library that ask which atomic instructions there are; a kernel has none.
+cxx-add-arm64 := -mno-outline-atomics
 # Unique symbols mean something to a dynamic linker only.
 cxx-add-gcc := -fno-gnu-unique
 cxx-add-clang = -Wimplicit-fallthrough -Wno-unknown-warning-option -fno-addrsig $(if $(CONFIG_X86),\
@@ -59,11 +61,12 @@ cxx-add-clang = -Wimplicit-fallthrough -Wno-unknown-warning-option -fno-addrsig 
 
 cxx_flags = -Wp,-MMD,$(depfile) -nostdinc \
 	$(filter-out $(cxx-remove) $(if $(cxx-is-clang),$(cxx-gcc-only)), $(_c_flags) $(modkern_cflags)) \
-	$(cxx-add) $(if $(cxx-is-clang),$(cxx-add-clang),$(cxx-add-gcc)) \
+	$(cxx-add) $(if $(cxx-is-clang),$(cxx-add-clang),$(cxx-add-gcc)) $(if $(CONFIG_ARM64),$(cxx-add-arm64)) \
 	$(CXXFLAGS_$(target-stem).o) $(basename_flags) $(modname_flags)
 
 # A section of patchable entries for each COMDAT function would carry one name many times, and the
-# module loader stops at the second. ftrace does not need them: it reads __mcount_loc.
+# module loader stops at the second. ftrace does not need them where it reads __mcount_loc; on arm64, where these
+# sections are what it reads, the kernel's linker script makes one of them.
 # Nothing runs static constructors or unwinds the stack in a module, so their sections fail here,
 # at the file that made them; scripts/check-objects looks again at the finished module.
 #
@@ -73,7 +76,8 @@ cxx-arrays := $(if $(CONFIG_KASAN)$(CONFIG_KCSAN),(init|fini)_array +0+[1-9a-f][
 cxx-banned := \.($(cxx-arrays)|preinit_array|ctors|dtors|eh_frame|gcc_except_table)
 quiet_cmd_cxx_o_cc = CXX $(quiet_modtag) $@
       cmd_cxx_o_cc = $(KCXX) $(cxx_flags) -c -o $@ $< \
-	; $(OBJCOPY) -R __patchable_function_entries -R .rela__patchable_function_entries $@ \
+	$(if $(filter -fpatchable-function-entry%,$(CC_FLAGS_FTRACE)),,$\
+	; $(OBJCOPY) -R __patchable_function_entries -R .rela__patchable_function_entries $@) \
 	; if $(OBJDUMP) -h $@ | grep -E ' $(cxx-banned)'; then \
 		echo "$<: error: static constructor, destructor or unwind table, see above" >&2; \
 		rm -f $@; exit 1; fi $(cmd_objtool)

@@ -390,7 +390,7 @@ def build_module(kernel, source, *settings):
     shutil.copytree(source, work, ignore=shutil.ignore_patterns(".*"))
     log = os.path.join(work, "build.log")
     with open(log, "w") as f:
-        done = subprocess.run([os.path.join(TOP, "scripts", "debian13"), "for", headers,
+        done = subprocess.run([os.path.join(TOP, "scripts", "userland"), "for", headers,
                                "make", "-C", headers, f"M={work}", *settings, "modules"], stdout=f,
                               stderr=subprocess.STDOUT)
     text = open(log).read()

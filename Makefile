@@ -310,8 +310,13 @@ faults: ## what may happen to client, server and network, with each NFS version,
 
 .PHONY: kernels
 kernels: ## which kernels and compilers: builds for each, NFS on each with ours at both ends or either; KERNELS="7.3 6.12:clang++-19"
-	@scripts/setup build vm userland
+	@scripts/setup build vm userland arm64
 	@scripts/kernel-matrix $(KERNELS)
+
+.PHONY: compilers
+compilers: ## builds with each C++ compiler, g++ 12 to 16 and clang++ 16 to 23, in the Debian that has it; COMPILERS="7.3:g++-16:sid"
+	@scripts/setup build userland
+	@scripts/kernel-matrix --compilers $(COMPILERS)
 
 .PHONY: interop
 interop: ## every pairing with the in-tree transport, NFS versions, Kerberos; CELLS="..." RESUME=1 JOBS=2

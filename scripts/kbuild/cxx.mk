@@ -7,7 +7,8 @@
 # Every code generation flag comes from the kernel's own C flags: they differ between architectures,
 # configurations and releases (red zone, code model, SSE, thunks, endbr, guards, padding), and one
 # that is missing shows as a crash long afterwards. What a C++ compiler refuses is taken away by
-# name; whatever is new in a later kernel therefore breaks the build instead of being lost.
+# name, some of it only after asking the compiler; whatever is new in a later kernel therefore breaks
+# the build instead of being lost.
 #
 # Not here: which files belong to a module, and where the kernel is (scripts/build-module).
 
@@ -46,7 +47,20 @@ cxx-remove := -std=% -include% -Wmissing-prototypes -Wstrict-prototypes -Wold-st
 cxx-gcc-only := -mno-80387 -msoft-float -mrecord-mcount -mindirect-branch=% -mindirect-branch-register -mskip-rax-setup \
 	-mpreferred-stack-boundary=% -fno-allow-store-data-races -fconserve-stack \
 	-falign-jumps=% -falign-loops=% -mno-fp-ret-in-387 -fno-stack-check \
-	-fmin-function-alignment=% -Wimplicit-fallthrough=%
+	-Wimplicit-fallthrough=%
+
+# Some compilers refuse these and others do not: each compiler is asked for each of them that the
+# kernel has, once per kbuild run. A refused one has a stand-in below, or can be lost: it is of a
+# warning, of how messages look, or of padding in initializers (what leaves the machine is written
+# word by word, and -ftrivial-auto-var-init stays). No mitigation, and nothing of the ABI, is to be
+# on this list.
+cxx-optional := -Wno-unterminated-string-initialization -fdiagnostics-show-context=% -fzero-init-padding-bits=% \
+	-fsanitize=bounds-strict -fmin-function-alignment=%
+cxx-stand-in = $(patsubst -fmin-function-alignment=%,-falign-functions=%,$(filter -fmin-function-alignment=%,$(1))) \
+	$(if $(filter -fsanitize=bounds-strict,$(1)),-fsanitize=array-bounds)
+cxx-takes = $(if $(filter undefined,$(origin cxx-takes$(subst =,_,$(1)))),$(call cxx-once,cxx-takes$(subst =,_,$(1)),$\
+	$(shell $(KCXX) -Werror $(1) -x c++ -fsyntax-only /dev/null 2>/dev/null && echo y)),$(cxx-takes$(subst =,_,$(1))))
+cxx-refused = $(foreach flag,$(filter $(cxx-optional),$(_c_flags) $(modkern_cflags)),$(if $(call cxx-takes,$(flag)),,$(flag)))
 
 cxx-add = -std=gnu++17 -ffreestanding -fno-exceptions -fno-rtti -fno-threadsafe-statics \
 	-fno-asynchronous-unwind-tables -fno-unwind-tables -nostdinc++ $(cxx-include) \
@@ -60,7 +74,8 @@ cxx-add-clang = -Wimplicit-fallthrough -Wno-unknown-warning-option -fno-addrsig 
 	$(if $(filter -mpreferred-stack-boundary=3,$(KBUILD_CFLAGS)),-mstack-alignment=8))
 
 cxx_flags = -Wp,-MMD,$(depfile) -nostdinc \
-	$(filter-out $(cxx-remove) $(if $(cxx-is-clang),$(cxx-gcc-only)), $(_c_flags) $(modkern_cflags)) \
+	$(filter-out $(cxx-remove) $(cxx-refused) $(if $(cxx-is-clang),$(cxx-gcc-only)), $(_c_flags) $(modkern_cflags)) \
+	$(call cxx-stand-in,$(cxx-refused)) \
 	$(cxx-add) $(if $(cxx-is-clang),$(cxx-add-clang),$(cxx-add-gcc)) $(if $(CONFIG_ARM64),$(cxx-add-arm64)) \
 	$(CXXFLAGS_$(target-stem).o) $(basename_flags) $(modname_flags)
 

@@ -180,6 +180,8 @@ def base_files():
 class _Kernel:
     """What a machine.VM boots."""
 
+    arch = "amd64"
+
     def __init__(self, vmlinuz):
         self.vmlinuz = vmlinuz
 

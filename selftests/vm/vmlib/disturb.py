@@ -9,7 +9,7 @@ import re
 import threading
 import time
 
-from . import lab, machine
+from . import image, lab, machine
 
 METER = "/sys/kernel/debug/verbsmeter/rxe0"
 OURS = "/sys/kernel/debug/rpcordma"
@@ -55,7 +55,10 @@ def client_stats(pair):
 
 
 def grow(pair, connections=1, where="/mnt"):
-    """Keeps the client's mount @where busy until the server's Receives of version 2 have grown."""
+    """Keeps the client's mount @where busy until the server's Receives of version 2 have grown. Raises image.NotHere
+    where they never do."""
+    if pair.server.page_size() > 4096:
+        raise image.NotHere("Receives of version 2 have no pages where those of the kernel are larger than 4 KiB")
     want = server_counters(pair)["grown"] + connections
     for turn in range(12):
         pair.client.run(f"work_to_grow {where} {turn}", 60, "keep the connection busy")

@@ -277,6 +277,8 @@ class OneKernel:
         self.logs = os.path.join(lab.LOGS, name)
         with image.exclusive():
             kernel, initramfs = image.image("6.12")
+        if kernel.arch != "amd64":
+            raise image.NotHere(f"the virtual RDMA device is for x86 alone, and {kernel.release} is for {kernel.arch}")
         if self.xprt == "rpcordma" and not image.find_module("rpcordma", kernel):
             raise lab.LabError(f"no rpcordma.ko for {kernel.release} under build/: run make module")
         os.makedirs(self.logs, exist_ok=True)

@@ -11,6 +11,7 @@ VM_KERNEL_ROOT overrides that with a directory that holds boot/ and lib/modules/
 
 import contextlib
 import fcntl
+import functools
 import glob
 import hashlib
 import lzma
@@ -19,6 +20,8 @@ import re
 import shutil
 import stat
 import subprocess
+
+from . import userland
 
 TOP = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 BUILD = os.environ.get("VM_BUILD", os.path.join(TOP, "build", "vm"))
@@ -61,14 +64,32 @@ class ImageError(Exception):
     """An image cannot be made; the text says what is missing and what to do about it."""
 
 
-def _which(program):
-    found = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
+class NotHere(ImageError):
+    """There is no such guest of that architecture; the text says why."""
+
+
+def _which(program, where=userland.Native()):
+    """Path of a program that guests of the user land @where get."""
+    found = where.which(program)
     if not found:
         group = "interop" if program in KRB5_PROGRAMS or program in KRB5_TOOLS else "vm"
         package = {**PROGRAMS, **KRB5_PROGRAMS, **KRB5_TOOLS}.get(program, program)
         raise ImageError(f"{program} is not installed: run scripts/setup {group} "
                          f"(or apt-get install {package})")
-    return os.path.realpath(found)
+    return found
+
+
+@functools.cache
+def _userland(arch):
+    """The user land of guests of that architecture."""
+    if arch == "amd64":
+        return userland.Native()
+    try:
+        return userland.Unpacked(arch, {"arm64": "aarch64-linux-gnu"}[arch],
+                                 {*PROGRAMS.values(), "busybox-static", "libgcc-s1", "ibverbs-providers", "libtirpc-common",
+                                  "librdmacm-dev", "libibverbs-dev"})
+    except RuntimeError as error:
+        raise ImageError(str(error)) from None
 
 
 def kernel_under_test():
@@ -98,8 +119,9 @@ class Kernel:
                 raise ImageError(f"scripts/kernels image {series} failed: no kernel to boot")
             root = done.stdout.strip().splitlines()[-1]
         self.root = root
-        # 6.12+deb13 is of the series 6.12 as well.
-        pattern = f"vmlinuz-{series.partition('+')[0]}.*"
+        self.arch = "arm64" if "-arm64" in series else "amd64"
+        # 6.12+deb13 is of the series 6.12 as well, and so is 6.12+deb13-arm64.
+        pattern = f"vmlinuz-{re.split('[+-]', series)[0]}.*"
         found = sorted(glob.glob(os.path.join(root, "boot", pattern)))
         if not found:
             raise ImageError(f"no boot/{pattern} under {root}")
@@ -208,12 +230,6 @@ def _record(target, stamp):
         f.write(stamp)
 
 
-def _libraries(program):
-    out = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                         text=True).stdout
-    return re.findall(r"(/[^ ]+\.so[^ ]*)", out)
-
-
 def _module_files(kernel):
     """{name: path} of every module in the kernel's tree, names with "_" for "-"."""
     found = {}
@@ -265,13 +281,14 @@ def _base(kernel):
     """The base archive of @kernel; returns (archive, staging directory for depmod)."""
     target = os.path.join(BUILD, kernel.release, "base.cpio")
     stage = os.path.join(BUILD, kernel.release, "stage")
-    programs = {name: _which(name) for name in PROGRAMS}
-    busybox = _which("busybox")
-    stamp = _stamp([__file__, kernel.vmlinuz, busybox, *programs.values()], kernel.modules, MODULES)
+    where = _userland(kernel.arch)
+    programs = {name: _which(name, where) for name in PROGRAMS}
+    busybox = _which("busybox", where)
+    stamp = _stamp([__file__, userland.__file__, kernel.vmlinuz, busybox, *programs.values()], kernel.modules, MODULES)
     if _up_to_date(target, stamp) and os.path.isdir(stage):
         return target, stage
 
-    if b"/lib64/ld-linux" in open(busybox, "rb").read():
+    if re.search(rb"/lib(64)?/ld-linux", open(busybox, "rb").read()):
         raise ImageError(f"{busybox} is not static: apt-get install busybox-static")
     print(f"vm: making the base image for {kernel.release}", flush=True)
     os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -287,19 +304,21 @@ def _base(kernel):
     archive.file("bin/busybox", busybox, 0o755)
     for name, path in programs.items():
         archive.file(f"usr/sbin/{name}", path, 0o755)
-    libraries = {lib for path in programs.values() for lib in _libraries(path)}
+    libraries = {}
+    for path in programs.values():
+        libraries |= where.libraries(path)
     # Loaded by name at run time: name service, the rxe provider of libibverbs, stack unwinding.
-    for pattern in ("/lib/x86_64-linux-gnu/libnss_files.so.2", "/lib/x86_64-linux-gnu/libgcc_s.so.1",
-                    "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so"):
-        libraries |= set(glob.glob(pattern))
+    for pattern in (f"/lib/{where.triplet}/libnss_files.so.2", f"/lib/{where.triplet}/libgcc_s.so.1",
+                    f"/usr/lib/{where.triplet}/libibverbs/librxe-rdmav*.so"):
+        libraries |= where.find(pattern)
     if not any("librxe" in lib for lib in libraries):
         raise ImageError("libibverbs has no rxe provider, which rping needs: "
                          "apt-get install ibverbs-providers")
-    for lib in sorted(libraries):
-        archive.file(lib, os.path.realpath(lib), 0o755)
-    for path in ("/etc/libibverbs.d/rxe.driver", "/etc/netconfig"):
-        if os.path.exists(path):
-            archive.file(path, path)
+    for lib, path in sorted(libraries.items()):
+        archive.file(lib, path, 0o755)
+    for name in ("/etc/libibverbs.d/rxe.driver", "/etc/netconfig"):
+        for path in where.find(name).values():
+            archive.file(name, path)
     for name in ("modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"):
         archive.symlink(f"usr/sbin/{name}", "kmod")
         archive.symlink(f"sbin/{name}", "../usr/sbin/kmod")
@@ -308,7 +327,8 @@ def _base(kernel):
     # mount(8) of busybox looks for helpers in /sbin; ip and rdma are called by that path as well.
     for name in ("mount.nfs", "mount.nfs4", "umount.nfs", "umount.nfs4", "ip", "rdma"):
         archive.symlink(f"sbin/{name}", f"../usr/sbin/{name}")
-    applets = subprocess.run([busybox, "--list"], stdout=subprocess.PIPE, text=True).stdout.split()
+    # The same in each of Debian's, and this machine cannot run that of another architecture.
+    applets = subprocess.run([_which("busybox"), "--list"], stdout=subprocess.PIPE, text=True).stdout.split()
     for applet in applets:
         if f"usr/sbin/{applet}" not in archive.seen and f"sbin/{applet}" not in archive.seen:
             archive.symlink(f"bin/{applet}", "busybox")
@@ -342,17 +362,17 @@ def _base(kernel):
     return target, stage
 
 
-def _helper(name, flags=()):
+def _helper(name, flags=(), arch="amd64"):
     """A static program of the guest, compiled from selftests/vm/guest/<name>.c."""
     source = os.path.join(GUEST, f"{name}.c")
-    target = os.path.join(BUILD, "helpers", name)
+    target = os.path.join(BUILD, "helpers", *([] if arch == "amd64" else [arch]), name)
     stamp = _stamp([source], flags)
     if not _up_to_date(target, stamp):
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        compiler = shutil.which("gcc") or shutil.which("gcc-12")
+        compiler = _userland(arch).compiler()
         if not compiler:
             raise ImageError("no gcc: run scripts/setup build")
-        done = subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread",
+        done = subprocess.run([*compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread",
                                "-o", target, source, *flags])
         if done.returncode:
             raise ImageError(f"{source} does not compile")
@@ -360,11 +380,17 @@ def _helper(name, flags=()):
     return target
 
 
-def _verbspeer():
+def _verbspeer(arch):
     """The program of the verbs tests; make knows what it is made of."""
-    target = os.path.join(BUILD, "..", "verbs", "verbspeer")
+    target = os.path.join(BUILD, "..", "verbs" if arch == "amd64" else f"verbs-{arch}", "verbspeer")
+    where = _userland(arch)
+    cross = []
+    if arch != "amd64":
+        compiler = " ".join(where.compiler()).replace("-gcc-", "-g++-")
+        cross = [f"CXX={compiler}", f"SYSROOT={where.root}", f"TRIPLET={where.triplet}"]
     done = subprocess.run(["make", "-s", "-f", "selftests/verbs/verbs.mk",
-                           f"BUILD={os.path.dirname(target)}", target], cwd=TOP,
+                           f"BUILD={os.path.relpath(os.path.dirname(target), TOP)}", *cross,
+                           os.path.relpath(target, TOP)], cwd=TOP,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         raise ImageError(f"selftests/verbs does not compile:\n{done.stdout}")
@@ -501,9 +527,11 @@ def _krb5():
                for path in glob.glob(pattern)]
     if len(plugins) != 4:
         raise ImageError("plug-ins of krb5-kdc or nfs-common are missing: run scripts/setup interop")
-    for path in sorted({lib for p in [*programs.values(), *plugins] for lib in _libraries(p)} |
-                       set(plugins)):
-        archive.file(path, os.path.realpath(path), 0o755)
+    libraries = {path: os.path.realpath(path) for path in plugins}
+    for path in [*programs.values(), *plugins]:
+        libraries |= _userland("amd64").libraries(path)
+    for name, path in sorted(libraries.items()):
+        archive.file(name, path, 0o755)
     archive.file("etc/krb5.conf", os.path.join(database, "krb5.conf"))
     for name in ("krb5.keytab", "user.keytab"):
         archive.file(f"etc/{name}", os.path.join(database, name), 0o600 if name[0] == "k" else 0o644)
@@ -544,20 +572,25 @@ def image(series, extra_modules=(), krb5=False):
     Returns (Kernel, path of the initramfs).
     """
     kernel = Kernel(series)
+    here = kernel.arch == "amd64"
+    if krb5 and not here:
+        raise NotHere(f"there is no Kerberos for guests of {kernel.arch}")
     base, stage = _base(kernel)
     extra = {os.path.basename(p): p for p in extra_modules}
     extra["verbsmeter.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "vm", "verbsmeter"))
     # Benchmarks run on this kernel, and nothing else needs it.
-    if kernel.series.startswith("6.12"):
+    if kernel.series.startswith("6.12") and here:
         extra["nullrpc.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "vm", "nullrpc"))
-    if series != "6.1":
+    # The virtual device needs DMA operations of its own, which arm64's kernels leave a driver no room for.
+    if series != "6.1" and here:
         extra["vhca.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "hca"))
         extra["vhca_rules.ko"] = os.path.join(os.path.dirname(extra["vhca.ko"]), "rules", "vhca_rules.ko")
     ours = find_module("rpcordma", kernel)
     if ours:
         extra.setdefault("rpcordma.ko", ours)
-    helpers = {name: _helper(name) for name in ("agent", "fsops", "metaload", "nfsdlisten", "repeat", "state")}
-    helpers["verbspeer"] = _verbspeer()
+    helpers = {name: _helper(name, arch=kernel.arch)
+               for name in ("agent", "fsops", "metaload", "nfsdlisten", "repeat", "state")}
+    helpers["verbspeer"] = _verbspeer(kernel.arch)
     scripts = [os.path.join(GUEST, f) for f in sorted(os.listdir(GUEST)) if not f.endswith(".c")]
 
     parts = [base] + ([_krb5()] if krb5 else [])

@@ -125,6 +125,8 @@ class Lab:
             with image.exclusive():
                 extra = [image.siw_module(image.Kernel(series))] if device == "siw" else []
                 made = image.image(series, extra, krb5)
+            if tools and made[0].arch != "amd64":
+                raise image.NotHere(f"a guest of {made[0].arch} cannot run this machine's programs")
             if xprt == "rpcordma" and not image.find_module("rpcordma", made[0]):
                 raise LabError(f"no rpcordma.ko for {made[0].release} under build/: "
                                f"run make module KVER={series}, or set RPCORDMA_KO")

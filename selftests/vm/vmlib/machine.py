@@ -29,6 +29,25 @@ COUNTED = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-rtc"
 COUNTED_CPU = CPU + ",-erms,-fsrm,-rdrand,-rdseed"
 
 
+class Processor:
+    """How QEMU is called for guests of an architecture. @snapshots: whether it has what a machine needs that goes on
+    from a snapshot (vmgenid)."""
+
+    def __init__(self, program, package, machine, cpu, console, snapshots, cmdline=""):
+        self.program, self.package, self.machine, self.cpu = program, package, machine, cpu
+        self.console, self.snapshots, self.cmdline = console, snapshots, cmdline
+
+
+PROCESSORS = {
+    # tsc=reliable: on a busy host the clock watchdog finds fault with the emulated TSC and makes the kernel patch its
+    # text, which TCG's vCPUs do not always survive.
+    "amd64": Processor("qemu-system-x86_64", "qemu-system-x86", "q35", CPU, "ttyS0", True, "tsc=reliable"),
+    # Signing return addresses as the architecture has it takes an emulator half of its time.
+    "arm64": Processor("qemu-system-aarch64", "qemu-system-arm", "virt,gic-version=3", "max,pauth-impdef=on", "ttyAMA0",
+                       False),
+}
+
+
 def emulators_fault(vms):
     """Whether all that the kernels of @vms, which have stopped, complained of is a fault of QEMU's, in which our
     module has no part (kernlog.py)."""
@@ -110,7 +129,7 @@ class VM:
     @warm       script of things that every machine needs; its effect is in the snapshot
     @plugin     None, or (path of a plugin of QEMU's, path of the socket that it serves)
     @disk       None, or the path of a disk (/dev/vda), which has what was written to it also when the machine is gone
-    @cpu        its model, and what it lacks
+    @cpu        its model, and what it lacks, or None for what all have
     @nodes      NUMA nodes, of which each has its part of the memory, and of the CPUs
     @counted    its time is the instructions that its one CPU executes, one a nanosecond (COUNTED), and not the host's.
                 Where it has nothing to do it goes to the next timer at once: a machine that waits for a script is soon
@@ -118,9 +137,12 @@ class VM:
     """
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
-                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None, cpu=CPU, counted=False,
+                 cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None, cpu=None, counted=False,
                  nodes=1):
         self.name = name
+        self.processor = PROCESSORS[kernel.arch]
+        if not self.processor.snapshots:
+            snapshots = None
         self.plugin = plugin
         self.scanner = kernlog.Scanner()
         self.started = time.monotonic()
@@ -140,18 +162,17 @@ class VM:
 
         self._agent, agent = socket.socketpair()
         self._monitor, monitor = socket.socketpair()
-        args = ["qemu-system-x86_64", "-name", name, "-M", "q35",
-                *(COUNTED if counted else ["-accel", "tcg,thread=multi"]), "-cpu", cpu,
+        args = [self.processor.program, "-name", name, "-M", self.processor.machine,
+                *(COUNTED if counted else ["-accel", "tcg,thread=multi"]), "-cpu", cpu or self.processor.cpu,
                 "-smp", f"{cpus},sockets={nodes}" if nodes > 1 else str(cpus), "-m", str(memory), "-nodefaults",
                 "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
                 # Random numbers, and fresh ones for a machine that goes on from a snapshot: no two runs are alike then.
-                *([] if counted else ["-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto"]),
+                *([] if counted else ["-device", "virtio-rng-pci"]),
+                *([] if counted or not self.processor.snapshots else ["-device", "vmgenid,guid=auto"]),
                 "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=agent",
                 "-kernel", kernel.vmlinuz, "-initrd", initramfs, "-append",
-                # tsc=reliable: on a busy host the clock watchdog finds fault with the emulated TSC
-                # and makes the kernel patch its text, which TCG's vCPUs do not always survive.
-                f"console=ttyS0 panic=-1 oops=panic loglevel=7 random.trust_cpu=on tsc=reliable "
-                f"ipv6.autoconf=0 role={name} {cmdline}"]
+                f"console={self.processor.console} panic=-1 oops=panic loglevel=7 random.trust_cpu=on "
+                f"{self.processor.cmdline} ipv6.autoconf=0 role={name} {cmdline}"]
         for node in range(nodes if nodes > 1 else 0):
             first, last = node * cpus // nodes, (node + 1) * cpus // nodes - 1
             args += ["-object", f"memory-backend-ram,id=m{node},size={memory // nodes}M",
@@ -186,8 +207,7 @@ class VM:
                                           stderr=subprocess.STDOUT,
                                           pass_fds=[agent.fileno(), monitor.fileno()])
         except FileNotFoundError:
-            raise VmError("qemu-system-x86_64 is not installed: run scripts/setup vm "
-                          "(or apt-get install qemu-system-x86)") from None
+            raise VmError(f"{self.processor.program} is not installed: apt-get install {self.processor.package}") from None
         agent.close()
         monitor.close()
         self.monitor = snapshot.Monitor(self._monitor)
@@ -333,6 +353,10 @@ class VM:
                 raise Timeout(f"{self.name}: waited {timeout} s for: {what}{job._tail()}")
             time.sleep(pause)
 
+    def page_size(self):
+        """Bytes of a page of its kernel."""
+        return 1024 * int(self.run("awk '$1 == \"KernelPageSize:\" { print $2; exit }' /proc/self/smaps", 10))
+
     def alive(self):
         return self._qemu.poll() is None
 
@@ -378,8 +402,9 @@ class VM:
         import sys
         import termios
         import tty
-        self.spawn("setsid cttyhack sh < /dev/ttyS0 > /dev/ttyS0 2>&1; echo 'vm: shell ended' "
-                   "> /dev/ttyS0", "interactive shell")
+        tty_path = f"/dev/{self.processor.console}"
+        self.spawn(f"setsid cttyhack sh < {tty_path} > {tty_path} 2>&1; echo 'vm: shell ended' > {tty_path}",
+                   "interactive shell")
         job = self._jobs[self._next - 1]
         saved = termios.tcgetattr(0)
         offset = os.path.getsize(self.log_path)

@@ -193,7 +193,7 @@ def _run(name, function):
     try:
         t = Test(name)
         function(t)
-    except Skip as skip:
+    except (Skip, image.NotHere) as skip:
         verdict, detail = "skip", str(skip)
     except (Wrong, machine.VmError, lab.LabError, image.ImageError) as error:
         verdict, detail = "fail", str(error)

@@ -437,15 +437,13 @@ def siw_module(kernel):
 
 
 def find_module(name, kernel):
-    """The <name>.ko under build/ that was made for @kernel, or None.
+    """The <name>.ko that `make module` made for @kernel, or None; <NAME>_KO names another.
 
     What the default compiler made comes first, then the newest: `make check` builds with another
-    compiler as well, after it.
+    compiler as well, after it. Deeper below build/ are those that other tests have for themselves.
     """
     override = os.environ.get(f"{name.upper()}_KO")
-    found = [override] if override else glob.glob(
-        os.path.join(TOP, "build", "**", f"{name}.ko"), recursive=True)
-    found = [p for p in found if not p.startswith(os.path.join(BUILD, ""))]
+    found = [override] if override else glob.glob(os.path.join(TOP, "build", "*", f"{name}.ko"))
     for path in sorted(found, key=lambda p: ("clang" not in p, os.path.getmtime(p)), reverse=True):
         with open(path, "rb") as f:
             if _modinfo(f.read(), "vermagic").split(" ")[0] == kernel.release:
@@ -511,7 +509,7 @@ def _krb5():
     database = _krb5_database()
     programs = {name: _which(name) for name in KRB5_PROGRAMS}
     target = os.path.join(BUILD, "krb5.cpio")
-    stamp = _stamp([__file__, os.path.join(database, "krb5.keytab"), *programs.values()])
+    stamp = _stamp([__file__, userland.__file__, os.path.join(database, "krb5.keytab"), *programs.values()])
     if _up_to_date(target, stamp):
         return target
     archive = Archive(target + ".new")

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whether a test, and a row of scripts/hca, is run once more for the right logs, and for no other; and whether known
-reports, of overlapping DMA mappings and others, are passed over, and no others; and what becomes of tests for which there is no time: vm-check --self-test.
+reports, of overlapping DMA mappings and others, are passed over, and no others; and what becomes of tests for which there is no time; and which of several modules machines get: vm-check --self-test.
 """
 
 import contextlib
 import io
 import os
 import signal
+import tempfile
 import types
 from unittest import mock
 
-from . import faults, hca, hcarun, kernlog, testing
+from . import faults, hca, hcarun, image, kernlog, testing
 
 HEADER = """
 [   41.270113] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI
@@ -324,8 +325,37 @@ def in_time():
     return passed
 
 
+# What is below build/, each newer than the one before, of which release; which of them a machine gets.
+MODULES = [
+    ("what make module made of several compilers: the newest, without clang",
+     [("6.12-g++-12", "6.12.1"), ("6.12-g++-14", "6.12.1"), ("6.12-clang++-19", "6.12.1"), ("6.1-g++-12", "6.1.1")], 1),
+    ("not what another test has for itself, though it is newer",
+     [("6.12-g++-12", "6.12.1"), ("check-install/lib/modules/6.12.1/updates", "6.12.1"), ("compilers/x", "6.12.1")], 0),
+    ("clang's where there is no other", [("6.1-g++-12", "6.1.1"), ("6.12-clang++-19", "6.12.1")], 1),
+    ("none of another kernel", [("6.1-g++-12", "6.1.1"), ("6.12-g++-12", "6.12.11")], None),
+]
+
+
+def modules():
+    passed = 0
+    for what, made, wanted in MODULES:
+        with tempfile.TemporaryDirectory() as top, mock.patch.object(image, "TOP", top), \
+                mock.patch.dict(os.environ, {"RPCORDMA_KO": ""}):
+            paths = [os.path.join(top, "build", folder, "rpcordma.ko") for folder, _ in made]
+            for number, (path, (_, release)) in enumerate(zip(paths, made)):
+                os.makedirs(os.path.dirname(path))
+                with open(path, "wb") as f:
+                    f.write(b"\0vermagic=" + release.encode() + b" SMP\0")
+                os.utime(path, (number, number))
+            found = image.find_module("rpcordma", types.SimpleNamespace(release="6.12.1"))
+            good = found == (None if wanted is None else paths[wanted])
+            print(f"{'ok' if good else 'not ok'} - the module of a machine: {what}" + ("" if good else f": it was {found}"))
+            passed += good
+    return passed
+
+
 def run():
-    passed = choices() + deaf_rows() + in_time()
+    passed = choices() + deaf_rows() + in_time() + modules()
     for what, said, wanted in CASES:
         runs = 0
 
@@ -348,6 +378,6 @@ def run():
               ("" if good else f": {scanner.known.count} passed over, complaints {scanner.complaints}"))
         passed += good
     passed += known()
-    count = len(CHOICES) + len(DEAF) + len(IN_TIME) + len(CASES) + len(ones) + len(OVERLAPS) + len(KNOWN_CASES)
+    count = len(CHOICES) + len(DEAF) + len(IN_TIME) + len(MODULES) + len(CASES) + len(ones) + len(OVERLAPS) + len(KNOWN_CASES)
     print(f"{passed} passed, {count - passed} failed, 0 skipped")
     return 0 if passed == count else 1

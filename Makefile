@@ -12,6 +12,8 @@ KVER ?= 6.12
 # for kernels of Debian 13 and its backports, which are built for in its user land, it is g++-14.
 kcxx = $(shell scripts/kernels compiler $(KVER))
 KCXX ?= $(kcxx)
+# What a kernel of another Debian, or of arm64, takes beside.
+groups = $(if $(KDIR),,$(if $(filter g++-12,$(kcxx)),,userland))
 # Where install puts its files; for packages and tests.
 DESTDIR ?=
 
@@ -48,14 +50,14 @@ quick: ## within a minute: unity, host tests, 500 seeds (SEEDS=), style of what 
 .PHONY: check
 check: ## every check; STEPS="host install" runs only these; KVER=7.3 those that depend on the kernel, on that one
 	@began=$$(date +%s); \
-	scripts/setup build host fuzz uml vm wire golden interop bench style docs deb models $(if $(filter g++-14,$(kcxx)),userland) && \
+	scripts/setup build host fuzz uml vm wire golden interop bench style docs deb models $(groups) $(if $(findstring arm64,$(KVER)),arm64) && \
 	CHECK_BEGAN=$${CHECK_BEGAN:-$$began} scripts/check $(STEPS)	# what is fetched takes of its time
 
 # --- the module ---
 
 .PHONY: module
 module: ## rpcordma.ko for KVER (or KDIR), compiled by KCXX
-	@scripts/setup build
+	@scripts/setup build $(groups)
 	@$(build)
 	@scripts/compile-commands $(out)
 
@@ -64,7 +66,7 @@ compile-commands: module ## build/compile_commands.json for clangd, of this kern
 
 .PHONY: check-objects
 check-objects: ## builds from nothing for KVER and KCXX, and proves what the kernel demands of objects
-	@scripts/setup build
+	@scripts/setup build $(groups)
 	@scripts/check-module $(KVER) $(KCXX)
 
 # Without KVER, KDIR or DESTDIR these mean the kernel that runs. KO= installs one that is built.

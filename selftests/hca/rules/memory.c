@@ -3,6 +3,7 @@
  * Cases of DMA mappings and of memory regions.
  */
 #include <linux/delay.h>
+#include <linux/netdevice.h>
 #include <linux/slab.h>
 
 #include "rules.h"
@@ -188,6 +189,7 @@ static int dma_of_nothing(struct bed *bed)
 /* A device goes, with a mapping or without. */
 static int device_goes(bool mapped)
 {
+	struct net_device *netdev;
 	struct ib_device *dev;
 	struct end e = {};
 	u8 *page = new_page();
@@ -196,7 +198,10 @@ static int device_goes(bool mapped)
 
 	MUST(page);
 	TRY(shell("ip link add vl type veth peer name vm && rdma link add vhca_left type vhca netdev vl"));
-	dev = ib_device_get_by_name("vhca_left", VHCA_DRIVER);
+	netdev = dev_get_by_name(&init_net, "vl");
+	MUST(netdev);
+	dev = ib_device_get_by_netdev(netdev, VHCA_DRIVER);
+	dev_put(netdev);
 	MUST(dev);
 	e.dev = dev;
 	e.v = to_vhca(dev);

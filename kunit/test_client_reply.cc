@@ -598,6 +598,75 @@ RPCORDMA_TEST(client_reply, inline_despite_chunk)
 }
 
 /*
+ * sunrpc encodes a call once more whose reply is late, with a head that is longer or shorter, as GSS makes it: the reply to the
+ * first one, of which the pages came by Write chunk, goes where the buffer is now, and not beyond its end. One that came by
+ * Reply chunk lies as the buffer was.
+ */
+RPCORDMA_TEST(client_reply, encoded_once_more)
+{
+	constexpr u32 kHead = 200, kTail = 32, kSize = 5001, kInline = 300;
+	Requester r;
+	r.connect();
+	for (const int grown : {-8, 0, 8, 32})
+		for (const u32 written : {kSize, 0u}) {
+			TEST_NOTE("grown", grown);
+			TEST_NOTE("written", written);
+			rpc_rqst *call = r.prepare(7);
+			u8 *bytes = static_cast<u8 *>(call->receive.head.base);
+
+			r.add_pages(call, kSize, true);
+			call->receive.tail = {bytes + kHead, kTail};
+			EXPECT_EQ(r.transmit(call), 0);
+			const ExactCopy copy(r.peer.last());
+			const auto offered = decoded(copy.bytes());
+			fill_chunk(*offered.writes.begin(), written);
+			const u32 head = u32(int(kHead) + grown), tail = kHead + kTail - head;
+			call->receive.head.length = head;
+			call->receive.tail = {bytes + head, tail};
+			/* Either more than the tail holds, or the rest is in the pages. */
+			EXPECT_TRUE(r.deliver(Returning(7, offered, written, 0, kInline).message()));
+			EXPECT_EQ(call->completed, 1);
+			const u32 pad = xdr_pad(written);
+			const u32 rest = tail > pad ? min(kInline - head, tail - pad) : 0;
+			EXPECT_EQ(call->result,
+				  int(written ? head + written + pad + rest : kInline));
+			for (u32 i = 8; i < head; i++)
+				ASSERT_EQ(bytes[i], pattern(i));
+			for (u32 i = 0; written && i < rest; i++)
+				ASSERT_EQ(bytes[head + pad + i], pattern(head + i));
+			if (!written)
+				expect_reply(call, kInline);
+			for (u32 i = kHead + kTail; i < kHead + kTail + 64; i++)
+				ASSERT_EQ(bytes[i], 0xee);
+			r.done(call);
+		}
+	/* Pages that are not where they were cannot be what the peer wrote to. */
+	rpc_rqst *other = r.prepare(7);
+	r.add_pages(other, kSize, true);
+	EXPECT_EQ(r.transmit(other), 0);
+	const ExactCopy sent(r.peer.last());
+	other->receive.page_length -= 4;
+	EXPECT_TRUE(r.deliver(Returning(7, decoded(sent.bytes()), kSize, 0, kInline).message()));
+	EXPECT_EQ(other->result, to_errno(Error::io));
+	r.done(other);
+	for (const bool moved : {false, true}) {
+		TEST_NOTE("moved", moved);
+		rpc_rqst *call = r.call(2, 40, 4096);
+		const ExactCopy copy(r.peer.last());
+		const auto offered = decoded(copy.bytes());
+
+		fill_chunk(offered.reply, 3000);
+		call->receive.head.length -= moved ? 8 : 0;
+		EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, xdr::Kind::nomsg).message()));
+		EXPECT_EQ(call->completed, 1);
+		EXPECT_EQ(call->result, moved ? to_errno(Error::io) : 3000);
+		EXPECT_FALSE(reachable(offered.reply));
+		r.done(call);
+	}
+	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 2);
+}
+
+/*
  * draft 8.2.3, 8.2.5: of two R_keys the peer invalidates one, the other, none, or somebody else's. What is
  * left is invalidated here, and nothing twice; the RPC waits for it.
  */
@@ -714,7 +783,7 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 
 RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, places_lost,
 	       places_lost_of_long, discarded, nobody, nobody_for_long, long_in_one_region, errors,
-	       contradictions, segments_missing, inline_despite_chunk, invalidation,
-	       invalidation_fails);
+	       contradictions, segments_missing, inline_despite_chunk, encoded_once_more,
+	       invalidation, invalidation_fails);
 
 } // namespace rpcordma

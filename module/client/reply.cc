@@ -200,15 +200,34 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 	return copy_stream(call, receive, at);
 }
 
+/*
+ * See where @call's reply goes now. A short call has not noted it (plan_short()); and sunrpc may have encoded a call once more
+ * since it was sent, as when its reply was late, with a head of another length, as GSS has it. What came inline goes where the
+ * buffer is now. What was written to chunks is where it was: false, if that is not the buffer's place any more.
+ */
+[[nodiscard]] static bool renew_shape(Call *call, bool whole_in_chunks)
+{
+	chunk::BufferShape &noted = call->shape.receive, now;
+
+	take_shape(now, *call->reply);
+	if (call->plan.rkeys()) {
+		if (now.page_base != noted.page_base || now.page_length != noted.page_length)
+			return false;
+		/* Where head and tail were placed their addresses are others. */
+		if (whole_in_chunks)
+			return now.head_length == noted.head_length &&
+			       now.tail_length == noted.tail_length;
+	}
+	noted = now;
+	return true;
+}
+
 /* As deliver(), for all that it does not see to itself. */
 [[nodiscard, gnu::noinline]] static Result<u32> deliver_other(Client &client, const Connection &c,
 							      Call *call, const Receive &receive)
 {
 	const xdr::Message &message = receive.message;
 
-	/* A short call has not noted it: see plan_short(). */
-	if (!call->plan.rkeys())
-		take_shape(call->shape.receive, *call->reply);
 	if (message.kind == xdr::Kind::error) {
 		trace::reply(client.peer, "error", call->xid, message.credits.get(),
 			     static_cast<u32>(message.error.code),
@@ -230,9 +249,12 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 			return Error::io;
 		}
 	}
-	const Result<u32> placed = message.kind == xdr::Kind::optional ?
-					   place_response(client, c, call, receive) :
-					   place_reply(client, call, receive);
+	Result<u32> placed = Error::bad_message;
+
+	if (renew_shape(call, message.kind == xdr::Kind::nomsg))
+		placed = message.kind == xdr::Kind::optional ?
+				 place_response(client, c, call, receive) :
+				 place_reply(client, call, receive);
 	if (placed.ok())
 		return placed;
 	trace::failure(client.peer, Failure::reply_contradicts, call->xid, placed.error());

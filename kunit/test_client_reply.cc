@@ -597,70 +597,145 @@ RPCORDMA_TEST(client_reply, inline_despite_chunk)
 			}
 }
 
+namespace {
+
+/* Bytes of a reply's buffer, head and tail, of which the border may move. */
+constexpr u32 kHead = 200, kTail = 32;
+
+/* A call whose reply has @size bytes of pages, by a Write chunk or not. */
+rpc_rqst *with_tail(Requester &r, u32 xid, u32 size, bool ddp)
+{
+	rpc_rqst *call = r.prepare(xid, 60, kHead);
+
+	r.add_pages(call, size, true);
+	call->receive.tail = {static_cast<u8 *>(call->receive.head.base) + kHead, kTail};
+	call->receive.buflen += kTail;
+	if (!ddp)
+		call->receive.flags = 0;
+	EXPECT_EQ(r.transmit(call), 0);
+	return call;
+}
+
+/* As sunrpc encodes a call once more, with GSS: the head is longer by @grown, and its reply has not come yet. */
+void encode_again(rpc_rqst *call, int grown)
+{
+	const u32 head = u32(int(kHead) + grown);
+
+	call->receive.head.length = head;
+	call->receive.tail = {static_cast<u8 *>(call->receive.head.base) + head,
+			      kHead + kTail - head};
+}
+
+/* Nothing was written behind @call's buffer, and its parts are no more than there is room for. */
+void expect_within(const rpc_rqst *call)
+{
+	const rpcordma_xdr_buf &buf = call->receive;
+	const u8 *const bytes = static_cast<const u8 *>(buf.head.base);
+
+	for (u32 i = kHead + kTail; i < kHead + kTail + 64; i++)
+		ASSERT_EQ(bytes[i], 0xee);
+	EXPECT_LE(static_cast<const u8 *>(buf.tail.base) + buf.tail.length, bytes + kHead + kTail);
+	EXPECT_LE(buf.head.length + buf.page_length + buf.tail.length, buf.buflen);
+}
+
+} // namespace
+
 /*
- * sunrpc encodes a call once more whose reply is late, with a head that is longer or shorter, as GSS makes it: the reply to the
- * first one, of which the pages came by Write chunk, goes where the buffer is now, and not beyond its end. One that came by
- * Reply chunk lies as the buffer was.
+ * sunrpc encodes a call once more whose reply is late, and the border between head and tail of its buffer may move then. The
+ * reply to the first one goes where the buffer is now, and not beyond its end.
  */
 RPCORDMA_TEST(client_reply, encoded_once_more)
 {
-	constexpr u32 kHead = 200, kTail = 32, kSize = 5001, kInline = 300;
+	constexpr u32 size = 5001;
 	Requester r;
 	r.connect();
 	for (const int grown : {-8, 0, 8, 32})
-		for (const u32 written : {kSize, 0u}) {
-			TEST_NOTE("grown", grown);
-			TEST_NOTE("written", written);
-			rpc_rqst *call = r.prepare(7);
-			u8 *bytes = static_cast<u8 *>(call->receive.head.base);
+		for (const u32 written : {size, size - 4, 0u})
+			for (const u32 inlined : {150u, 192u, 196u, 200u, 208u, 220u, 300u}) {
+				TEST_NOTE("grown", grown);
+				TEST_NOTE("written", written);
+				TEST_NOTE("inline", inlined);
+				rpc_rqst *call = with_tail(r, 7, size, true);
+				const u8 *const bytes = static_cast<u8 *>(call->receive.head.base);
+				const ExactCopy copy(r.peer.last());
+				const auto offered = decoded(copy.bytes());
 
-			r.add_pages(call, kSize, true);
-			call->receive.tail = {bytes + kHead, kTail};
-			EXPECT_EQ(r.transmit(call), 0);
-			const ExactCopy copy(r.peer.last());
-			const auto offered = decoded(copy.bytes());
-			fill_chunk(*offered.writes.begin(), written);
-			const u32 head = u32(int(kHead) + grown), tail = kHead + kTail - head;
-			call->receive.head.length = head;
-			call->receive.tail = {bytes + head, tail};
-			/* Either more than the tail holds, or the rest is in the pages. */
-			EXPECT_TRUE(r.deliver(Returning(7, offered, written, 0, kInline).message()));
-			EXPECT_EQ(call->completed, 1);
-			const u32 pad = xdr_pad(written);
-			const u32 rest = tail > pad ? min(kInline - head, tail - pad) : 0;
-			EXPECT_EQ(call->result,
-				  int(written ? head + written + pad + rest : kInline));
-			for (u32 i = 8; i < head; i++)
-				ASSERT_EQ(bytes[i], pattern(i));
-			for (u32 i = 0; written && i < rest; i++)
-				ASSERT_EQ(bytes[head + pad + i], pattern(head + i));
-			if (!written)
-				expect_reply(call, kInline);
-			for (u32 i = kHead + kTail; i < kHead + kTail + 64; i++)
-				ASSERT_EQ(bytes[i], 0xee);
-			r.done(call);
-		}
-	/* Pages that are not where they were cannot be what the peer wrote to. */
-	rpc_rqst *other = r.prepare(7);
-	r.add_pages(other, kSize, true);
-	EXPECT_EQ(r.transmit(other), 0);
+				fill_chunk(*offered.writes.begin(), written);
+				encode_again(call, grown);
+				EXPECT_TRUE(r.deliver(
+					Returning(7, offered, written, 0, inlined).message()));
+				EXPECT_EQ(call->completed, 1);
+				const u32 head = min(u32(int(kHead) + grown), inlined);
+				const u32 tail = kTail - u32(grown), pad = xdr_pad(written);
+				const u32 rest = tail > pad ? min(inlined - head, tail - pad) : 0;
+				EXPECT_EQ(call->result,
+					  int(written ? head + written + pad + rest : inlined));
+				for (u32 i = 8; i < head; i++)
+					ASSERT_EQ(bytes[i], pattern(i));
+				const u8 *const behind = bytes + kHead + grown + pad;
+				for (u32 i = 0; written && i < rest; i++)
+					ASSERT_EQ(behind[i], pattern(head + i));
+				if (!written) {
+					EXPECT_EQ(call->receive.head.length,
+						  u32(int(kHead) + grown));
+					expect_reply(call, inlined);
+				}
+				expect_within(call);
+				r.done(call);
+			}
+	/* Pages of another length cannot be what the peer wrote to. */
+	rpc_rqst *other = with_tail(r, 7, size, true);
 	const ExactCopy sent(r.peer.last());
 	other->receive.page_length -= 4;
-	EXPECT_TRUE(r.deliver(Returning(7, decoded(sent.bytes()), kSize, 0, kInline).message()));
+	EXPECT_TRUE(r.deliver(Returning(7, decoded(sent.bytes()), size, 0, 150).message()));
 	EXPECT_EQ(other->result, to_errno(Error::io));
 	r.done(other);
-	for (const bool moved : {false, true}) {
-		TEST_NOTE("moved", moved);
-		rpc_rqst *call = r.call(2, 40, 4096);
-		const ExactCopy copy(r.peer.last());
-		const auto offered = decoded(copy.bytes());
+	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 1);
+}
 
-		fill_chunk(offered.reply, 3000);
-		call->receive.head.length -= moved ? 8 : 0;
-		EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, xdr::Kind::nomsg).message()));
-		EXPECT_EQ(call->completed, 1);
-		EXPECT_EQ(call->result, moved ? to_errno(Error::io) : 3000);
-		EXPECT_FALSE(reachable(offered.reply));
+/*
+ * What came whole by Reply chunk lies as the buffer was when the call was sent, and is found there, where head and tail were
+ * placed elsewhere for it, too. If head and tail are not what they were together the buffer is another one.
+ */
+RPCORDMA_TEST(client_reply, encoded_once_more_whole)
+{
+	Requester r;
+	r.connect();
+	/* The first is one region, with head and tail placed beside the pages; the other is not. */
+	for (const u32 pages : {16u * kPage, 16u * kPage - 5})
+		for (const int grown : {-8, 0, 8, 32})
+			for (const u32 size : {kHead + pages + kTail, kHead + 100, 100u}) {
+				TEST_NOTE("pages", pages);
+				TEST_NOTE("grown", grown);
+				TEST_NOTE("size", size);
+				rpc_rqst *call = with_tail(r, 7, pages, false);
+				const u8 *const bytes = static_cast<u8 *>(call->receive.head.base);
+				const auto header = r.sent();
+
+				fill_chunk(header.reply, size);
+				encode_again(call, grown);
+				EXPECT_TRUE(r.deliver(
+					Returning(7, header, 0, size, 0, xdr::Kind::nomsg).message()));
+				EXPECT_EQ(call->result, size);
+				EXPECT_EQ(call->receive.head.length, kHead);
+				expect_reply(call, min(size, kHead + pages));
+				for (u32 i = kHead + pages; i < size; i++)
+					ASSERT_EQ(bytes[i - pages], pattern(i));
+				expect_within(call);
+				r.done(call);
+			}
+	for (const bool shorter : {false, true}) {
+		TEST_NOTE("shorter", shorter);
+		rpc_rqst *call = with_tail(r, 7, 4096, false);
+		const auto header = r.sent();
+
+		fill_chunk(header.reply, 3000);
+		encode_again(call, 8);
+		call->receive.tail.length -= shorter ? 4 : 0;
+		if (!shorter)
+			call->receive.tail.base = static_cast<u8 *>(call->receive.tail.base) + 4;
+		EXPECT_TRUE(r.deliver(Returning(7, header, 0, 3000, 0, xdr::Kind::nomsg).message()));
+		EXPECT_EQ(call->result, to_errno(Error::io));
 		r.done(call);
 	}
 	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 2);
@@ -784,6 +859,6 @@ RPCORDMA_TEST(client_reply, overtakes_its_post)
 RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, places_lost,
 	       places_lost_of_long, discarded, nobody, nobody_for_long, long_in_one_region, errors,
 	       contradictions, segments_missing, inline_despite_chunk, encoded_once_more,
-	       invalidation, invalidation_fails);
+	       encoded_once_more_whole, invalidation, invalidation_fails);
 
 } // namespace rpcordma

@@ -115,7 +115,7 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	rpcordma::Error failure = rpcordma::Error::none;
 	u32 failed_xid = 0;
 
-	/* What the call was sent with; valid from marshal to the end of the transmission. */
+	/* What the call was sent with; valid from marshal to the end of the transmission. A reply may renew shape.receive. */
 	rpcordma_xdr_buf *reply = nullptr;     /* rq_rcv_buf */
 	rpcordma::chunk::CallShape shape = {}; /* not that of a short call, see plan_short() */
 	rpcordma::chunk::Plan plan = {};

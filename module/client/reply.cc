@@ -201,24 +201,36 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 }
 
 /*
- * See where @call's reply goes now. A short call has not noted it (plan_short()); and sunrpc may have encoded a call once more
- * since it was sent, as when its reply was late, with a head of another length, as GSS has it. What came inline goes where the
- * buffer is now. What was written to chunks is where it was: false, if that is not the buffer's place any more.
+ * Have @call's shape be that of the buffer that its reply goes to now. Nobody has noted a short call's (plan_short()). And a
+ * call whose reply is late is encoded once more; with GSS the border between head and tail of its buffer may move then.
+ * Bytes that came inline go by the border of now. A reply that came @whole in chunks lies where the border was: it is moved
+ * back, and what was noted stays, as unplace() needs it. False: the buffer is another one, as far as its lengths tell.
  */
-[[nodiscard]] static bool renew_shape(Call *call, bool whole_in_chunks)
+[[nodiscard]] static bool renew_shape(Call *call, bool whole)
 {
-	chunk::BufferShape &noted = call->shape.receive, now;
+	rpcordma_xdr_buf &buf = *call->reply;
+	chunk::BufferShape &noted = call->shape.receive;
+	chunk::BufferShape now;
 
-	take_shape(now, *call->reply);
-	if (call->plan.rkeys()) {
-		if (now.page_base != noted.page_base || now.page_length != noted.page_length)
-			return false;
-		/* Where head and tail were placed their addresses are others. */
-		if (whole_in_chunks)
-			return now.head_length == noted.head_length &&
-			       now.tail_length == noted.tail_length;
+	take_shape(now, buf);
+	if (!call->plan.rkeys()) {
+		noted = now;
+		return true;
 	}
-	noted = now;
+	if (now.page_base != noted.page_base || now.page_length != noted.page_length)
+		return false;
+	if (!whole) {
+		noted = now;
+		return true;
+	}
+	if (now.head_length == noted.head_length && now.tail_length == noted.tail_length)
+		return true;
+	/* As xdr_inline_pages() has it: a tail begins where its head ends. */
+	if (u64(now.head_length) + now.tail_length != u64(noted.head_length) + noted.tail_length ||
+	    now.tail_address != now.head_address + now.head_length)
+		return false;
+	buf.head.length = noted.head_length;
+	buf.tail = {static_cast<u8 *>(buf.head.base) + noted.head_length, noted.tail_length};
 	return true;
 }
 
@@ -284,8 +296,9 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 		const u32 written = message.writes.first_segment().length;
 		chunk::LoneLanding at;
 
-		/* Most READs. By what was offered alone: sunrpc may have encoded the call once more since. */
-		if (chunk::land_lone(u32(payload.size()), written, offered, call->plan, at)) {
+		/* Most READs, but those that were encoded once more since: see renew_shape(). */
+		if (offered.head_length == head && offered.page_length == buf.page_length &&
+		    chunk::land_lone(u32(payload.size()), written, offered, call->plan, at)) {
 			__builtin_memcpy(buf.head.base, payload.data(), payload.size());
 			rpcordma_rqst_set_reply(call->rqst, at.head_length, offered.page_length,
 						offered.head_length - at.head_length);

@@ -213,13 +213,10 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 	chunk::BufferShape now;
 
 	take_shape(now, buf);
-	if (!call->plan.rkeys()) {
-		noted = now;
-		return true;
-	}
-	if (now.page_base != noted.page_base || now.page_length != noted.page_length)
+	const bool in_chunks = call->plan.rkeys();
+	if (in_chunks && (now.page_base != noted.page_base || now.page_length != noted.page_length))
 		return false;
-	if (!whole) {
+	if (!in_chunks || !whole) {
 		noted = now;
 		return true;
 	}

@@ -97,6 +97,11 @@ def kernel_under_test():
     return os.environ.get("VM_KERNEL") or "6.12"
 
 
+def tested(series):
+    """Which series a machine has that is to have @series: another than 6.12 where VM_KERNEL says so."""
+    return kernel_under_test() if series == "6.12" else series
+
+
 def major_under_test():
     """Of its version the first number."""
     return int(kernel_under_test().partition(".")[0])
@@ -106,9 +111,7 @@ class Kernel:
     """One distribution kernel: its release, its vmlinuz and where its modules lie."""
 
     def __init__(self, series):
-        if series == "6.12":
-            series = kernel_under_test()
-        self.series = series
+        self.series = series = tested(series)
         root = os.environ.get("VM_KERNEL_ROOT")
         if not root:
             tool = os.path.join(TOP, "scripts", "kernels")
@@ -579,8 +582,9 @@ def image(series, extra_modules=(), krb5=False):
     # Benchmarks run on this kernel, and nothing else needs it.
     if kernel.series.startswith("6.12") and here:
         extra["nullrpc.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "vm", "nullrpc"))
-    # The virtual device needs DMA operations of its own, which arm64's kernels leave a driver no room for.
-    if series != "6.1" and here:
+    # The virtual device is for 6.12 and later. It needs DMA operations of its own, which arm64's kernels leave a driver no
+    # room for.
+    if kernel.series != "6.1" and here:
         extra["vhca.ko"] = build_module(kernel, os.path.join(TOP, "selftests", "hca"))
         extra["vhca_rules.ko"] = os.path.join(os.path.dirname(extra["vhca.ko"]), "rules", "vhca_rules.ko")
     ours = find_module("rpcordma", kernel)

@@ -105,7 +105,7 @@ class Lab:
         self.server_xprt = server_xprt or default_server_xprt()
         self.device = device
         # The tmpfs that is exported has user attributes since 6.6.
-        self.server_xattr = server_kernel != "6.1"
+        self.server_xattr = image.tested(server_kernel) != "6.1"
         self.vms = []
         self.client = self.server = self.client2 = None
         self.logs = os.path.join(LOGS, name)

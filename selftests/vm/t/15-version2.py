@@ -4,7 +4,7 @@
 import os
 import re
 
-from vmlib import cost, disturb, lab, workload
+from vmlib import cost, disturb, image, lab, workload
 from vmlib.testing import test, until
 
 OURS = disturb.OURS
@@ -220,7 +220,9 @@ def version2_counts(t):
             t.check(abs(server["completions"] - 2 - reads) <= 0.1, f"{where}: the server's completions (all: {one})")
             t.check(0.9 <= server["dequeues"] <= 1.1, f"{where}: turns of nfsd (all: {one})")
             # A thread that has not gone to sleep yet need not be woken; rxe sends again now and then on a busy host.
-            t.check(server["nfsd_wakeups"] <= 1.2, f"{where}: wake-ups of nfsd (all: {one})")
+            # Threads of 7.x that have nothing to do wake every 5 s by themselves.
+            if image.major_under_test() < 7:
+                t.check(server["nfsd_wakeups"] <= 1.2, f"{where}: wake-ups of nfsd (all: {one})")
             for name, packets in (("rxe_sent_pkts", packets_out), ("rxe_rcvd_pkts", packets_in)):
                 t.check(abs(client[name] - packets) <= 0.25, f"{where}: the client's {name} are not {packets} (all: {one})")
             print(f"    version {version}, {what}: {1 + reads} round trips, {client['send_wrs']:g} and "

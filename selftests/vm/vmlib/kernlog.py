@@ -44,7 +44,7 @@ INT3_LINES = 300
 # What a report has of lines that complain: these before its end, and behind it, in so many lines, the panic.
 INT3_WITHIN = re.compile(r"Call Trace:")
 INT3_BEHIND = re.compile(r"Kernel panic - not syncing: Fatal exception")
-INT3_TAIL = 10
+INT3_TAIL = 16
 SUSPECT = re.compile(r"\[(rpcordma\w*|verbsmeter|vhca)\]|\w*rpcordma_\w*\+0x|"
                      r"(RIP: [0-9a-f]+:|\s)(\? )?0x[0-9a-f]{16}\s*$")
 

@@ -41,6 +41,17 @@ END = """
 [   41.284310] Modules linked in: rpcordma(OE) rpcordma_kunit(OE) nfsd nfsv4 rdma_rxe [last unloaded: rpcordma(OE)]
 [   41.286020] ---[ end trace 0000000000000000 ]---
 [   41.286555] RIP: 0010:sched_clock_cpu+0x6/0x190
+[   41.286610] Code: 90 90 90 90 90 90 90 90 90 f3 0f 1e fa cc <1f> 44 00 00 41 54 55 53
+[   41.286622] RSP: 0018:ffffa2b9c0097e78 EFLAGS: 00000246
+[   41.286634] RAX: 0000000000000000 RBX: ffffffff9c011140 RCX: ffff8d2d41322340
+[   41.286646] RDX: 00000000000236fa RSI: ffffffff9c011140 RDI: ffff8d2d78c1d000
+[   41.286658] RBP: ffffa2b9c0097de8 R08: 000000103ae05084 R09: 0000000000000001
+[   41.286670] R10: 0000000000000000 R11: ffff8d2d78c1d000 R12: ffff8d2d78c32780
+[   41.286682] R13: ffffa2b9c0097da8 R14: ffff8d2d41322340 R15: 0000000000000000
+[   41.286694] FS:  0000000000000000(0000) GS:ffff8d2dbbecb000(0000) knlGS:0000000000000000
+[   41.286706] CS:  0010 DS: 0000 ES: 0000 CR0: 0000000080050033
+[   41.286718] CR2: 00007f5e1c0f3000 CR3: 0000000003a1c000 CR4: 0000000000750ef0
+[   41.286730] PKRU: 55555554
 [   41.287303] Kernel panic - not syncing: Fatal exception in interrupt
 [   41.288011] Kernel Offset: 0x1b400000 from 0xffffffff81000000 (relocation range: 0xffffffff80000000-0xffffffffbfffffff)
 """

@@ -150,8 +150,26 @@ int PortVerbs::execute(const Posted &wr)
 	return kLocalError;
 }
 
-void PortVerbs::complete(rpcordma_cqe *cqe, const rpcordma_completion &completion)
+/* What a device does not fill in is not to be looked at. */
+static void leave_unset(rpcordma_completion &completion)
 {
+	const bool failed = completion.status != RPCORDMA_WC_SUCCESS;
+
+	completion.opcode = -1;
+	completion.vendor_error = completion.source_qp = completion.source_lid = ~0u;
+	if (failed) {
+		completion.byte_len = ~0u;
+		completion.flags = RPCORDMA_WC_WITH_INVALIDATE;
+	}
+	/* A key of a region that is registered would be the worst. */
+	if (failed || !(completion.flags & RPCORDMA_WC_WITH_INVALIDATE))
+		completion.invalidated_rkey = the_port->dma.last_key;
+}
+
+void PortVerbs::complete(rpcordma_cqe *cqe, rpcordma_completion completion)
+{
+	completion.cqe = cqe;
+	leave_unset(completion);
 	const auto kind = static_cast<int>(reinterpret_cast<__UINTPTR_TYPE__>(cqe->done)) - 1;
 	const bool sleepy = the_port->memory.may_sleep;
 
@@ -159,28 +177,28 @@ void PortVerbs::complete(rpcordma_cqe *cqe, const rpcordma_completion &completio
 	the_port->memory.may_sleep = false;
 	switch (kind) {
 	case RPCORDMA_CQE_SERVER_RECEIVE:
-		rpcordma_core_server_receive_done(server, cqe, &completion);
+		rpcordma_core_server_receive_done(server, &completion);
 		break;
 	case RPCORDMA_CQE_SERVER_SEND:
-		rpcordma_core_server_send_done(server, cqe, &completion);
+		rpcordma_core_server_send_done(server, &completion);
 		break;
 	case RPCORDMA_CQE_SERVER_READ:
-		rpcordma_core_server_read_done(server, cqe, &completion);
+		rpcordma_core_server_read_done(server, &completion);
 		break;
 	case RPCORDMA_CQE_SERVER_CHAIN:
-		rpcordma_core_server_chain_done(server, cqe, &completion);
+		rpcordma_core_server_chain_done(server, &completion);
 		break;
 	case RPCORDMA_CQE_RECEIVE:
-		rpcordma_core_receive_done(requester, cqe, &completion);
+		rpcordma_core_receive_done(requester, &completion);
 		break;
 	case RPCORDMA_CQE_SEND:
-		rpcordma_core_send_done(requester, cqe, &completion);
+		rpcordma_core_send_done(requester, &completion);
 		break;
 	case RPCORDMA_CQE_REGISTER:
-		rpcordma_core_register_done(requester, cqe, &completion);
+		rpcordma_core_register_done(requester, &completion);
 		break;
 	case RPCORDMA_CQE_INVALIDATE:
-		rpcordma_core_invalidate_done(requester, cqe, &completion);
+		rpcordma_core_invalidate_done(requester, &completion);
 		break;
 	default:
 		EXPECT_TRUE(false);
@@ -457,8 +475,7 @@ void rpcordma_endpoint_destroy(rpcordma_endpoint *)
 	EXPECT_EQ(the_port->dma.regions, 0);
 }
 
-int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *first,
-			  const rpcordma_recv_wr **bad)
+int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *first)
 {
 	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
 	EXPECT_TRUE(the_port->verbs.takes_receives);
@@ -467,7 +484,6 @@ int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *f
 		const u32 before = the_port->verbs.posted;
 
 		if (!take_one(the_port->verbs.receives_left)) {
-			*bad = wr;
 			for (; wr; wr = wr->next)
 				the_port->verbs.receives_refused++;
 			return -12;
@@ -480,17 +496,15 @@ int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *f
 	return 0;
 }
 
-int rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first,
-		       const rpcordma_send_wr **bad)
+rpcordma_posted rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first)
 {
-	const rpcordma_send_wr *unasked;
-
 	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
-	const int rc = the_port->verbs.post(first, bad ? bad : &unasked);
+	const rpcordma_send_wr *bad = first;
+	const int error = the_port->verbs.post(first, &bad);
 
 	if (auto meanwhile = the_port->verbs.in_post) {
 		the_port->verbs.in_post = nullptr;
 		meanwhile();
 	}
-	return rc;
+	return {error, bad != first};
 }

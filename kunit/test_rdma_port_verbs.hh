@@ -109,7 +109,7 @@ struct PortVerbs {
 	int post(const rpcordma_send_wr *first, const rpcordma_send_wr **bad);
 	void post_one(const rpcordma_recv_wr &wr);
 	void note_partly_posted(const rpcordma_send_wr &first);
-	void complete(rpcordma_cqe *cqe, const rpcordma_completion &completion);
+	void complete(rpcordma_cqe *cqe, rpcordma_completion completion);
 	/** Returns a completion's status. */
 	int execute(const Posted &wr);
 	int transfer(const Posted &wr, bool write);

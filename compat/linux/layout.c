@@ -103,6 +103,14 @@ SAME_VALUE(RPCORDMA_WC_FLUSHED, IB_WC_WR_FLUSH_ERR);
 SAME_VALUE(RPCORDMA_WC_REMOTE_ACCESS, IB_WC_REM_ACCESS_ERR);
 SAME_VALUE(RPCORDMA_WC_WITH_INVALIDATE, IB_WC_WITH_INVALIDATE);
 
+/* A completion is handed over as a pointer to the kernel's, which goes on behind ours. */
+SAME_MEMBER(struct rpcordma_completion, cqe, struct ib_wc, wr_cqe);
+SAME_MEMBER(struct rpcordma_completion, status, struct ib_wc, status);
+SAME_MEMBER(struct rpcordma_completion, byte_len, struct ib_wc, byte_len);
+SAME_MEMBER(struct rpcordma_completion, invalidated_rkey, struct ib_wc, ex.invalidate_rkey);
+SAME_MEMBER(struct rpcordma_completion, flags, struct ib_wc, wc_flags);
+static_assert(sizeof(struct rpcordma_completion) <= sizeof(struct ib_wc));
+
 /* The errno numbers of Error in module/base/result.hh, in its order. */
 
 static_assert(EIO == 5);

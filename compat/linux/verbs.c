@@ -25,79 +25,50 @@
 
 /* --- completions --- */
 
-static struct rpcordma_completion translate(const struct ib_wc *wc)
+/* As the core has it (layout.c). */
+static const struct rpcordma_completion *completion_of(const struct ib_wc *wc)
 {
-	struct rpcordma_completion completion = { .status = wc->status };
-
-	/* The device fills in the rest only on success. */
-	if (likely(wc->status == IB_WC_SUCCESS)) {
-		completion.byte_len = wc->byte_len;
-		completion.flags = wc->wc_flags & IB_WC_WITH_INVALIDATE;
-		if (completion.flags)
-			completion.invalidated_rkey = wc->ex.invalidate_rkey;
-	}
-	return completion;
+	return (const struct rpcordma_completion *)wc;
 }
 
 static void send_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	const struct rpcordma_completion completion = translate(wc);
-
-	rpcordma_core_send_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe, &completion);
+	rpcordma_core_send_done(cq->cq_context, completion_of(wc));
 }
 
 static void receive_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	const struct rpcordma_completion completion = translate(wc);
-
-	rpcordma_core_receive_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe, &completion);
+	rpcordma_core_receive_done(cq->cq_context, completion_of(wc));
 }
 
 static void register_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	const struct rpcordma_completion completion = translate(wc);
-
-	rpcordma_core_register_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe, &completion);
+	rpcordma_core_register_done(cq->cq_context, completion_of(wc));
 }
 
 static void invalidate_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	const struct rpcordma_completion completion = translate(wc);
-
-	rpcordma_core_invalidate_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
-				      &completion);
+	rpcordma_core_invalidate_done(cq->cq_context, completion_of(wc));
 }
 
 static void server_receive_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	const struct rpcordma_completion completion = translate(wc);
-
-	rpcordma_core_server_receive_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
-					  &completion);
+	rpcordma_core_server_receive_done(cq->cq_context, completion_of(wc));
 }
 
 static void server_send_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	const struct rpcordma_completion completion = translate(wc);
-
-	rpcordma_core_server_send_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
-				       &completion);
+	rpcordma_core_server_send_done(cq->cq_context, completion_of(wc));
 }
 
 static void server_read_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	const struct rpcordma_completion completion = translate(wc);
-
-	rpcordma_core_server_read_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
-				       &completion);
+	rpcordma_core_server_read_done(cq->cq_context, completion_of(wc));
 }
 
 static void server_chain_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	const struct rpcordma_completion completion = translate(wc);
-
-	rpcordma_core_server_chain_done(cq->cq_context, (struct rpcordma_cqe *)wc->wr_cqe,
-					&completion);
+	rpcordma_core_server_chain_done(cq->cq_context, completion_of(wc));
 }
 
 void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind)
@@ -268,22 +239,22 @@ void rpcordma_endpoint_drain(struct rpcordma_endpoint *ep)
 	ib_drain_rq(qp);
 }
 
-int rpcordma_post_send(struct rpcordma_endpoint *ep, const struct rpcordma_send_wr *first,
-		       const struct rpcordma_send_wr **bad)
+struct rpcordma_posted rpcordma_post_send(struct rpcordma_endpoint *ep,
+					  const struct rpcordma_send_wr *first)
 {
+	const struct ib_send_wr *const wr = (const struct ib_send_wr *)first;
 	/* Drivers need not set it if nothing was posted. */
-	if (bad)
-		*bad = first;
-	return ib_post_send(ep->id->qp, (const struct ib_send_wr *)first,
-			    (const struct ib_send_wr **)bad);
+	const struct ib_send_wr *bad = wr;
+	const int error = ib_post_send(ep->id->qp, wr, &bad);
+
+	return (struct rpcordma_posted){ .error = error, .any = bad != wr };
 }
 
-int rpcordma_post_receive(struct rpcordma_endpoint *ep, const struct rpcordma_recv_wr *first,
-			  const struct rpcordma_recv_wr **bad)
+int rpcordma_post_receive(struct rpcordma_endpoint *ep, const struct rpcordma_recv_wr *first)
 {
-	*bad = first;
-	return ib_post_recv(ep->id->qp, (const struct ib_recv_wr *)first,
-			    (const struct ib_recv_wr **)bad);
+	const struct ib_recv_wr *bad;
+
+	return ib_post_recv(ep->id->qp, (const struct ib_recv_wr *)first, &bad);
 }
 
 /* --- message buffers --- */

@@ -157,15 +157,11 @@ RPCORDMA_CORE void rpcordma_core_server_finish(struct rpcordma_server *server);
 RPCORDMA_CORE rpcordma_bool rpcordma_core_server_has_space(const struct rpcordma_server *server);
 
 /* Core: completions and events of a server's endpoint; as their namesakes in verbs.h. */
-RPCORDMA_CORE void rpcordma_core_server_receive_done(void *context, struct rpcordma_cqe *cqe,
-				       const struct rpcordma_completion *completion);
-RPCORDMA_CORE void rpcordma_core_server_send_done(void *context, struct rpcordma_cqe *cqe,
-				    const struct rpcordma_completion *completion);
-RPCORDMA_CORE void rpcordma_core_server_read_done(void *context, struct rpcordma_cqe *cqe,
-				    const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_server_receive_done(void *context, const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_server_send_done(void *context, const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_server_read_done(void *context, const struct rpcordma_completion *completion);
 /** Of a work request in the midst of a chain: comes only when it failed. */
-RPCORDMA_CORE void rpcordma_core_server_chain_done(void *context, struct rpcordma_cqe *cqe,
-				     const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_server_chain_done(void *context, const struct rpcordma_completion *completion);
 RPCORDMA_CORE void rpcordma_core_server_event(void *context, enum rpcordma_endpoint_event event);
 
 /* Core: the backchannel. Process context; the caller has a reference to the svc_xprt. */

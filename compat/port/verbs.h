@@ -102,23 +102,28 @@ struct rpcordma_recv_wr {
 	int num_sge;
 };
 
-/** What a completion says; only status counts unless it is RPCORDMA_WC_SUCCESS. */
+/**
+ * Mirrors the beginning of struct ib_wc. The device fills in @cqe and @status; only where that is RPCORDMA_WC_SUCCESS, and of a
+ * Receive, @byte_len and @flags, and of these with RPCORDMA_WC_WITH_INVALIDATE, @invalidated_rkey. All else is anything.
+ */
 struct rpcordma_completion {
+	struct rpcordma_cqe *cqe;
 	int status; /* enum ib_wc_status */
-	rpcordma_u32 byte_len; /* of a Receive */
-	int flags; /* RPCORDMA_WC_WITH_INVALIDATE */
+	int opcode;
+	rpcordma_u32 vendor_error;
+	rpcordma_u32 byte_len;
+	void *qp;
 	rpcordma_u32 invalidated_rkey;
+	rpcordma_u32 source_qp;
+	rpcordma_u32 source_lid;
+	int flags; /* and others beside RPCORDMA_WC_WITH_INVALIDATE */
 };
 
 /* Core: completions. @context is the one given to rpcordma_endpoint_create(). */
-RPCORDMA_CORE void rpcordma_core_send_done(void *context, struct rpcordma_cqe *cqe,
-			     const struct rpcordma_completion *completion);
-RPCORDMA_CORE void rpcordma_core_receive_done(void *context, struct rpcordma_cqe *cqe,
-				const struct rpcordma_completion *completion);
-RPCORDMA_CORE void rpcordma_core_register_done(void *context, struct rpcordma_cqe *cqe,
-				 const struct rpcordma_completion *completion);
-RPCORDMA_CORE void rpcordma_core_invalidate_done(void *context, struct rpcordma_cqe *cqe,
-				   const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_send_done(void *context, const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_receive_done(void *context, const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_register_done(void *context, const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_invalidate_done(void *context, const struct rpcordma_completion *completion);
 
 /* What the device can do; figures as the device reports them. */
 struct rpcordma_device {
@@ -232,14 +237,16 @@ void rpcordma_endpoint_drain(struct rpcordma_endpoint *endpoint);
  */
 void rpcordma_endpoint_destroy(struct rpcordma_endpoint *endpoint);
 
-/**
- * Post a chain with one doorbell. On failure *@bad is the first work request that was not posted;
- * those before it were. Of Sends and the like @bad may be null: nobody asks. Callable from any context.
- */
-int rpcordma_post_send(struct rpcordma_endpoint *endpoint, const struct rpcordma_send_wr *first,
-		       const struct rpcordma_send_wr **bad);
-int rpcordma_post_receive(struct rpcordma_endpoint *endpoint, const struct rpcordma_recv_wr *first,
-			  const struct rpcordma_recv_wr **bad);
+/** What became of a chain. */
+struct rpcordma_posted {
+	int error; /* 0: all of it is the device's; else a negative errno, and what is behind some place in it is not */
+	rpcordma_bool any; /* with an error: the device has the first work request at least */
+};
+/** Post a chain with one doorbell. Any context. */
+struct rpcordma_posted rpcordma_post_send(struct rpcordma_endpoint *endpoint,
+					  const struct rpcordma_send_wr *first);
+/** As that. Returns 0, or a negative errno: the device may have some of the chain's first Receives. Any context. */
+int rpcordma_post_receive(struct rpcordma_endpoint *endpoint, const struct rpcordma_recv_wr *first);
 
 /* Memory that is mapped for a long time: message buffers. */
 enum rpcordma_dma { RPCORDMA_DMA_TO_DEVICE, RPCORDMA_DMA_FROM_DEVICE };

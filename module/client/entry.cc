@@ -202,14 +202,14 @@ int rpcordma_core_send_request(rpcordma_client *client, rpcordma_call *call)
 
 /* --- completions --- */
 
-void rpcordma_core_send_done(void *context, rpcordma_cqe *cqe, const rpcordma_completion *completion)
+void rpcordma_core_send_done(void *context, const rpcordma_completion *completion)
 {
 	Connection *c = static_cast<Connection *>(context);
 
-	trace::completion(c->endpoint, "send", *completion, cqe);
+	trace::completion(c->endpoint, "send", *completion, completion->cqe);
 	if (completion->status != RPCORDMA_WC_SUCCESS)
 		c->request_close(Loss::send_failed, completion->status);
-	SendQueue::Marker *marker = c->send_queue.completed(cqe);
+	SendQueue::Marker *marker = c->send_queue.completed(completion->cqe);
 	if (!marker)
 		return;
 	Call *backward = static_cast<Call *>(marker->context);
@@ -219,36 +219,33 @@ void rpcordma_core_send_done(void *context, rpcordma_cqe *cqe, const rpcordma_co
 	c->client->announce_space();
 }
 
-void rpcordma_core_register_done(void *context, rpcordma_cqe *cqe,
-				 const rpcordma_completion *completion)
+void rpcordma_core_register_done(void *context, const rpcordma_completion *completion)
 {
 	Connection *c = static_cast<Connection *>(context);
 
-	trace::completion(c->endpoint, "register", *completion, cqe);
+	trace::completion(c->endpoint, "register", *completion, completion->cqe);
 	if (completion->status != RPCORDMA_WC_SUCCESS)
 		c->request_close(Loss::register_failed, completion->status);
 }
 
-void rpcordma_core_invalidate_done(void *context, rpcordma_cqe *cqe,
-				   const rpcordma_completion *completion)
+void rpcordma_core_invalidate_done(void *context, const rpcordma_completion *completion)
 {
 	Connection *c = static_cast<Connection *>(context);
 	const bool success = completion->status == RPCORDMA_WC_SUCCESS;
 
-	trace::completion(c->endpoint, "invalidate", *completion, cqe);
+	trace::completion(c->endpoint, "invalidate", *completion, completion->cqe);
 	if (!success)
 		c->request_close(Loss::invalidate_failed, completion->status);
 	/* One before the last; only a failure is told, and the last one will fail too. */
-	if (cqe == &c->silent_invalidate_cqe)
+	if (completion->cqe == &c->silent_invalidate_cqe)
 		return;
-	c->client->end_invalidation(*c, OwnedCqe<Call>::owner_of(cqe), success);
+	c->client->end_invalidation(*c, OwnedCqe<Call>::owner_of(completion->cqe), success);
 }
 
-void rpcordma_core_receive_done(void *context, rpcordma_cqe *cqe,
-				const rpcordma_completion *completion)
+void rpcordma_core_receive_done(void *context, const rpcordma_completion *completion)
 {
 	Connection *c = static_cast<Connection *>(context);
-	Receive *receive = OwnedCqe<Receive>::owner_of(cqe);
+	Receive *receive = OwnedCqe<Receive>::owner_of(completion->cqe);
 
 	trace::received(c->endpoint, *completion, receive);
 	if (completion->status != RPCORDMA_WC_SUCCESS) {

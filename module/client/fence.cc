@@ -64,7 +64,7 @@ static void park(Client &client, Connection &c, Call *call)
 	if (!call->change_from(CallState::cancelled, CallState::parked))
 		call->set_state(CallState::parked_answered);
 	tally(client.stats.scratch_count, count);
-	const int rc = rpcordma_post_send(c.endpoint, first, nullptr);
+	const int rc = rpcordma_post_send(c.endpoint, first).error;
 	trace::post(c.endpoint, "scratch", call->xid, count, true, rc, *last);
 	if (!rc)
 		return;

@@ -359,7 +359,7 @@ Status rpcordma_client::post_group(Connection &c, Call *call, SendQueue::Marker 
 	const rpcordma_cqe *const entry = last.cqe;
 	/* Drivers promise nothing of a chain: what goes past the sender has the lock too (send_aside()). */
 	SpinGuard guard(lock);
-	const int rc = rpcordma_post_send(c.endpoint, &call->send().wr, nullptr);
+	const int rc = rpcordma_post_send(c.endpoint, &call->send().wr).error;
 
 	guard.release();
 	trace::post(c.endpoint, "group", xid, count, marker != nullptr, rc, entry);

@@ -285,7 +285,7 @@ Status rpcordma_client::post_invalidations(Connection &c, Call *call)
 	rpcordma_xprt_queue_check(xprt, kInvalidationLimitMs);
 	/* Once posted, they may complete, and the call be another one's, before this goes on. */
 	const u32 xid = call->xid;
-	const int rc = rpcordma_post_send(c.endpoint, first, nullptr);
+	const int rc = rpcordma_post_send(c.endpoint, first).error;
 	trace::post(c.endpoint, "invalidate", xid, count, true, rc, &call->invalidate_cqe.cqe);
 	if (!rc)
 		return {};

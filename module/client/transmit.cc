@@ -54,7 +54,7 @@ Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions, SendQ
 	/* Once posted, a backward reply may complete, and the call be another one's, before this goes on. */
 	const u32 xid = call->xid;
 	const rpcordma_cqe *const entry = last->cqe;
-	const int rc = rpcordma_post_send(c.endpoint, first, nullptr);
+	const int rc = rpcordma_post_send(c.endpoint, first).error;
 	trace::post(c.endpoint, "send", xid, count, marker != nullptr, rc, entry);
 	return rc ? Status(from_errno(rc)) : Status();
 }

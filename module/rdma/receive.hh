@@ -31,9 +31,9 @@ struct Receive {
 	u32 length = 0; /* of what came */
 	/* The same of a transmission of round-trip reduction, whose stream is then all that `length` counts. */
 	u32 whole_length = 0;
-	int flags = 0; /* of its completion */
-	u32 invalidated_rkey = 0;
-	xdr::Message message; /* points into the head, which has all of its header */
+	int flags = 0;		  /* of its completion */
+	u32 invalidated_rkey = 0; /* where `flags` has RPCORDMA_WC_WITH_INVALIDATE; else anything */
+	xdr::Message message;	  /* points into the head, which has all of its header */
 	Buffer read_list; /* or its Read list points here: that of items in RDMA segments (rtrext-01) */
 
 	/** How many there are from this one on, by `next`: transmissions, if it is the first of a message. */
@@ -173,12 +173,10 @@ public:
 	/** Post @count, chained by wr.next. False: the connection is on its way out. Any context. */
 	bool post(const Receive *first, u32 count) const
 	{
-		const rpcordma_recv_wr *bad;
-
 		/* Before they can complete. */
 		if (trace::on(RPCORDMA_TRACE_RECEIVE_POSTED))
 			trace_each_(&first->wr);
-		const int rc = rpcordma_post_receive(endpoint_, &first->wr, &bad);
+		const int rc = rpcordma_post_receive(endpoint_, &first->wr);
 		if (trace::on(RPCORDMA_TRACE_POST))
 			rpcordma_trace_post(endpoint_, RPCORDMA_TRACE_RECEIVE_QUEUE, "receive", 0,
 					    count, true, rc, first);

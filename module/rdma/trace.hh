@@ -118,17 +118,22 @@ inline void completion(const rpcordma_endpoint *endpoint, const char *what,
 		       const rpcordma_completion &c, const void *entry)
 {
 	if (on(RPCORDMA_TRACE_COMPLETION))
-		rpcordma_trace_completion(endpoint, RPCORDMA_TRACE_SEND_QUEUE, what, c.status,
-					  c.byte_len, c.invalidated_rkey, entry);
+		rpcordma_trace_completion(endpoint, RPCORDMA_TRACE_SEND_QUEUE, what, c.status, 0, 0,
+					  entry);
 }
 
 /** As completion(), of a Receive. */
 inline void received(const rpcordma_endpoint *endpoint, const rpcordma_completion &c,
 		     const void *entry)
 {
-	if (on(RPCORDMA_TRACE_COMPLETION))
-		rpcordma_trace_completion(endpoint, RPCORDMA_TRACE_RECEIVE_QUEUE, "receive",
-					  c.status, c.byte_len, c.invalidated_rkey, entry);
+	if (!on(RPCORDMA_TRACE_COMPLETION))
+		return;
+	const bool success = c.status == RPCORDMA_WC_SUCCESS;
+	const bool invalidated = success && c.flags & RPCORDMA_WC_WITH_INVALIDATE;
+
+	rpcordma_trace_completion(endpoint, RPCORDMA_TRACE_RECEIVE_QUEUE, "receive", c.status,
+				  success ? c.byte_len : 0, invalidated ? c.invalidated_rkey : 0,
+				  entry);
 }
 
 /** @region: of struct Region. */

@@ -156,11 +156,10 @@ void rpcordma_core_server_event(void *context, rpcordma_endpoint_event event)
 
 /* --- completions --- */
 
-void rpcordma_core_server_receive_done(void *context, rpcordma_cqe *cqe,
-				       const rpcordma_completion *completion)
+void rpcordma_core_server_receive_done(void *context, const rpcordma_completion *completion)
 {
 	Server &server = *static_cast<Server *>(context);
-	Receive *receive = OwnedCqe<Receive>::owner_of(cqe);
+	Receive *receive = OwnedCqe<Receive>::owner_of(completion->cqe);
 
 	trace::received(server.endpoint, *completion, receive);
 	/* A call that came with the disconnect is dropped: its reply could not be sent. */
@@ -171,23 +170,21 @@ void rpcordma_core_server_receive_done(void *context, rpcordma_cqe *cqe,
 		receive_failed(server, receive, *completion);
 }
 
-void rpcordma_core_server_send_done(void *context, rpcordma_cqe *cqe,
-				    const rpcordma_completion *completion)
+void rpcordma_core_server_send_done(void *context, const rpcordma_completion *completion)
 {
 	Server &server = *static_cast<Server *>(context);
 
-	ServerCall *call = ServerCall::of_send(cqe);
+	ServerCall *call = ServerCall::of_send(completion->cqe);
 
 	trace::completion(server.endpoint, "send", *completion, call);
 	message_sent(server, call, *completion);
 }
 
-void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
-				    const rpcordma_completion *completion)
+void rpcordma_core_server_read_done(void *context, const rpcordma_completion *completion)
 {
 	Server &server = *static_cast<Server *>(context);
 
-	ServerCall *call = ServerCall::of_read(cqe);
+	ServerCall *call = ServerCall::of_read(completion->cqe);
 
 	/* In order: those that others follow come before the last. */
 	if (__builtin_expect(call->parts.load(std::memory_order_acquire) != 0, 0)) {
@@ -200,12 +197,11 @@ void rpcordma_core_server_read_done(void *context, rpcordma_cqe *cqe,
 	}
 }
 
-void rpcordma_core_server_chain_done(void *context, rpcordma_cqe *cqe,
-				     const rpcordma_completion *completion)
+void rpcordma_core_server_chain_done(void *context, const rpcordma_completion *completion)
 {
 	Server &server = *static_cast<Server *>(context);
 
-	ServerCall *call = ServerCall::of_chain(cqe);
+	ServerCall *call = ServerCall::of_chain(completion->cqe);
 
 	trace::completion(server.endpoint, "chain", *completion, call);
 	/* It comes for those that were flushed, too, and has freed nothing: the chain's last does. */

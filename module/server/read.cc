@@ -283,13 +283,12 @@ static void note_stale_regions(Transfer &t)
 [[nodiscard]] static PostResult post_reads(Server &server, ServerCall *call, const Chain &chain)
 {
 	const u32 xid = call->message().xid.get();
-	const rpcordma_send_wr *bad;
 
 	call->room_taken = chain.count;
-	const int rc = rpcordma_post_send(server.endpoint, chain.first, &bad);
-	trace::post(server.endpoint, "read", xid, chain.count, true, rc, call);
-	if (rc)
-		return {from_errno(rc), bad != chain.first};
+	const rpcordma_posted posted = rpcordma_post_send(server.endpoint, chain.first);
+	trace::post(server.endpoint, "read", xid, chain.count, true, posted.error, call);
+	if (posted.error)
+		return {from_errno(posted.error), posted.any};
 	rpcordma_server_count(RPCORDMA_SERVER_READ, chain.count);
 	return {};
 }

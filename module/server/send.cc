@@ -166,29 +166,29 @@ Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcor
  * Post what begins with @first. Where replies may have several transmissions, nothing of another thread's is to come in
  * between, and drivers promise nothing of a chain.
  */
-[[nodiscard]] static int post_chain(Server &server, const rpcordma_send_wr *first,
-				    const rpcordma_send_wr **bad)
+[[nodiscard]] static rpcordma_posted post_chain(Server &server, const rpcordma_send_wr *first)
 {
 	if (__builtin_expect(!server.session.reduces(), 1))
-		return rpcordma_post_send(server.endpoint, first, bad);
+		return rpcordma_post_send(server.endpoint, first);
 	SpinGuard guard(server.posts);
 
-	return rpcordma_post_send(server.endpoint, first, bad);
+	return rpcordma_post_send(server.endpoint, first);
 }
 
-Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32 xid)
+/* post_with_room(). */
+[[nodiscard, gnu::always_inline]] static inline Status
+post_outgoing(Server &server, ServerCall *call, const Outgoing &out, u32 xid)
 {
 	const u32 requests = out.requests(), writes = out.writes;
 	const rpcordma_send_wr *const sends = link_sends(server, call, out);
 	const rpcordma_send_wr *const first = writes ? out.first_write : sends;
-	const rpcordma_send_wr *bad;
 
 	if (!out.begun)
 		call->owners.fetch_add(1, std::memory_order_relaxed);
 	call->room_taken = requests;
-	const int rc = post_chain(server, first, &bad);
-	trace::post(server.endpoint, "reply", xid, requests, true, rc, call);
-	if (!rc) {
+	const rpcordma_posted posted = post_chain(server, first);
+	trace::post(server.endpoint, "reply", xid, requests, true, posted.error, call);
+	if (!posted.error) {
 		if (writes && writes != out.others)
 			rpcordma_server_count(RPCORDMA_SERVER_WRITE, writes - out.others);
 		return {};
@@ -197,12 +197,12 @@ Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32
 	 * Nothing of it was posted: nothing of it is the device's. Otherwise the Writes that were
 	 * posted use what the call has until the drain, and the owner that never goes keeps it.
 	 */
-	if (bad == first) {
+	if (!posted.any) {
 		server.room.give(requests);
 		if (!out.begun)
 			call->owners.fetch_sub(1, std::memory_order_relaxed);
 	}
-	close_after(server, trace::Failure::post_failed, xid, from_errno(rc));
+	close_after(server, trace::Failure::post_failed, xid, from_errno(posted.error));
 	return Error::not_connected;
 }
 
@@ -210,7 +210,12 @@ Status post_message(Server &server, ServerCall *call, Outgoing &out, u32 xid)
 {
 	if (!wait_for_room(server, out.requests(), out.wait))
 		return Error::not_connected;
-	return post_with_room(server, call, out, xid);
+	return post_outgoing(server, call, out, xid);
+}
+
+Status post_with_room(Server &server, ServerCall *call, const Outgoing &out, u32 xid)
+{
+	return post_outgoing(server, call, out, xid);
 }
 
 void message_sent(Server &server, ServerCall *call, const rpcordma_completion &completion)

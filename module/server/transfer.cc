@@ -22,7 +22,6 @@ u32 part_room(const Server &server)
 PostResult post_part(Server &server, ServerCall *call, const Chain &chain, RoomWait &wait)
 {
 	const u32 xid = call->xid(), room = part_room(server);
-	const rpcordma_send_wr *bad;
 
 	if (!wait_for_room(server, room, wait))
 		return {Error::not_connected, false};
@@ -30,22 +29,21 @@ PostResult post_part(Server &server, ServerCall *call, const Chain &chain, RoomW
 	chain.last->cqe = &call->read_cqe;
 	chain.last->send_flags = RPCORDMA_SEND_SIGNALED;
 	call->parts.fetch_add(1, std::memory_order_relaxed);
-	const int rc = rpcordma_post_send(server.endpoint, chain.first, &bad);
+	const rpcordma_posted posted = rpcordma_post_send(server.endpoint, chain.first);
 	trace::post(server.endpoint, call->transfer->writes ? "write" : "read", xid, chain.count,
-		    true, rc, call);
-	if (!rc) {
+		    true, posted.error, call);
+	if (!posted.error) {
 		rpcordma_server_count(call->transfer->writes ? RPCORDMA_SERVER_WRITE :
 							       RPCORDMA_SERVER_READ,
 				      chain.count);
 		return {};
 	}
-	const bool any = bad != chain.first;
-	if (!any) {
+	if (!posted.any) {
 		call->parts.fetch_sub(1, std::memory_order_relaxed);
 		server.room.give(room);
 	}
-	close_after(server, trace::Failure::post_failed, xid, from_errno(rc));
-	return {from_errno(rc), any};
+	close_after(server, trace::Failure::post_failed, xid, from_errno(posted.error));
+	return {from_errno(posted.error), posted.any};
 }
 
 [[nodiscard]] static Region *make_region(Server &server)

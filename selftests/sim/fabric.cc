@@ -174,25 +174,39 @@ void Cq::push(Qp &qp, const Completion &completion)
 	spawn(name_, Context::completion, [self = shared_from_this()] { self->poll_(); });
 }
 
-static void dispatch(void *context, rpcordma_cqe *cqe, const rpcordma_completion *what)
+/* What a device does not fill in is not to be looked at. */
+static void leave_unset(rpcordma_completion &what)
 {
-	switch (reinterpret_cast<u64>(cqe->done) - 1) {
+	what.opcode = -1;
+	what.vendor_error = what.source_qp = what.source_lid = ~0u;
+	if (what.status) {
+		what.byte_len = ~0u;
+		what.flags = RPCORDMA_WC_WITH_INVALIDATE;
+	}
+	if (what.status || !(what.flags & RPCORDMA_WC_WITH_INVALIDATE))
+		what.invalidated_rkey = ~0u;
+}
+
+static void dispatch(void *context, rpcordma_completion what)
+{
+	leave_unset(what);
+	switch (reinterpret_cast<u64>(what.cqe->done) - 1) {
 	case RPCORDMA_CQE_SEND:
-		return rpcordma_core_send_done(context, cqe, what);
+		return rpcordma_core_send_done(context, &what);
 	case RPCORDMA_CQE_RECEIVE:
-		return rpcordma_core_receive_done(context, cqe, what);
+		return rpcordma_core_receive_done(context, &what);
 	case RPCORDMA_CQE_REGISTER:
-		return rpcordma_core_register_done(context, cqe, what);
+		return rpcordma_core_register_done(context, &what);
 	case RPCORDMA_CQE_INVALIDATE:
-		return rpcordma_core_invalidate_done(context, cqe, what);
+		return rpcordma_core_invalidate_done(context, &what);
 	case RPCORDMA_CQE_SERVER_RECEIVE:
-		return rpcordma_core_server_receive_done(context, cqe, what);
+		return rpcordma_core_server_receive_done(context, &what);
 	case RPCORDMA_CQE_SERVER_SEND:
-		return rpcordma_core_server_send_done(context, cqe, what);
+		return rpcordma_core_server_send_done(context, &what);
 	case RPCORDMA_CQE_SERVER_READ:
-		return rpcordma_core_server_read_done(context, cqe, what);
+		return rpcordma_core_server_read_done(context, &what);
 	case RPCORDMA_CQE_SERVER_CHAIN:
-		return rpcordma_core_server_chain_done(context, cqe, what);
+		return rpcordma_core_server_chain_done(context, &what);
 	default:
 		fail("a completion entry that was not initialised");
 	}
@@ -212,12 +226,12 @@ void Cq::poll_()
 			continue;
 		}
 		TRACE("%s: status %d", name_.c_str(), completion.what.status);
-		if (!completion.what.status && qp->arrived_.count(completion.cqe)) {
-			const auto message = std::move(qp->arrived_[completion.cqe]);
-			qp->arrived_.erase(completion.cqe);
+		if (!completion.what.status && qp->arrived_.count(completion.what.cqe)) {
+			const auto message = std::move(qp->arrived_[completion.what.cqe]);
+			qp->arrived_.erase(completion.what.cqe);
 			qp->overhear_completion_(completion, message);
 		}
-		dispatch(context_, completion.cqe, &completion.what);
+		dispatch(context_, completion.what);
 		port_call();
 	}
 	polled_ = false;
@@ -342,10 +356,9 @@ static u32 receive_length(const rpcordma_recv_wr &wr)
 	return sum;
 }
 
-int Qp::post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad)
+int Qp::post_receive(const rpcordma_recv_wr *first)
 {
 	for (const rpcordma_recv_wr *wr = first; wr; wr = wr->next) {
-		*bad = wr;
 		REQUIRE(!drained_receives_, "%s: a Receive is posted after the drain", name.c_str());
 		if (state == State::error && faults.strikes(faults.posting))
 			return -EINVAL;
@@ -504,7 +517,8 @@ void Qp::retire_()
 		silent_slots_ += entry->drained ? 0 : 1;
 		if (!entry->status && !(entry->flags & RPCORDMA_SEND_SIGNALED) && !entry->drained)
 			continue;
-		Completion completion = {entry->cqe, {}, silent_slots_, entry->drained};
+		Completion completion = {{}, silent_slots_, entry->drained};
+		completion.what.cqe = entry->cqe;
 		completion.what.status = entry->status;
 		silent_slots_ = 0;
 		send_cq->push(*this, completion);
@@ -523,10 +537,10 @@ void Qp::flush_()
 			retire_();
 		} else {
 			const ReceiveEntry entry = receives_.front();
-			Completion completion = {
-				entry.cqe, {}, entry.drained ? 0u : 1u, entry.drained};
+			Completion completion = {{}, entry.drained ? 0u : 1u, entry.drained};
 
 			receives_.pop_front();
+			completion.what.cqe = entry.cqe;
 			completion.what.status = RPCORDMA_WC_FLUSHED;
 			receive_cq->push(*this, completion);
 		}
@@ -752,9 +766,10 @@ void Qp::take_message_(const std::vector<u8> &message, u32 invalidated)
 {
 	const ReceiveEntry receive = receives_.front();
 	const u32 length = u32(message.size());
-	Completion completion = {receive.cqe, {}, 1, nullptr};
+	Completion completion = {{}, 1, nullptr};
 
 	REQUIRE(!receive.drained, "a message for a queue pair that is drained");
+	completion.what.cqe = receive.cqe;
 	completion.what.byte_len = length;
 	if (invalidated) {
 		completion.what.flags = RPCORDMA_WC_WITH_INVALIDATE;
@@ -790,8 +805,9 @@ bool Qp::strange_message(const std::vector<u8> &message, u32 invalidate)
 	TRACE("%s: a stranger says %zu bytes, invalidating %#x", name.c_str(), message.size(),
 	      invalidate);
 	if (message.size() > receives_.front().length()) {
-		Completion completion = {receives_.front().cqe, {}, 1, nullptr};
+		Completion completion = {{}, 1, nullptr};
 
+		completion.what.cqe = receives_.front().cqe;
 		completion.what.status = kLocalLength;
 		receives_.pop_front();
 		receive_cq->push(*this, completion);

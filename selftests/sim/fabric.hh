@@ -124,7 +124,6 @@ inline size_t credits_of(const Conversation &heard)
 }
 
 struct Completion {
-	rpcordma_cqe *cqe;
 	rpcordma_completion what;
 	u32 slots;     /* of its queue that are free now */
 	bool *drained; /* a marker's */
@@ -200,7 +199,7 @@ struct Qp : std::enable_shared_from_this<Qp> {
 	   const rpcordma_queue_sizes &sizes);
 
 	int post_send(const rpcordma_send_wr *first, const rpcordma_send_wr **bad);
-	int post_receive(const rpcordma_recv_wr *first, const rpcordma_recv_wr **bad);
+	int post_receive(const rpcordma_recv_wr *first);
 	/** Everything that is posted is flushed. */
 	void set_error();
 	void drain();

@@ -13,26 +13,20 @@ void rpcordma_cqe_init(rpcordma_cqe *cqe, rpcordma_cqe_kind kind)
 	cqe->done = reinterpret_cast<void *>(u64(kind) + 1);
 }
 
-int rpcordma_post_send(rpcordma_endpoint *ep, const rpcordma_send_wr *first,
-		       const rpcordma_send_wr **bad)
+rpcordma_posted rpcordma_post_send(rpcordma_endpoint *ep, const rpcordma_send_wr *first)
 {
-	const rpcordma_send_wr *unasked;
+	const rpcordma_send_wr *bad = first;
 
-	if (!bad)
-		bad = &unasked;
 	port_call();
-	*bad = first;
-	const int rc = ep->qp->post_send(first, bad);
+	const int error = ep->qp->post_send(first, &bad);
 	port_call();
-	return rc;
+	return {error, bad != first};
 }
 
-int rpcordma_post_receive(rpcordma_endpoint *ep, const rpcordma_recv_wr *first,
-			  const rpcordma_recv_wr **bad)
+int rpcordma_post_receive(rpcordma_endpoint *ep, const rpcordma_recv_wr *first)
 {
 	port_call();
-	*bad = first;
-	const int rc = ep->qp->post_receive(first, bad);
+	const int rc = ep->qp->post_receive(first);
 	port_call();
 	return rc;
 }

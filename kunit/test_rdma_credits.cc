@@ -89,11 +89,17 @@ constexpr u32 kWindow = ResponderCredits::kWindowMs;
 constexpr u32 kPerCredit = ResponderCredits::kCallsPerCredit;
 constexpr u64 kNow = 5000000;
 
+/** A clock that says @now. */
+auto at(u64 now)
+{
+	return [now] { return now; };
+}
+
 /** @n calls at once that ask for plenty, of which none is in service by the time of the next. */
 void use(ResponderCredits &credits, u32 n, u64 now = kNow)
 {
 	while (n--)
-		credits.call(Credits(1000), 0, now);
+		credits.call(Credits(1000), 0, at(now));
 }
 
 } // namespace
@@ -153,10 +159,10 @@ RPCORDMA_TEST(rdma_credits, responder_busy)
 		TEST_NOTE("in service", in_service);
 		ResponderCredits credits(64);
 
-		credits.call(Credits(64), in_service, kNow);
+		credits.call(Credits(64), in_service, at(kNow));
 		EXPECT_EQ(credits.wanted(), in_service >= kInitial ? 2 * kInitial : kInitial);
 		/* It was so, though it is no more. */
-		credits.call(Credits(64), 1, kNow + 1);
+		credits.call(Credits(64), 1, at(kNow + 1));
 		EXPECT_EQ(credits.wanted(), in_service >= kInitial ? 2 * kInitial : kInitial);
 		/* Without Receives for it, it stays, until there is as much use again. */
 		credits.grant(credits.granted());
@@ -171,29 +177,29 @@ RPCORDMA_TEST(rdma_credits, responder_requested)
 	ResponderCredits credits(64);
 
 	/* It grows no further than is asked for. */
-	credits.call(Credits(6), kInitial, kNow);
+	credits.call(Credits(6), kInitial, at(kNow));
 	EXPECT_EQ(credits.granted(), kInitial);
 	EXPECT_EQ(credits.wanted(), 6);
 	credits.grant(6);
-	credits.call(Credits(6), 6, kNow);
+	credits.call(Credits(6), 6, at(kNow));
 	EXPECT_EQ(credits.wanted(), 6);
 
 	/* Less, down to nothing. */
 	for (u32 requested : {5u, 2u, 1u, 0u}) {
 		TEST_NOTE("requested", requested);
-		credits.call(Credits(requested), 0, kNow);
+		credits.call(Credits(requested), 0, at(kNow));
 		EXPECT_EQ(credits.granted(), requested ? requested : 1);
 		EXPECT_EQ(credits.wanted(), credits.granted());
 	}
 	/* And more again, from there. */
-	credits.call(Credits(64), 1, kNow);
+	credits.call(Credits(64), 1, at(kNow));
 	EXPECT_EQ(credits.granted(), 1);
 	EXPECT_EQ(credits.wanted(), 2);
 	/* In use are all that it has now, not all that it had. */
 	ResponderCredits shrunk(64);
-	shrunk.call(Credits(2), 2, kNow);
+	shrunk.call(Credits(2), 2, at(kNow));
 	EXPECT_EQ(shrunk.granted(), 2);
-	shrunk.call(Credits(64), 1, kNow);
+	shrunk.call(Credits(64), 1, at(kNow));
 	EXPECT_EQ(shrunk.wanted(), 4);
 }
 
@@ -206,9 +212,14 @@ RPCORDMA_TEST(rdma_credits, responder_grant)
 		credits.grant(n);
 		EXPECT_EQ(credits.granted(), n == 0 ? 1 : n > 16 ? 16 : n);
 	}
-	/* At the limit there is nothing to want, however busy. */
-	credits.call(Credits(64), 64, kNow);
+	/* At the limit there is nothing to want, however busy, and nobody asks what time it is. */
+	u32 asked = 0;
+	credits.call(Credits(64), 64, [&] {
+		asked++;
+		return kNow;
+	});
 	EXPECT_EQ(credits.wanted(), 16);
+	EXPECT_EQ(asked, 0);
 }
 
 RPCORDMA_SUITE(rdma_credits, initial, accept, zero_grant, put_in_force, responder_initial,

@@ -447,7 +447,8 @@ RPCORDMA_TEST(server_groups, too_long)
 		TEST_NOTE("pages", pages);
 		Grouped s;
 
-		(pages ? s.svc.limits.max_pages : s.svc.limits.max_message) = pages ? 1 : 4999;
+		(pages ? s.server->limits.max_pages : s.server->limits.max_message) = pages ? 1 :
+											      4999;
 		s.lead(7, 2, 4000);
 		s.more(7, 1, 4000, 1000);
 		EXPECT_EQ(s.in_service(), 1);

@@ -760,7 +760,7 @@ RPCORDMA_TEST(server_growth, no_calls)
 	EXPECT_EQ(c.svc.backward_replies, 0);
 	EXPECT_EQ(counter(RPCORDMA_SERVER_DROPPED), 1);
 	/* One that is too long for the service, inline as it is. */
-	c.svc.limits.max_message = 4500;
+	c.server->limits.max_message = 4500;
 	ASSERT_TRUE(c.say_call(4501));
 	EXPECT_EQ(c.receive(), 0);
 	c.work();

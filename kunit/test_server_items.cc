@@ -538,7 +538,7 @@ RPCORDMA_TEST(server_items, refused)
 	item = placed(kPage, 0, 36);
 	s.say_call(10, item, 40);
 	s.expect_refused(10, xdr::ErrorCode::chunk);
-	s.svc.limits.max_message = 2000;
+	s.server->limits.max_message = 2000;
 	s.say_call(12, placed(kMost), 0);
 	s.expect_refused(12, xdr::ErrorCode::system);
 	EXPECT_EQ(s.log.take(trace::Failure::call_too_long), 1);
@@ -666,12 +666,12 @@ RPCORDMA_TEST(server_items, not_fetched)
 	say(4, 400, false, 1);
 	(void)s.expect_report(4, rtrext::Fault::stream);
 	/* Where the service takes no more. */
-	const u32 most = s.svc.limits.max_message;
-	s.svc.limits.max_message = 410;
+	const u32 most = s.server->limits.max_message;
+	s.server->limits.max_message = 410;
 	say(5, 100, false, 1);
 	s.expect_refused(5, xdr::ErrorCode::system);
 	EXPECT_EQ(s.log.take(trace::Failure::call_too_long), 1);
-	s.svc.limits.max_message = most;
+	s.server->limits.max_message = most;
 	EXPECT_EQ(s.peer.reads, 0);
 	s.expect_served(900);
 	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 4);

@@ -262,8 +262,8 @@ RPCORDMA_TEST(server_read, largest_payload)
 		c.thread_pages = payload / kPage + 3;
 		c.fill_thread();
 		/* As rpcordma_svc_get_limits() says when the service is made for that payload. */
-		c.svc.limits.max_message = payload + kPage;
-		c.svc.limits.max_pages = payload / kPage + 1;
+		c.svc.limits.max_message = c.server->limits.max_message = payload + kPage;
+		c.svc.limits.max_pages = c.server->limits.max_pages = payload / kPage + 1;
 		/* Nor does the budget grow with such calls: it is for sinks. */
 		EXPECT_EQ(eager_cap(nullptr, kPage),
 			  8 * (Transfer::kPages * kPage + kTransferBytes));

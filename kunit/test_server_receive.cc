@@ -201,7 +201,7 @@ RPCORDMA_TEST(server_receive, bad_chunks)
 	}
 	{
 		/* The service's pages: those of the call must leave some for the reply. */
-		c.svc.limits.max_pages = 4;
+		c.server->limits.max_pages = 4;
 		CallMaker pages(3);
 		pages.read(40, 4 * kPage + 1);
 		pages.finish(60);

@@ -816,7 +816,7 @@ RPCORDMA_TEST(server_version2, beyond_us)
 	}
 	{
 		Served2 c;
-		c.svc.limits.max_pages = 4;
+		c.server->limits.max_pages = 4;
 		Call2Maker pages(2);
 		pages.read(40, 4 * kPage + 1);
 		pages.finish(60);

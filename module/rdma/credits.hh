@@ -71,21 +71,26 @@ public:
 		return granted_;
 	}
 	/**
-	 * A call came at @now_ms, asking for @requested credits, and with it @in_service calls are
-	 * not replied to. A request for fewer than are granted, zero included, is what the client gets from now
-	 * on, though never zero: its Receives dwindle as they are consumed.
+	 * A call came, asking for @requested credits, and with it @in_service calls are not replied to. A request for fewer
+	 * than are granted, zero included, is what the client gets from now on, though never zero: its Receives dwindle as
+	 * they are consumed. @now_ms() is the time, which is asked for only while the grant may grow.
 	 */
-	constexpr void call(Credits requested, u32 in_service, u64 now_ms)
+	template <typename Clock>
+	constexpr void call(Credits requested, u32 in_service, Clock &&now_ms)
 	{
-		if (now_ms - window_ > kWindowMs) {
-			window_ = now_ms;
-			calls_ = 0;
-		}
 		requested_ = max(1u, requested.get());
 		if (granted_ > requested_)
 			granted_ = requested_;
-		calls_++;
 		busy_ = busy_ || in_service >= granted_;
+		if (granted_ >= min(limit_, requested_))
+			return;
+		const u64 now = now_ms();
+
+		if (now - window_ > kWindowMs) {
+			window_ = now;
+			calls_ = 0;
+		}
+		calls_++;
 	}
 	/** The grant that the client's use of its credits deserves; granted() when that is enough. */
 	[[nodiscard]] constexpr u32 wanted() const

@@ -135,6 +135,10 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 						       Transfer::kLargePages;
 	if (limits.sink_pages < Transfer::least_sink_pages(device.page_size))
 		return refuse_queues(server, server.room.size() + 1);
+	rpcordma_svc_limits service;
+	rpcordma_svc_get_limits(server.xprt, &service);
+	limits.max_message = service.max_message;
+	limits.max_pages = service.max_pages;
 	return {};
 }
 

@@ -59,31 +59,30 @@ static constexpr u32 kLeastHead = 1024;
 	return !head.ok() || arrival.position < head.value();
 }
 
-bool declined_before(const Server &server, const Receive &receive, xdr::ErrorCode &refusal)
+bool declined_before(const Server &server, const Receive &receive)
 {
 	if (!failed_before(server, receive))
 		return false;
 	trace::failure(server.peer, trace::Failure::call_failed_before, receive.message.xid.get(),
 		       0);
-	refusal = xdr::ErrorCode::system;
 	return true;
 }
 
-/* A call with chunks, or in pieces, too long, or very short. False, with a trace, when it is refused. */
-[[nodiscard]] static bool plan_call_chunks(const Server &server, const Receive &receive, u32 length,
-					   const rpcordma_svc_limits &limits,
-					   chunk::Arrival &arrival, xdr::ErrorCode &refusal)
+/* A call with chunks, or in pieces, too long, or very short. With a trace, when it is refused. */
+[[nodiscard]] static Judged plan_call_chunks(Server &server, const Receive &receive, u32 length)
 {
 	using trace::Failure;
 	const xdr::Message &message = receive.message;
+	const ServerLimits &limits = server.limits;
+	chunk::Arrival &arrival = server.arrival;
 	auto refuse = [&](Failure why, int value) {
 		trace::failure(server.peer, why, message.xid.get(), value);
-		return false;
+		return Judged::refused();
 	};
 	/* It is well-formed, and more than we do. */
 	auto decline = [&](Failure why, int value) {
-		refusal = xdr::ErrorCode::system;
-		return refuse(why, value);
+		trace::failure(server.peer, why, message.xid.get(), value);
+		return Judged::refused(xdr::ErrorCode::system);
 	};
 
 	/* Before they are looked at one by one. */
@@ -108,90 +107,80 @@ bool declined_before(const Server &server, const Receive &receive, xdr::ErrorCod
 	}
 	if (cut_short(server, message, arrival))
 		return refuse(Failure::call_cut_short, int(arrival.position));
-	if (sink_pages(server, arrival) > min(limits.max_pages, server.limits.sink_pages))
+	if (sink_pages(server, arrival) > min(limits.max_pages, limits.sink_pages))
 		return decline(Failure::call_too_long, int(arrival.segments));
-	return !declined_before(server, receive, refusal);
+	if (declined_before(server, receive))
+		return Judged::refused(xdr::ErrorCode::system);
+	return Judged::of(Judgement::call);
 }
 
-Judgement judge(const Server &server, const Receive &receive, chunk::Arrival &arrival,
-		xdr::ErrorCode &refusal)
+Judged judge(Server &server, const Receive &receive)
 {
 	const xdr::Message &message = receive.message;
 
 	if (message.direction == xdr::Direction::reply) {
 		if (message.kind != xdr::Kind::nomsg)
-			return Judgement::backward;
+			return Judged::of(Judgement::backward);
 		/* Neither a call nor, as it has a chunk, a backward reply (RFC 8167 5.3). */
 		trace::failure(server.peer, trace::Failure::backward_reply_chunks,
 			       message.xid.get(), 0);
-		return server.session.rules().tells_direction ? Judgement::dropped :
-								Judgement::refused;
+		return server.session.rules().tells_direction ? Judged::of(Judgement::dropped) :
+								Judged::refused();
 	}
-	rpcordma_svc_limits limits;
-	rpcordma_svc_get_limits(server.xprt, &limits);
 	const u64 length = inline_length(receive);
 	/* As nearly all are: there is nothing to pull, nor to put together. */
-	if (!message.reads.count() && !in_pieces(receive) && length <= limits.max_message &&
+	if (!message.reads.count() && !in_pieces(receive) && length <= server.limits.max_message &&
 	    length >= rpc::least_call_length && (!receive.in_pages() || lendable(receive))) {
-		arrival.inline_length = arrival.message_length = u32(length);
 		if (!message.has_chunks())
-			return Judgement::call;
+			return Judged::inline_call(u32(length));
 		if (message.writes.segments() + message.reply.count() <= kMostSegments)
-			return declined_before(server, receive, refusal) ? Judgement::refused :
-									   Judgement::call;
+			return declined_before(server, receive) ?
+				       Judged::refused(xdr::ErrorCode::system) :
+				       Judged::inline_call(u32(length));
 	}
-	return plan_call_chunks(server, receive, u32(min<u64>(length, ~0u)), limits, arrival,
-				refusal) ?
-		       Judgement::call :
-		       Judgement::refused;
+	return plan_call_chunks(server, receive, u32(min<u64>(length, ~0u)));
 }
 
 /* A call of @length bytes that a thread copies into its pages. */
-[[nodiscard]] static Judgement judge_pieces(const Server &server, const Receive &first, u64 length,
-					    chunk::Arrival &arrival, xdr::ErrorCode &refusal)
+[[nodiscard]] static Judged judge_pieces(Server &server, const Receive &first, u64 length)
 {
 	using trace::Failure;
-	rpcordma_svc_limits limits;
+	const ServerLimits &limits = server.limits;
+	chunk::Arrival &arrival = server.arrival;
 
-	rpcordma_svc_get_limits(server.xprt, &limits);
 	arrival = chunk::Arrival::inline_only(u32(min<u64>(length, ~0u)));
 	arrival.how = chunk::Arrival::How::linear;
 	arrival.sink_length = arrival.message_length;
 	if (length < rpc::least_call_length) {
 		trace::failure(server.peer, Failure::call_cut_short, first.message.xid.get(),
 			       int(length));
-		return Judgement::refused;
+		return Judged::refused();
 	}
 	if (length > limits.max_message ||
-	    sink_pages(server, arrival) > min(limits.max_pages, server.limits.sink_pages)) {
-		refusal = xdr::ErrorCode::system;
+	    sink_pages(server, arrival) > min(limits.max_pages, limits.sink_pages)) {
 		trace::failure(server.peer, Failure::call_too_long, first.message.xid.get(),
 			       int(arrival.message_length));
-		return Judgement::refused;
+		return Judged::refused(xdr::ErrorCode::system);
 	}
-	return Judgement::call;
+	return Judged::of(Judgement::call);
 }
 
-Judgement judge_group(const Server &server, const Receive &first, chunk::Arrival &arrival,
-		      xdr::ErrorCode &refusal)
+Judged judge_group(Server &server, const Receive &first)
 {
 	u64 length = 0;
 
 	for (const Receive *part = &first; part; part = part->next)
 		length += part->payload_length();
-	return judge_pieces(server, first, length, arrival, refusal);
+	return judge_pieces(server, first, length);
 }
 
-Judgement judge_items(const Server &server, const Receive &first, const rtrext::Request &request,
-		      chunk::Arrival &arrival, xdr::ErrorCode &refusal)
+Judged judge_items(Server &server, const Receive &first, const rtrext::Request &request)
 {
 	const MessageLengths lengths(first);
-	rpcordma_svc_limits limits;
 	u64 length = lengths.stream();
 
 	for (const rtrext::Item &item : request.items)
 		length += item.padded();
-	rpcordma_svc_get_limits(server.xprt, &limits);
 	const rtrext::Item item = *request.items.begin();
 	const auto head = rpc::least_call_head(first.message.payload);
 	/*
@@ -202,14 +191,15 @@ Judgement judge_items(const Server &server, const Receive &first, const rtrext::
 				  request.items) ||
 	    request.items.count() != 1 || first.whole_length <= first.buffer.size() ||
 	    lengths.stream() > u64(item.displacement) + server.device.page_size ||
-	    length > limits.max_message || !head.ok() || item.displacement < head.value())
-		return judge_pieces(server, first, length, arrival, refusal);
+	    length > server.limits.max_message || !head.ok() || item.displacement < head.value())
+		return judge_pieces(server, first, length);
+	chunk::Arrival &arrival = server.arrival;
 	arrival = chunk::Arrival::inline_only(u32(lengths.stream()));
 	arrival.how = chunk::Arrival::How::sent;
 	arrival.position = item.displacement;
 	arrival.sink_length = item.length;
 	arrival.message_length = u32(length);
-	return Judgement::call;
+	return Judged::of(Judgement::call);
 }
 
 } // namespace rpcordma

@@ -75,7 +75,7 @@ static void apply_update(Server &server, const xdr::Message &message,
 	note_peer_locked(server);
 }
 
-Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorCode &refusal)
+Judged judge_control(Server &server, const xdr::Message &message)
 {
 	properties::Properties said;
 
@@ -84,38 +84,36 @@ Judgement judge_control(Server &server, const xdr::Message &message, xdr::ErrorC
 	switch (message.kind) {
 	case xdr::Kind::connprop:
 		if (take_properties(server, message))
-			return Judgement::control;
-		refusal = xdr::ErrorCode::chunk;
-		return Judgement::refused;
+			return Judged::of(Judgement::control);
+		return Judged::refused();
 	case xdr::Kind::reqprop:
 	case xdr::Kind::updprop:
 		if (properties::decode_updprop(message.body(), said) != Error::none) {
 			trace::property(server.peer, "malformed", message);
-			refusal = xdr::ErrorCode::chunk;
-			return Judgement::refused;
+			return Judged::refused();
 		}
 		if (message.kind == xdr::Kind::reqprop) {
 			trace::property(server.peer, "rejected", message, said);
-			return Judgement::control;
+			return Judged::of(Judgement::control);
 		}
 		apply_update(server, message, said);
-		return Judgement::noted;
+		return Judged::of(Judgement::noted);
 	case xdr::Kind::optional:
 		if (server.session.reduces() && message.option == xdr::Option::repterr) {
 			/* A reply did not arrive as it was meant: nothing is to be said, and it is gone. */
 			trace::failure(server.peer, trace::Failure::repterr_received,
 				       message.xid.get(), 0);
 			rpcordma_server_count(RPCORDMA_SERVER_V2_REPTERR_RECEIVED, 1);
-			return Judgement::dropped;
+			return Judged::of(Judgement::dropped);
 		}
 		/* There is no other extension here. */
-		refusal = xdr::ErrorCode::option;
-		return message.direction == xdr::Direction::call ? Judgement::refused :
-								   Judgement::dropped;
+		return message.direction == xdr::Direction::call ?
+			       Judged::refused(xdr::ErrorCode::option) :
+			       Judged::of(Judgement::dropped);
 	default:
 		/* Nothing was asked for. */
 		trace::property(server.peer, "ignored", message);
-		return Judgement::dropped;
+		return Judged::of(Judgement::dropped);
 	}
 }
 

@@ -11,13 +11,8 @@
 
 namespace rpcordma {
 
-/**
- * Judge @message, and take up what it says. Receive completion.
- *
- * @refusal  set where it is to be refused
- */
-[[nodiscard]] Judgement judge_control(Server &server, const xdr::Message &message,
-				      xdr::ErrorCode &refusal);
+/** Judge @message, and take up what it says. Receive completion. */
+[[nodiscard]] Judged judge_control(Server &server, const xdr::Message &message);
 /** Answer the question that @call is, of which nobody else knows, as soon as can be. Receive completion. */
 void answer_control(Server &server, ServerCall *call);
 /** The connection is established: answer what came before. */

@@ -14,11 +14,7 @@ void enqueue(Server &server, ServerCall *call, CallQueue::Lane lane)
 	{
 		SpinGuard guard(server.lock);
 
-		server.queue.push(call, lane);
-		/* Nothing can be sent before, so nobody is to look before: the event says when. */
-		look = server.established.load(std::memory_order_relaxed);
-		if (look)
-			rpcordma_svc_set_data(server.xprt);
+		look = enqueue_locked(server, call, lane);
 	}
 	if (look)
 		rpcordma_svc_enqueue(server.xprt);

@@ -80,7 +80,7 @@ private:
 	bool held_turn_ = false; /* of the two, when both have calls */
 };
 
-/** Queue @call, and have a thread look. Completions. */
+/** Queue @call, and have a thread look. Completions. (Or enqueue_locked().) */
 void enqueue(Server &server, ServerCall *call, CallQueue::Lane lane);
 /** The connection is there, and what is queued may be looked at. */
 void establish(Server &server);

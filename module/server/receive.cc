@@ -17,9 +17,7 @@ struct Arrived {
 	/* A whole message, chained by `next`; null: wait for its rest, or it is dropped. */
 	Receive *message = nullptr;
 	Receive *useless = nullptr; /* chained by `next` */
-	/* Of @message. */
-	Judgement judgement = Judgement::refused;
-	xdr::ErrorCode refusal = xdr::ErrorCode::chunk;
+	Judged judged;		    /* @message */
 };
 
 /* @receives, chained by `next`, with @more of them behind. */
@@ -33,6 +31,13 @@ struct Arrived {
 	return receives;
 }
 
+/* What came in @receive is refused, for @why. Its header may go on where we do not look. */
+[[nodiscard]] static Judged refused_unread(const Receive &receive, xdr::ErrorCode why)
+{
+	return Judged::refused(
+		receive.in_pages() && why == xdr::ErrorCode::chunk ? xdr::ErrorCode::system : why);
+}
+
 /* What came carries no RPC message, as @verdict says. */
 [[nodiscard, gnu::noinline]] static Arrived no_rpc_message(Server &server, Receive *receive,
 							   protocol::Session::Verdict verdict)
@@ -43,19 +48,15 @@ struct Arrived {
 	Arrived arrived;
 
 	arrived.message = receive;
-	arrived.refusal = verdict.refusal;
 	switch (verdict.action) {
 	case Action::control:
-		arrived.judgement = judge_control(server, receive->message, arrived.refusal);
+		arrived.judged = judge_control(server, receive->message);
 		break;
 	case Action::refuse:
-		arrived.judgement = Judgement::refused;
-		/* Its header goes on where we do not look. */
-		if (receive->in_pages() && arrived.refusal == xdr::ErrorCode::chunk)
-			arrived.refusal = xdr::ErrorCode::system;
+		arrived.judged = refused_unread(*receive, verdict.refusal);
 		break;
 	default:
-		arrived.judgement = Judgement::dropped;
+		arrived.judged = Judged::of(Judgement::dropped);
 		break;
 	}
 	if (verdict.action != Action::control)
@@ -120,19 +121,19 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 
 /* A call is whole that came in several transmissions, or has items, as @request tells. */
 [[nodiscard]] static Arrived take_group(Server &server, Receive *first, Receive *last,
-					const rtrext::Request &request, chunk::Arrival &arrival)
+					const rtrext::Request &request)
 {
 	const bool has_items = request.items.count() != 0;
 	Arrived arrived;
 
 	arrived.message = first;
-	if (declined_before(server, *first, arrived.refusal))
-		arrived.judgement = Judgement::refused;
+	if (declined_before(server, *first))
+		arrived.judged = Judged::refused(xdr::ErrorCode::system);
 	else if (has_items)
-		arrived.judgement = judge_items(server, *first, request, arrival, arrived.refusal);
+		arrived.judged = judge_items(server, *first, request);
 	else
-		arrived.judgement = judge_group(server, *first, arrival, arrived.refusal);
-	if (arrived.judgement == Judgement::refused) {
+		arrived.judged = judge_group(server, *first);
+	if (arrived.judged.judgement == Judgement::refused) {
 		Receive *const others = first->next;
 
 		rpcordma_server_count(RPCORDMA_SERVER_V2_GROUPS_DROPPED, 1);
@@ -186,8 +187,7 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
  * the session's.
  */
 [[nodiscard, gnu::noinline]] static Arrived take_transmission(Server &server, Receive *receive,
-							      protocol::Session::Verdict verdict,
-							      chunk::Arrival &arrival)
+							      protocol::Session::Verdict verdict)
 {
 	using Action = protocol::Session::Action;
 	const bool understood = verdict.action == Action::control;
@@ -213,11 +213,8 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 			continue;
 		}
 		arrived.message = receive;
-		arrived.judgement = Judgement::refused;
-		arrived.refusal = answer->code;
-		/* Its header goes on where we do not look. */
-		if (!understood && receive->in_pages() && arrived.refusal == xdr::ErrorCode::chunk)
-			arrived.refusal = xdr::ErrorCode::system;
+		arrived.judged = understood ? Judged::refused(answer->code) :
+					      refused_unread(*receive, answer->code);
 		server.report = report_of(server, *answer);
 	}
 	const xdr::Message &message = receive->message;
@@ -232,7 +229,7 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 		return arrived;
 	const bool fetched = is_fetched(taken.request);
 	if (taken.whole->next || (taken.request.items.count() && !fetched))
-		return take_group(server, taken.whole, receive, taken.request, arrival);
+		return take_group(server, taken.whole, receive, taken.request);
 	if (fetched && !list_items(receive, taken.request)) {
 		/* The client sends it again, over another connection. */
 		arrived.useless = receive;
@@ -241,9 +238,9 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 		return arrived;
 	}
 	arrived.message = receive;
-	arrived.judgement = is_call && declined_before(server, *receive, arrived.refusal) ?
-				    Judgement::refused :
-				    judge(server, *receive, arrival, arrived.refusal);
+	arrived.judged = is_call && declined_before(server, *receive) ?
+				 Judged::refused(xdr::ErrorCode::system) :
+				 judge(server, *receive);
 	return arrived;
 }
 
@@ -257,36 +254,6 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	if (two)
 		rpcordma_server_count(RPCORDMA_SERVER_V2_CONNECTIONS, 1);
 	note_version(server, asked ? "CONNPROP" : "first message");
-}
-
-/* Decode what came in @receive, and judge the message if that is whole; @arrival as for judge(). */
-[[nodiscard, gnu::always_inline]] static inline Arrived decode(Server &server, Receive *receive,
-							       chunk::Arrival &arrival)
-{
-	const bool open = !server.session.settled();
-	const auto verdict = server.session.receive(receive->bytes(), receive->message);
-
-	if (__builtin_expect(open, 0) && server.session.settled())
-		settled(server, receive->bytes());
-	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0))
-		return server.session.reduces() ?
-			       take_transmission(server, receive, verdict, arrival) :
-			       no_rpc_message(server, receive, verdict);
-	Arrived arrived;
-	arrived.message = receive;
-	if constexpr (protocol::kTransmissions > 1) {
-		const Assembly::Outcome outcome = server.assembly.add(receive);
-
-		arrived.message = outcome.whole;
-		arrived.useless = outcome.useless;
-		if (outcome.useless)
-			trace::failure(server.peer, trace::Failure::message_incomplete,
-				       outcome.useless->message.xid.get(), 0);
-		if (!outcome.whole)
-			return arrived;
-	}
-	arrived.judgement = judge(server, *arrived.message, arrival, arrived.refusal);
-	return arrived;
 }
 
 [[gnu::noinline]] static void trace_decode(const Server &server, const ServerCall &call)
@@ -307,18 +274,23 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 	rpcordma_trace_decode(server.peer, &what);
 }
 
+/* Trace @call, which is the service's. */
+[[gnu::always_inline]] static inline void note_call(const Server &server, const ServerCall &call)
+{
+	const xdr::Message &message = call.message();
+
+	trace::reply(server.peer, "call", message.xid.get(), message.credits.get(),
+		     u32(message.kind), int(call.receive->length));
+	if (trace::on(RPCORDMA_TRACE_DECODE))
+		trace_decode(server, call);
+}
+
 /* @call is a message's, and is judged: it goes to the threads, or its chunks are pulled. */
 static void begin_call(Server &server, ServerCall *call)
 {
-	const xdr::Message &message = call->message();
-
 	rpcordma_server_count(RPCORDMA_SERVER_RECV, 1);
-	if (!call->refused) {
-		trace::reply(server.peer, "call", message.xid.get(), message.credits.get(),
-			     u32(message.kind), int(call->receive->length));
-		if (trace::on(RPCORDMA_TRACE_DECODE))
-			trace_decode(server, *call);
-	}
+	if (!call->refused)
+		note_call(server, *call);
 	/* Pieces are put together by a thread: there is nothing to pull. */
 	if (call->refused || call->arrival.how == chunk::Arrival::How::inline_ || call->in_pieces())
 		enqueue(server, call, CallQueue::Lane::ready);
@@ -326,42 +298,61 @@ static void begin_call(Server &server, ServerCall *call)
 		enqueue(server, call, CallQueue::Lane::held);
 }
 
-void take_message(Server &server, Receive *receive, const rpcordma_completion &completion)
+/* @receive was consumed. */
+[[gnu::always_inline]] static inline void count_receive_locked(Server &server,
+							       const Receive &receive)
+	REQUIRES(server.lock)
 {
-	chunk::Arrival arrival;
+	server.receives.completed();
+	server.growth.completed(!receive.pages);
+}
 
-	server.receive_maker.arrived(receive, completion);
-	Arrived arrived = decode(server, receive, arrival);
+/* A call for what @message says; @served: the service's. */
+[[nodiscard, gnu::always_inline]] static inline ServerCall *
+begin_call_locked(Server &server, Receive *message, bool served) REQUIRES(server.lock)
+{
+	ServerCall *call = server.calls.take_for(message);
+	ResponderCredits &credits = server.receives.credits();
+
+	if (served)
+		credits.call(message->message.credits, server.calls.in_service(), rpcordma_now_ms);
+	server.grant.set(credits.granted());
+	return call;
+}
+
+/* True: replenish() is to be called, without the lock. */
+[[nodiscard, gnu::always_inline]] static inline bool runs_low_locked(Server &server)
+	REQUIRES(server.lock)
+{
+	if (__builtin_expect(server.growth.to_be_told(), 0))
+		tell_growth_locked(server);
+	return server.receives.posted() <= promised_locked(server) ||
+	       server.receives.credits().wanted() > server.receives.credits().granted();
+}
+
+/* Count what came in @receive, and what @arrived says of it goes its way. */
+static void settle(Server &server, const Receive *receive, Arrived arrived)
+{
+	const Judged judged = arrived.judged;
 	Receive *noted = nullptr;
-	if (arrived.message && __builtin_expect(arrived.judgement >= Judgement::noted, 0)) {
-		if (arrived.judgement == Judgement::noted)
+	if (arrived.message && judged.judgement >= Judgement::noted) {
+		if (judged.judgement == Judgement::noted)
 			noted = arrived.message;
 		else
 			arrived.useless = chain(arrived.message, arrived.useless);
 		arrived.message = nullptr;
 	}
-	const bool is_call = arrived.message && arrived.judgement != Judgement::backward;
-	const bool small = !receive->pages;
+	const bool is_call = arrived.message && judged.judgement != Judgement::backward;
 	ServerCall *call = nullptr;
 	bool low;
 	{
 		SpinGuard guard(server.lock);
-		Receives &receives = server.receives;
 
-		receives.completed();
-		server.growth.completed(small);
-		if (is_call) {
-			call = server.calls.take_for(arrived.message);
-			if (arrived.judgement != Judgement::refused)
-				receives.credits().call(arrived.message->message.credits,
-							server.calls.in_service(),
-							rpcordma_now_ms());
-			server.grant.set(receives.credits().granted());
-		}
-		if (__builtin_expect(server.growth.to_be_told(), 0))
-			tell_growth_locked(server);
-		low = receives.posted() <= promised_locked(server) ||
-		      receives.credits().wanted() > receives.credits().granted();
+		count_receive_locked(server, *receive);
+		if (is_call)
+			call = begin_call_locked(server, arrived.message,
+						 judged.judgement != Judgement::refused);
+		low = runs_low_locked(server);
 	}
 	if (low)
 		replenish(server);
@@ -369,22 +360,90 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		rpcordma_server_count(RPCORDMA_SERVER_DROPPED, 1);
 		put_receives(server, arrived.useless);
 	}
-	if (__builtin_expect(noted != nullptr, 0))
+	if (noted)
 		put_receives(server, noted);
-	if (is_call && __builtin_expect(arrived.judgement == Judgement::control, 0)) {
+	if (is_call && judged.judgement == Judgement::control) {
 		answer_control(server, call);
 	} else if (is_call) {
-		call->refused = arrived.judgement == Judgement::refused;
+		call->refused = judged.judgement == Judgement::refused;
 		if (call->refused) {
-			call->refusal = server.session.refusal(arrived.refusal);
+			call->refusal = server.session.refusal(judged.refusal);
 			call->report = static_cast<Owned<rtrext::Report> &&>(server.report);
 		}
-		call->arrival = arrival;
+		call->arrival = call->refused || judged.inline_length ?
+					chunk::Arrival::inline_only(judged.inline_length) :
+					server.arrival;
 		begin_call(server, call);
 	} else if (arrived.message) {
 		take_backward_reply(server, *arrived.message);
 		put_receives(server, arrived.message);
 	}
+}
+
+/* @verdict: not, or not for certain, that it is a whole RPC message. */
+[[gnu::noinline]] static void take_other(Server &server, Receive *receive,
+					 protocol::Session::Verdict verdict)
+{
+	settle(server, receive,
+	       server.session.reduces() ? take_transmission(server, receive, verdict) :
+					  no_rpc_message(server, receive, verdict));
+}
+
+/* Any other than what take_message() does by itself. */
+[[gnu::noinline]] static void take_whole(Server &server, Receive *receive)
+{
+	Arrived arrived;
+
+	arrived.message = receive;
+	if constexpr (protocol::kTransmissions > 1) {
+		const Assembly::Outcome outcome = server.assembly.add(receive);
+
+		arrived.message = outcome.whole;
+		arrived.useless = outcome.useless;
+		if (outcome.useless)
+			trace::failure(server.peer, trace::Failure::message_incomplete,
+				       outcome.useless->message.xid.get(), 0);
+	}
+	if (arrived.message)
+		arrived.judged = judge(server, *arrived.message);
+	settle(server, receive, arrived);
+}
+
+void take_message(Server &server, Receive *receive, const rpcordma_completion &completion)
+{
+	server.receive_maker.arrived(receive, completion);
+	const bool open = !server.session.settled();
+	const auto verdict = server.session.receive(receive->bytes(), receive->message);
+
+	if (__builtin_expect(open, 0) && server.session.settled())
+		settled(server, receive->bytes());
+	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0)) {
+		take_other(server, receive, verdict);
+		return;
+	}
+	/* One of several transmissions may be none yet. */
+	const u32 length = protocol::kTransmissions == 1 ? bare_call(server, *receive) : 0;
+	if (!length) {
+		take_whole(server, receive);
+		return;
+	}
+	bool low, look;
+	{
+		SpinGuard guard(server.lock);
+
+		count_receive_locked(server, *receive);
+		ServerCall *call = begin_call_locked(server, receive, true);
+		low = runs_low_locked(server);
+		call->refused = false;
+		call->arrival = chunk::Arrival::inline_only(length);
+		note_call(server, *call);
+		look = enqueue_locked(server, call, CallQueue::Lane::ready);
+	}
+	rpcordma_server_count(RPCORDMA_SERVER_RECV, 1);
+	if (low)
+		replenish(server);
+	if (look)
+		rpcordma_svc_enqueue(server.xprt);
 }
 
 void receive_failed(Server &server, Receive *receive, const rpcordma_completion &completion)

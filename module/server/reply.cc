@@ -64,14 +64,21 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	return rpcordma_svc_ddp_allowed(rqst) ? results : Span<const chunk::ReplyRange>();
 }
 
-/* The R_key that the reply to @message invalidates; 0: none. */
-[[nodiscard]] static u32 invalidated_key(const Server &server, const xdr::Message &message)
+/* The R_key that the reply to @message, which has chunks, invalidates; 0: none. */
+[[nodiscard]] static u32 chosen_key(const Server &server, const xdr::Message &message)
 {
 	if (!server.limits.remote_invalidation)
 		return 0;
 	if (!server.session.rules().responder_chooses_invalidation)
 		return chunk::offers(message, message.invalidate) ? message.invalidate.get() : 0;
-	return message.has_chunks() ? chunk::choose_invalidation(message) : 0;
+	return chunk::choose_invalidation(message);
+}
+
+/* As that, of any. */
+[[nodiscard, gnu::always_inline]] static inline u32 invalidated_key(const Server &server,
+								    const xdr::Message &message)
+{
+	return message.has_chunks() ? chosen_key(server, message) : 0;
 }
 
 /* The call names an R_key to invalidate that is not invalidated: is it a fault of the client? */
@@ -131,9 +138,10 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 }
 
 /* Build the reply to a call with chunks: its Sends, and its Writes if it has some. Where it fits nowhere: @shortfall. */
-[[nodiscard]] static Status build_chunked(Server &server, ServerCall *call, svc_rqst *rqst,
-					  const rpcordma_xdr_buf *reply, Outgoing &out,
-					  chunk::Shortfall &shortfall)
+[[nodiscard, gnu::noinline]] static Status build_chunked(Server &server, ServerCall *call,
+							 svc_rqst *rqst,
+							 const rpcordma_xdr_buf *reply,
+							 Outgoing &out, chunk::Shortfall &shortfall)
 {
 	const xdr::Message &message = call->message();
 	chunk::Thresholds thresholds = server.session.thresholds();
@@ -164,8 +172,9 @@ placeable_results(ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *repl
 	return {};
 }
 
-[[nodiscard]] static Status build_reply(Server &server, ServerCall *call, svc_rqst *rqst,
-					Outgoing &out, chunk::Shortfall &shortfall)
+[[nodiscard, gnu::always_inline]] static inline Status build_reply(Server &server, ServerCall *call,
+								   svc_rqst *rqst, Outgoing &out,
+								   chunk::Shortfall &shortfall)
 {
 	const rpcordma_xdr_buf *reply = rpcordma_svc_reply(rqst);
 	const xdr::Message &message = call->message();

@@ -14,15 +14,10 @@ namespace rpcordma {
  */
 static constexpr u32 kWaitLimitMs = 60000;
 
-bool wait_for_room(Server &server, u32 requests, RoomWait &wait)
+bool wait_in_turn(Server &server, u32 requests, RoomWait &wait)
 {
 	SendRoom &room = server.room;
 
-	if (server.closing.load(std::memory_order_acquire))
-		return false;
-	/* Whoever waits already is served first. */
-	if (!room.waited_for(std::memory_order_relaxed) && room.take(requests))
-		return true;
 	rpcordma_server_count(RPCORDMA_SERVER_SQ_STARVE, 1);
 	trace::failure(server.peer, trace::Failure::send_queue_full, 0, int(requests));
 	room.waiters_.fetch_add(1, std::memory_order_seq_cst);

@@ -81,7 +81,7 @@ public:
 	}
 
 private:
-	friend bool wait_for_room(Server &server, u32 requests, RoomWait &wait);
+	friend bool wait_in_turn(Server &server, u32 requests, RoomWait &wait);
 	friend struct ServerInside;
 	std::atomic<u32> free_{0};
 	std::atomic<u32> waiters_{0}; /* threads */
@@ -91,12 +91,7 @@ private:
 	u32 size_ = 0;
 };
 
-/**
- * Take room for @requests, when there is some and all who waited before have theirs. False: the connection is
- * closing. A service thread; others' completions make the room. A client for which a thread has waited for
- * kWaitLimitMs with one message (@wait) is disconnected, however much of the rest it took off our hands meanwhile,
- * lest it hold all threads.
- */
-[[nodiscard]] bool wait_for_room(Server &server, u32 requests, RoomWait &wait);
+/** wait_for_room() (server.hh), of a thread that cannot have it at once. */
+[[nodiscard, gnu::noinline]] bool wait_in_turn(Server &server, u32 requests, RoomWait &wait);
 
 } // namespace rpcordma

@@ -64,7 +64,8 @@ struct Outgoing {
 	return make_sends(server, call, transmissions, send_size(server), how);
 }
 /** Have its first one. As that. */
-[[nodiscard]] inline bool ensure_send(Server &server, ServerCall *call, rpcordma_alloc_how how)
+[[nodiscard, gnu::always_inline]] inline bool ensure_send(Server &server, ServerCall *call,
+							  rpcordma_alloc_how how)
 {
 	const SendBuffer &send = call->sends[0];
 

@@ -80,6 +80,9 @@ struct ServerLimits {
 	u32 region_pages = 0; /* of a sink's region, each of page_size; 0: sinks have none */
 	u32 regions = 0;      /* of a sink: one chain registers, and invalidates, them all */
 	u32 sink_pages = 0;   /* of a call */
+	/* Of the service, as it was then: bytes of a call, and pages of one. */
+	u32 max_message = 0;
+	u32 max_pages = 0;
 	/* Pages of a lone request (lone.hh). 0: Reads have none. */
 	u32 lone_write = 1;
 	u32 lone_read = 0;
@@ -116,12 +119,28 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 	rpcordma_agreement agreed GUARDED_BY(lock) = {};
 	/* What the refusal that is being handled says instead; receive completions. */
 	rpcordma::Owned<rpcordma::rtrext::Report> report;
+	/* How the call that is being judged is put together, unless all of it is inline; receive completions. */
+	rpcordma::chunk::Arrival arrival;
 	/* Questions about the connection that came before it was established; by `next`. */
 	rpcordma::ServerCall *early GUARDED_BY(lock) = nullptr;
 };
 
 namespace rpcordma {
 
+/**
+ * Take room for @requests in the send queue, when there is some and all who waited before have theirs. False: the connection is
+ * closing. A service thread; others' completions make the room. A client for which a thread has waited for kWaitLimitMs with
+ * one message (@wait) is disconnected, however much of the rest it took off our hands meanwhile, lest it hold all threads.
+ */
+[[nodiscard]] inline bool wait_for_room(Server &server, u32 requests, RoomWait &wait)
+{
+	if (server.closing.load(std::memory_order_acquire))
+		return false;
+	/* Whoever waits already is served first. */
+	if (!server.room.waited_for(std::memory_order_relaxed) && server.room.take(requests))
+		return true;
+	return wait_in_turn(server, requests, wait);
+}
 /** Receives that must be posted, so that no message of an honest client finds none. */
 [[nodiscard]] inline u32 promised_locked(const Server &server) REQUIRES(server.lock)
 {
@@ -148,6 +167,20 @@ inline void post_receives_locked(Server &server, const Receive *first, u32 count
  * A receive completion.
  */
 void tell_growth_locked(Server &server) REQUIRES(server.lock);
+/**
+ * Queue @call, which may be a thread's as soon as the lock is released. True: then have one look, by rpcordma_svc_enqueue(),
+ * without the lock.
+ */
+[[nodiscard]] inline bool enqueue_locked(Server &server, ServerCall *call, CallQueue::Lane lane)
+	REQUIRES(server.lock)
+{
+	server.queue.push(call, lane);
+	/* Nothing can be sent before, so nobody is to look before: the event says when. */
+	const bool look = server.established.load(std::memory_order_relaxed);
+	if (look)
+		rpcordma_svc_set_data(server.xprt);
+	return look;
+}
 /** @receive, which nobody has, is spare; or it is set aside until it gets pages. */
 inline void put_done_locked(Server &server, Receive *receive) REQUIRES(server.lock)
 {

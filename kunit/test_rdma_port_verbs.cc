@@ -151,28 +151,29 @@ int PortVerbs::execute(const Posted &wr)
 }
 
 /* What a device does not fill in is not to be looked at. */
-static void leave_unset(rpcordma_completion &completion)
+static void leave_unset(rpcordma_completion &completion, bool is_receive)
 {
-	const bool failed = completion.status != RPCORDMA_WC_SUCCESS;
+	const bool told = is_receive && completion.status == RPCORDMA_WC_SUCCESS;
 
 	completion.opcode = -1;
 	completion.vendor_error = completion.source_qp = completion.source_lid = ~0u;
-	if (failed) {
+	if (!told) {
 		completion.byte_len = ~0u;
 		completion.flags = RPCORDMA_WC_WITH_INVALIDATE;
 	}
 	/* A key of a region that is registered would be the worst. */
-	if (failed || !(completion.flags & RPCORDMA_WC_WITH_INVALIDATE))
+	if (!told || !(completion.flags & RPCORDMA_WC_WITH_INVALIDATE))
 		completion.invalidated_rkey = the_port->dma.last_key;
+	completion.flags |= ~RPCORDMA_WC_WITH_INVALIDATE;
 }
 
 void PortVerbs::complete(rpcordma_cqe *cqe, rpcordma_completion completion)
 {
 	completion.cqe = cqe;
-	leave_unset(completion);
 	const auto kind = static_cast<int>(reinterpret_cast<__UINTPTR_TYPE__>(cqe->done)) - 1;
 	const bool sleepy = the_port->memory.may_sleep;
 
+	leave_unset(completion, kind == RPCORDMA_CQE_RECEIVE || kind == RPCORDMA_CQE_SERVER_RECEIVE);
 	EXPECT_EQ(the_port->sync.locks_held, 0);
 	the_port->memory.may_sleep = false;
 	switch (kind) {

@@ -257,6 +257,51 @@ RPCORDMA_TEST(server_credits, short_of_receives)
 	EXPECT_EQ(c.log.take(trace::Failure::receives_missing), 3);
 }
 
+/*
+ * As many are posted as are promised, and no batch in reserve: the call that comes then may be a thread's, and its reply sent,
+ * before others are posted in its place. So that reply is to pay, whatever becomes of them.
+ */
+RPCORDMA_TEST(server_credits, none_in_reserve)
+{
+	Connected c;
+	rpcordma_server_call *calls[kInitial];
+	u32 xid = 0;
+
+	c.memory.allocations_left = 0;
+	for (u32 i = 0; i < kInitial; i++)
+		ASSERT_TRUE(c.send_inline(++xid));
+	c.memory.allocations_left = kNoLimit;
+	for (rpcordma_server_call *&call : calls) {
+		ASSERT_EQ(c.receive(), 40);
+		call = c.rqst->call;
+	}
+	for (rpcordma_server_call *call : calls) {
+		c.rqst->call = call;
+		ASSERT_EQ(c.send_reply(20), 0);
+		c.work();
+		c.release();
+	}
+	ASSERT_EQ(c.verbs.posted, c.promised());
+	EXPECT_FALSE(c.short_of_receives());
+	/* There are spare ones by now, and memory. */
+	ASSERT_TRUE(c.send_inline(++xid));
+	EXPECT_EQ(c.verbs.posted, c.promised() + kServerBatch);
+	EXPECT_TRUE(c.short_of_receives());
+	ASSERT_EQ(c.receive(), 40);
+	ASSERT_EQ(c.send_reply(20), 0);
+	EXPECT_FALSE(c.short_of_receives());
+	c.work();
+	c.release();
+	/* With the batch, a call is no reason. */
+	ASSERT_TRUE(c.send_inline(++xid));
+	EXPECT_FALSE(c.short_of_receives());
+	ASSERT_EQ(c.receive(), 40);
+	ASSERT_EQ(c.send_reply(20), 0);
+	c.work();
+	c.release();
+	(void)c.log.take(trace::Failure::receives_missing);
+}
+
 /* A client that heeds no credits comes to an end: there is a bound on what it can have of ours. */
 RPCORDMA_TEST(server_credits, greedy_client)
 {
@@ -308,6 +353,6 @@ RPCORDMA_TEST(server_credits, post_fails)
 }
 
 RPCORDMA_SUITE(server_credits, grant_grows, idle_client, lower_request, bad_messages, any_client,
-	       no_memory_to_grow, short_of_receives, greedy_client, post_fails);
+	       no_memory_to_grow, short_of_receives, none_in_reserve, greedy_client, post_fails);
 
 } // namespace rpcordma

@@ -434,6 +434,9 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		count_receive_locked(server, *receive);
 		ServerCall *call = begin_call_locked(server, receive, true);
 		low = runs_low_locked(server);
+		/* Where there is no batch in reserve, its reply may be sent before replenish() is done. */
+		if (low && server.receives.posted() < promised_locked(server))
+			server.grant.note_debt();
 		call->refused = false;
 		call->arrival = chunk::Arrival::inline_only(length);
 		note_call(server, *call);

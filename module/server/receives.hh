@@ -170,7 +170,10 @@ private:
  * are. Receive completion; or any process context, with @how to match.
  */
 [[nodiscard]] bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how);
-/** A Receive was consumed, and few are left: post others before anything that lets the client send again. */
+/**
+ * A Receive was consumed, and few are left: post others, before anything that lets the client send again; or a debt has been
+ * noted, which the reply that would do so pays. Receive completion.
+ */
 void replenish(Server &server);
 /** There is a debt, and the reply that is about to be sent gives a credit back: make up for it. A service thread. */
 void pay_debt(Server &server);

@@ -130,8 +130,8 @@ Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcor
 /* --- posting --- */
 
 /* Make the Sends of @out ready to be posted. Returns the first. */
-[[nodiscard]] static rpcordma_send_wr *link_sends(Server &server, ServerCall *call,
-						  const Outgoing &out)
+[[nodiscard, gnu::always_inline]] static inline rpcordma_send_wr *
+link_sends(Server &server, ServerCall *call, const Outgoing &out)
 {
 	const u32 last = kSeveral ? out.transmissions - 1 : 0;
 
@@ -166,7 +166,8 @@ Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcor
  * Post what begins with @first. Where replies may have several transmissions, nothing of another thread's is to come in
  * between, and drivers promise nothing of a chain.
  */
-[[nodiscard]] static rpcordma_posted post_chain(Server &server, const rpcordma_send_wr *first)
+[[nodiscard, gnu::always_inline]] static inline rpcordma_posted
+post_chain(Server &server, const rpcordma_send_wr *first)
 {
 	if (__builtin_expect(!server.session.reduces(), 1))
 		return rpcordma_post_send(server.endpoint, first);

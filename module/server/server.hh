@@ -7,8 +7,8 @@
  * The way of a call
  *
  *   posted    A Receive: the device has its buffer.                                          receives.hh
- *   received  In the receive completion: another Receive is posted in its place, the header is
- *             decoded and judged, and the message has a ServerCall. One without Read chunks,
+ *   received  In the receive completion: the header is decoded and judged, the message has a ServerCall,
+ *             and another Receive is posted in its place. One without Read chunks,
  *             or that is to be refused, goes on the ready queue. Read chunks are pulled at
  *             once when sink pages, a transfer, room in the send queue and the eager budget
  *             allow (eager); else the call goes on the held queue, in order, and the thread
@@ -41,7 +41,8 @@
  *
  * Credits and Receives (RFC 8166 3.3.1)
  *
- *   posted >= granted + backward calls outstanding, from a Receive's consumption on at the latest;
+ *   posted >= granted + backward calls outstanding, from a Receive's consumption on at the latest, or there is
+ *   a debt, which the next reply pays before it is sent;
  *   kServerBatch more are posted, so that reposting costs one doorbell for a batch. A call in service keeps
  *   its Receives: others are posted in their place, made when none is spare, up to three for each one that is
  *   promised. Without memory, or beyond that limit (a client that kills calls and sends more), there are

@@ -86,9 +86,9 @@ class Modern(Case):
     def measure(self, pair, take=cost.snapshot):
         pair.mount("4.2", MOUNT, where="/v4")
         try:
-            settle(pair, "/v4")
             if pair.client.run(f"cat {disturb.VERSION2} 2>/dev/null || echo 0", 10, "read the version").strip() != "0":
                 disturb.grow(pair, where="/v4")
+            settle(pair, "/v4")
             return super().measure(pair, take)
         finally:
             pair.umount("/v4")
@@ -217,9 +217,9 @@ def select(leg, pair):
     pair.mount("3", f"{MOUNT},nordirplus")
     # Its attributes are never fresh enough.
     pair.mount("3", "actimeo=0,nosharecache", where="/fresh")
-    settle(pair, "/mnt")
     if leg in (VERSION2, REDUCED):
         disturb.grow(pair)
+    settle(pair, "/mnt")
 
 
 def make_files(pair):

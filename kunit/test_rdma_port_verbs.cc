@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The queue pair, the device and the peer of the double of the port; see test_rdma_port_verbs.hh. No tests here. */
+#include "kunit/completion.hh"
 #include "kunit/test_rdma_port.hh"
 #include "module/server/server.hh"
 
@@ -150,30 +151,13 @@ int PortVerbs::execute(const Posted &wr)
 	return kLocalError;
 }
 
-/* What a device does not fill in is not to be looked at. */
-static void leave_unset(rpcordma_completion &completion, bool is_receive)
-{
-	const bool told = is_receive && completion.status == RPCORDMA_WC_SUCCESS;
-
-	completion.opcode = -1;
-	completion.vendor_error = completion.source_qp = completion.source_lid = ~0u;
-	if (!told) {
-		completion.byte_len = ~0u;
-		completion.flags = RPCORDMA_WC_WITH_INVALIDATE;
-	}
-	/* A key of a region that is registered would be the worst. */
-	if (!told || !(completion.flags & RPCORDMA_WC_WITH_INVALIDATE))
-		completion.invalidated_rkey = the_port->dma.last_key;
-	completion.flags |= ~RPCORDMA_WC_WITH_INVALIDATE;
-}
-
 void PortVerbs::complete(rpcordma_cqe *cqe, rpcordma_completion completion)
 {
 	completion.cqe = cqe;
-	const auto kind = static_cast<int>(reinterpret_cast<__UINTPTR_TYPE__>(cqe->done)) - 1;
+	const u64 kind = kind_of(*cqe);
 	const bool sleepy = the_port->memory.may_sleep;
 
-	leave_unset(completion, kind == RPCORDMA_CQE_RECEIVE || kind == RPCORDMA_CQE_SERVER_RECEIVE);
+	leave_unset(completion, the_port->dma.last_key);
 	EXPECT_EQ(the_port->sync.locks_held, 0);
 	the_port->memory.may_sleep = false;
 	switch (kind) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "kunit/completion.hh"
 #include "module/protocol/reduction.hh"
 #include "selftests/sim/stranger.hh"
 #include "xdr/rtrext.hh"
@@ -174,28 +175,10 @@ void Cq::push(Qp &qp, const Completion &completion)
 	spawn(name_, Context::completion, [self = shared_from_this()] { self->poll_(); });
 }
 
-/* What a device does not fill in is not to be looked at. */
-static void leave_unset(rpcordma_completion &what, bool is_receive)
-{
-	const bool told = is_receive && what.status == RPCORDMA_WC_SUCCESS;
-
-	what.opcode = -1;
-	what.vendor_error = what.source_qp = what.source_lid = ~0u;
-	if (!told) {
-		what.byte_len = ~0u;
-		what.flags = RPCORDMA_WC_WITH_INVALIDATE;
-	}
-	if (!told || !(what.flags & RPCORDMA_WC_WITH_INVALIDATE))
-		what.invalidated_rkey = ~0u;
-	what.flags |= ~RPCORDMA_WC_WITH_INVALIDATE;
-}
-
 static void dispatch(void *context, rpcordma_completion what)
 {
-	const u64 kind = reinterpret_cast<u64>(what.cqe->done) - 1;
-
-	leave_unset(what, kind == RPCORDMA_CQE_RECEIVE || kind == RPCORDMA_CQE_SERVER_RECEIVE);
-	switch (kind) {
+	rpcordma::leave_unset(what, ~0u);
+	switch (rpcordma::kind_of(*what.cqe)) {
 	case RPCORDMA_CQE_SEND:
 		return rpcordma_core_send_done(context, &what);
 	case RPCORDMA_CQE_RECEIVE:

@@ -76,7 +76,7 @@ struct PortDma {
 	void expect_none() const;
 
 	rpcordma_region *all_regions[kMostRegions] = {};
-	DmaPiece page_maps[64] = {}; /* those of single pages; without a bounce buffer: none */
+	DmaPiece page_maps[256] = {}; /* those of single pages; without a bounce buffer: none */
 	u32 last_key = 1000;
 };
 

@@ -319,7 +319,7 @@ struct Accepted : PortFixture {
 	}
 	[[nodiscard]] static u32 results_of(const ServerCall *call)
 	{
-		return call->results.count;
+		return call->results.count();
 	}
 	/** @call is spare: nobody has it. */
 	[[nodiscard]] bool idle(const rpcordma_server_call *call) const

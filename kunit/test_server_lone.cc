@@ -55,22 +55,24 @@ struct FewSges : Served {
 
 } // namespace
 
-/* A READ's data in two pages, or as many as a Write has SGEs for. Its pages are the device's until that is done. */
+/* A READ's data in four pages, or as many as a Write has SGEs for. Its pages are the device's until that is done. */
 RPCORDMA_TEST(server_lone, writes)
 {
-	for (const u32 sges : {1u, 2u, 8u}) {
+	for (const u32 sges : {1u, 2u, 3u, 8u}) {
 		TEST_NOTE("SGEs", sges);
 		FewSges c(sges, 8);
 
 		for (const u32 base : {0u, 1u, 61u, kPage - 1, kPage + 5})
-			for (const u32 size : {1u, 2u, kPage - 61, kPage, kPage + 1, 2 * kPage - 61,
-					       2 * kPage - 60, 2 * kPage, 2 * kPage + 1}) {
+			for (const u32 size :
+			     {1u, 2u, kPage - 61, kPage, kPage + 1, 2 * kPage - 61, 2 * kPage - 60,
+			      2 * kPage, 2 * kPage + 1, 3 * kPage, 4 * kPage - 61, 4 * kPage - 60,
+			      4 * kPage, 4 * kPage + 1}) {
 				TEST_NOTE("base", base);
 				TEST_NOTE("size", size);
-				__builtin_memset(c.peer.memory + kWrite, 0, 3 * kPage);
+				__builtin_memset(c.peer.memory + kWrite, 0, 5 * kPage);
 				c.have_read(size);
 				ASSERT_EQ(c.reply_from(base, size), 0);
-				EXPECT_EQ(c.lone(), base % kPage + size <= min(sges, 2u) * kPage);
+				EXPECT_EQ(c.lone(), base % kPage + size <= min(sges, 4u) * kPage);
 				c.release();
 				EXPECT_EQ(c.rqst->pages[0], nullptr);
 				EXPECT_EQ(c.dma.bulk_maps, 1);
@@ -85,14 +87,14 @@ RPCORDMA_TEST(server_lone, writes)
 /* What has more pages than nfsd counts for such a READ. */
 RPCORDMA_TEST(server_lone, reply_pages)
 {
-	for (const u32 pages : {1u, 2u, 3u, 4u, 5u, 8u}) {
+	for (const u32 pages : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u}) {
 		TEST_NOTE("pages", pages);
 		FewSges c(8, 8);
 
 		c.have_read(100);
 		const u32 filled = c.memory.pages;
 		ASSERT_EQ(c.reply_from(0, 100, pages), 0);
-		EXPECT_EQ(c.lone(), pages <= 4);
+		EXPECT_EQ(c.lone(), pages <= 6);
 		c.release();
 		c.work();
 		EXPECT_EQ(c.memory.pages, filled - pages);
@@ -136,15 +138,16 @@ RPCORDMA_TEST(server_lone, other_shapes)
 /* A WRITE's sink, of as many pages as a Read has SGEs for, or as are no better by a region. */
 RPCORDMA_TEST(server_lone, reads)
 {
-	for (const u32 sges : {1u, 2u, 8u})
+	for (const u32 sges : {1u, 2u, 3u, 8u})
 		for (const u32 better : {0u, 1u, 2u, 8u})
-			for (const u32 size : {1u, kPage, kPage + 1, 2 * kPage, 2 * kPage + 1}) {
+			for (const u32 size : {1u, kPage, kPage + 1, 2 * kPage, 2 * kPage + 1,
+					       3 * kPage + 1, 4 * kPage, 4 * kPage + 1}) {
 				TEST_NOTE("SGEs", sges);
 				TEST_NOTE("better", better);
 				TEST_NOTE("size", size);
 				FewSges c(8, sges, better);
 				CallMaker call(1);
-				const u32 most = min(min(sges, 2u), better ? better : 2u);
+				const u32 most = min(min(sges, 4u), better ? better : 4u);
 
 				make_write(call, size, 33);
 				ASSERT_TRUE(c.send(call));

@@ -235,6 +235,56 @@ RPCORDMA_TEST(server_reply, unannounced)
 	}
 }
 
+/* Each result goes into its own Write chunk, however many there are, in calls that come one after the other in the same memory. */
+RPCORDMA_TEST(server_reply, results_in_order)
+{
+	Connected c;
+	u32 xid = 0;
+
+	for (const u32 results : {6u, 4u, 5u, 1u, chunk::kMostResults, 2u}) {
+		TEST_NOTE("results", results);
+		CallMaker call(++xid);
+		const u32 length = 44 + 16 * results;
+
+		for (u32 i = 0; i < results; i++)
+			call.write(8 + 4 * i, kWrite + 100 * i);
+		call.finish(40);
+		__builtin_memset(c.peer.memory + kWrite, 0, 100 * results);
+		ASSERT_TRUE(c.send(call));
+		ASSERT_EQ(c.receive(), 40);
+		c.rqst->ddp_allowed = true;
+		for (u32 i = 0; i < results; i++)
+			EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 44 + 16 * i, 8),
+				  0);
+		EXPECT_EQ(c.call_results(), results);
+		ASSERT_EQ(c.reply(length), 0);
+		c.work();
+		for (u32 i = 0; i < results; i++)
+			expect_written(kWrite + 100 * i, 44 + 16 * i, 8);
+		const auto header = c.got();
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().writes.count(), results);
+		EXPECT_EQ(header.value().writes.total_length(), 8 * results);
+		EXPECT_EQ(header.value().payload.size(), length - 8 * results);
+	}
+}
+
+/* Without memory to note them the connection ends, so that the client asks again: inline they might be too much. */
+RPCORDMA_TEST(server_reply, results_without_memory)
+{
+	Connected c;
+
+	have_call(c, 100, 0);
+	c.memory.allocations_left = 0;
+	for (u32 i = 0; i < 4; i++)
+		EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 40 + 16 * i, 8), 0);
+	EXPECT_EQ(c.svc.closed, 0);
+	EXPECT_EQ(rpcordma_core_server_result_payload(c.rqst->call, 104, 8), 0);
+	EXPECT_EQ(c.svc.closed, 1);
+	c.memory.allocations_left = kNoLimit;
+	EXPECT_EQ(c.reply(300), to_errno(Error::not_connected));
+}
+
 /* More results than are remembered are inline ones. */
 RPCORDMA_TEST(server_reply, many_results)
 {
@@ -486,7 +536,8 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 }
 
 RPCORDMA_SUITE(server_reply, write_chunk, early_result, early_result_across, long_write,
-	       reply_chunk, unused_chunks, unannounced, many_results, invalidation, fits_nowhere,
-	       largest_inline, inline_pages, largest_payload, too_many_pieces, sixteen_segments);
+	       reply_chunk, unused_chunks, unannounced, results_in_order, results_without_memory,
+	       many_results, invalidation, fits_nowhere, largest_inline, inline_pages,
+	       largest_payload, too_many_pieces, sixteen_segments);
 
 } // namespace rpcordma

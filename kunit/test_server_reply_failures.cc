@@ -15,7 +15,7 @@ RPCORDMA_TEST(server_reply_failures, no_memory)
 		TEST_NOTE("what", what);
 		Connected c;
 		/* Of few pages, the last is the call's own to write, and takes no transfer. */
-		const u32 size = what == 2 || what == 3 ? 3 * kPage : 1000;
+		const u32 size = what == 2 || what == 3 ? 5 * kPage : 1000;
 		u32 &left = what == 0 ? c.memory.allocations_left :
 			    what == 1 ? c.dma.mappings_left :
 			    what == 2 ? c.dma.bulks_left :

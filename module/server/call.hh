@@ -42,10 +42,43 @@ using Server = rpcordma_server;
 using ServerCall = rpcordma_server_call;
 struct Transfer;
 
-/** The results of a reply that may go in Write chunks, as the service announces them. */
-struct ResultList {
-	u32 count = 0;
-	chunk::ReplyRange ranges[chunk::kMostResults];
+/** The results of a reply that may go in Write chunks, as the service announces them: here are as many as nearly all have. */
+class ResultList {
+public:
+	static constexpr u32 kFew = 4;
+
+	/** Have @range behind the others; with kMostResults it stays inline. False: no memory. A service thread. */
+	[[nodiscard]] bool add(chunk::ReplyRange range)
+	{
+		if (__builtin_expect(count_ >= kFew, 0))
+			return add_to_many_(range);
+		few_[count_++] = range;
+		return true;
+	}
+	/** All of them, in order. */
+	[[nodiscard]] chunk::ReplyRange *ranges()
+	{
+		return __builtin_expect(count_ <= kFew, 1) ? few_ : many_->ranges;
+	}
+	[[nodiscard]] u32 count() const
+	{
+		return count_;
+	}
+	void clear()
+	{
+		count_ = 0;
+	}
+
+private:
+	struct Many {
+		chunk::ReplyRange ranges[chunk::kMostResults];
+	};
+	[[nodiscard]] bool add_to_many_(chunk::ReplyRange range);
+
+	u32 count_ = 0;
+	chunk::ReplyRange few_[kFew];
+	/* All of them, where they are more; made when first needed. */
+	Owned<Many> many_;
 };
 
 /** A ServerCall's completion entries, whose place in it says whose they are. */

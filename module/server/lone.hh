@@ -14,7 +14,7 @@ namespace rpcordma {
 
 struct LoneRequest {
 	/** Pages in which the chunk's bytes lie at most. */
-	static constexpr u32 kPages = 2;
+	static constexpr u32 kPages = 4;
 	/** Pages of a reply at most: nfsd counts its head's, and one more. */
 	static constexpr u32 kReplyPages = kPages + 2;
 

@@ -54,7 +54,7 @@ void recycle(Server &server, ServerCall *call)
 	    __builtin_expect(call->receive->in_pages() || call->receive->read_list, 0))
 		reclaim(server, call);
 	call->refused = false;
-	call->results.count = 0;
+	call->results.clear();
 	SpinGuard guard(server.lock);
 
 	put_receives_locked(server, server.calls.put(call));

@@ -422,10 +422,19 @@ void take_message(Server &server, Receive *receive, const rpcordma_completion &c
 		return;
 	}
 	/* One of several transmissions may be none yet. */
-	const u32 length = protocol::kTransmissions == 1 ? bare_call(server, *receive) : 0;
-	if (!length) {
+	if (protocol::kTransmissions > 1) {
 		take_whole(server, receive);
 		return;
+	}
+	u32 length = bare_call(server, *receive);
+	if (!length) {
+		const Judged judged = judge(server, *receive);
+
+		length = judged.inline_length;
+		if (!length) {
+			settle(server, receive, {receive, nullptr, judged});
+			return;
+		}
 	}
 	bool low, look;
 	{

@@ -14,12 +14,26 @@ namespace rpcordma {
 
 using trace::Failure;
 
+bool ResultList::add_to_many_(chunk::ReplyRange range)
+{
+	if (!many_) {
+		many_ = Owned<Many>::create(RPCORDMA_ALLOC_SERVICE);
+		if (!many_)
+			return false;
+	}
+	if (count_ == kFew)
+		for (u32 i = 0; i < kFew; i++)
+			many_->ranges[i] = few_[i];
+	if (count_ < chunk::kMostResults)
+		many_->ranges[count_++] = range;
+	return true;
+}
+
 void announce_result(ServerCall *call, chunk::ReplyRange range)
 {
-	ResultList &results = call->results;
-
-	if (results.count < chunk::kMostResults)
-		results.ranges[results.count++] = range;
+	/* Inline it might be too much: the client asks again. */
+	if (__builtin_expect(!call->results.add(range), 0))
+		request_close(*call->server, trace::Loss::rpc_failed, to_errno(Error::no_memory));
 }
 
 /*
@@ -48,11 +62,12 @@ find_result(const rpcordma_xdr_buf *reply, chunk::ReplyRange said)
 [[nodiscard, gnu::always_inline]] static inline Span<const chunk::ReplyRange>
 find_results(ServerCall *call, const rpcordma_xdr_buf *reply)
 {
-	ResultList &results = call->results;
+	chunk::ReplyRange *const ranges = call->results.ranges();
+	const u32 count = call->results.count();
 
-	for (u32 i = 0; i < results.count; i++)
-		results.ranges[i] = find_result(reply, results.ranges[i]);
-	return {results.ranges, results.count};
+	for (u32 i = 0; i < count; i++)
+		ranges[i] = find_result(reply, ranges[i]);
+	return {ranges, count};
 }
 
 /* The results that may be placed. */

@@ -439,13 +439,16 @@ rpcordma_u32 rpcordma_bulk_pieces(const rpcordma_bulk *bulk, rpcordma_u32 *lengt
 }
 
 int rpcordma_pages_map(rpcordma_endpoint *endpoint, rpcordma_dma, page **pages, rpcordma_u32 offset,
-		       rpcordma_u32 length, rpcordma_sge *sges)
+		       rpcordma_u32 length, rpcordma_sge *sges, rpcordma_u32 room)
 {
 	rpcordma_xdr_buf buf = {};
 	u32 count = 0;
 
 	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
 	EXPECT_NE(length, 0);
+	/* No page has a neighbour. */
+	if (div_round_up(offset % u32(kPage) + length, u32(kPage)) > room)
+		return 0;
 	if (!take_one(the_port->dma.bulk_maps_left))
 		return the_port->dma.pages_absent ? -28 : -12;
 	buf.pages = pages;

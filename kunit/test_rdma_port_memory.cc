@@ -173,6 +173,15 @@ rpcordma_bool rpcordma_page_is_shared(const page *page)
 	return page->references > 1;
 }
 
+rpcordma_u32 rpcordma_pages_kept(page *const *pages, rpcordma_u32 count)
+{
+	u32 kept = 0;
+
+	for (u32 i = 0; i < count; i++)
+		kept += rpcordma_page_is_shared(pages[i]);
+	return kept;
+}
+
 rpcordma_u32 rpcordma_node_count(void)
 {
 	return the_port->memory.nodes;

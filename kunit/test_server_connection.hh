@@ -402,21 +402,20 @@ struct Served : Accepted {
 		return rpcordma_core_server_recvfrom(server, rqst);
 	}
 	/** The bytes of the call that the thread has: head, pages, tail. */
+	/** The pages that the service has page data in: the thread's, or others. */
+	[[nodiscard]] page *const *call_pages() const
+	{
+		return rqst->arg.pages ? rqst->arg.pages : rqst->pages + (rqst->arg.head ? 0 : 1);
+	}
 	[[nodiscard]] u8 call_byte(u32 i) const
 	{
 		const rpcordma_svc_arg &arg = rqst->arg;
-		u32 first_page = 0;
 
 		if (i < arg.head_length)
 			return arg.head ? static_cast<u8 *>(arg.head)[i] : rqst->pages[0]->data[i];
 		i -= arg.head_length;
-		if (!arg.head)
-			first_page = 1;
-		if (i < arg.page_length) {
-			page *const *pages = arg.pages ? arg.pages : rqst->pages + first_page;
-
-			return pages[i / kPage]->data[i % kPage];
-		}
+		if (i < arg.page_length)
+			return call_pages()[i / kPage]->data[i % kPage];
 		i -= arg.page_length;
 		return static_cast<u8 *>(arg.tail)[i];
 	}

@@ -47,7 +47,7 @@ struct Roomy : Served {
 		ASSERT_FALSE(verbs.broken);
 		ASSERT_EQ(receive(), int(60 + bytes + xdr_pad(bytes)));
 		for (u32 i = 0; i < bytes; i++)
-			ASSERT_EQ(rqst->pages[i / kPage]->data[i % kPage], peer.memory[i]);
+			ASSERT_EQ(call_pages()[i / kPage]->data[i % kPage], peer.memory[i]);
 		release();
 		expect_nothing_left();
 	}

@@ -15,7 +15,7 @@ namespace {
 void expect_bytes(const Served &c, u32 size)
 {
 	for (u32 i = 0; i < size; i++)
-		ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage], c.peer.memory[i]);
+		ASSERT_EQ(c.call_pages()[i / kPage]->data[i % kPage], c.peer.memory[i]);
 }
 
 } // namespace

@@ -216,7 +216,7 @@ RPCORDMA_TEST(server_sink, largest_registered)
 				  device.work_requests < 100);
 			ASSERT_EQ(c.receive(), int(60 + device.pages * kPage));
 			for (u32 i = 0; i < device.pages * kPage; i++)
-				ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage],
+				ASSERT_EQ(c.call_pages()[i / kPage]->data[i % kPage],
 					  c.peer.memory[33 + i]);
 			c.release();
 		}
@@ -253,7 +253,7 @@ RPCORDMA_TEST(server_sink, largest_by_sges)
 			c.work();
 			ASSERT_EQ(c.receive(), int(60 + pages * kPage));
 			for (u32 i = 0; i < pages * kPage; i++)
-				ASSERT_EQ(c.rqst->pages[i / kPage]->data[i % kPage],
+				ASSERT_EQ(c.call_pages()[i / kPage]->data[i % kPage],
 					  c.peer.memory[33 + i]);
 			c.release();
 			(void)c.log.take(trace::Failure::send_queue_full);

@@ -107,15 +107,19 @@ static_assert(PAGE_SIZE <= LONGEST_RUN, "take_run() has room for a page");
 static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 {
 	const struct page *next = *(*page)++ + 1;
-	u32 take = PAGE_SIZE - in_page;
+	struct page **const begin = *page, **p = begin, **end;
+	u32 take = PAGE_SIZE - in_page, most;
 
-	while (POINTERS_TELL && take < left && **page == next &&
-	       take <= LONGEST_RUN - PAGE_SIZE) {
-		take += PAGE_SIZE;
+	if (!POINTERS_TELL || take >= left || *p != next)
+		return min(take, left);
+	most = min_t(u32, left, LONGEST_RUN - PAGE_SIZE + 1);
+	end = p + (take < most ? DIV_ROUND_UP(most - take, PAGE_SIZE) : 0);
+	while (p < end && *p == next) {
 		next++;
-		(*page)++;
+		p++;
 	}
-	return min(take, left);
+	*page = p;
+	return min_t(u32, take + (p - begin) * PAGE_SIZE, left);
 }
 
 bool rpcordma_scatter_add_any_pages(struct rpcordma_scatter *scatter, struct page **page,
@@ -292,37 +296,43 @@ void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk)
 
 int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
 		       struct page **page, rpcordma_u32 offset, rpcordma_u32 length,
-		       struct rpcordma_sge *sges)
+		       struct rpcordma_sge *sges, rpcordma_u32 room)
 {
 	struct ib_device *device = ep->id->device;
-	int rc = -ENOMEM;
-	u32 count = 0;
+	u32 count = 0, mapped, in_page;
 
+	if (length > (u64)room * LONGEST_RUN)
+		return 0;
 	page += offset >> PAGE_SHIFT;
 	offset = offset_in_page(offset);
+	/* Nothing is mapped before all of it is known to fit: an address is that of a run's first page. */
+	in_page = offset;
 	do {
-		struct rpcordma_sge *sge = &sges[count];
-
+		if (count == room)
+			return 0;
 		if (unlikely(!*page)) {
 			rpcordma_warn("absent pages are filled in before they are mapped");
-			rc = -ENOSPC;
-			goto failed;
+			return -ENOSPC;
 		}
-		sge->length = min_t(u32, length, PAGE_SIZE - offset);
-		sge->lkey = ep->pd->local_dma_lkey;
-		sge->addr = ib_dma_map_page(device, *page++, offset, sge->length,
-					    dma_direction(direction));
-		if (unlikely(ib_dma_mapping_error(device, sge->addr)))
-			goto failed;
-		count++;
-		offset = 0;
-		length -= sge->length;
+		sges[count].addr = (uintptr_t)*page;
+		sges[count].length = take_run(&page, in_page, length);
+		length -= sges[count++].length;
+		in_page = 0;
 	} while (length);
-	return count;
 
-failed:
-	rpcordma_pages_unmap(ep, direction, sges, count);
-	return rc;
+	for (mapped = 0; mapped < count; mapped++) {
+		struct rpcordma_sge *sge = &sges[mapped];
+
+		sge->lkey = ep->pd->local_dma_lkey;
+		sge->addr = ib_dma_map_page(device, (struct page *)(uintptr_t)sge->addr, offset,
+					    sge->length, dma_direction(direction));
+		if (unlikely(ib_dma_mapping_error(device, sge->addr))) {
+			rpcordma_pages_unmap(ep, direction, sges, mapped);
+			return -ENOMEM;
+		}
+		offset = 0;
+	}
+	return count;
 }
 
 void rpcordma_pages_unmap(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,

@@ -11,6 +11,7 @@
 #include <linux/mm.h>
 #include <linux/nodemask.h>
 #include <linux/pagemap.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/topology.h>
@@ -131,6 +132,51 @@ rpcordma_bool rpcordma_page_is_shared(const struct page *page)
 	return page_count((struct page *)page) > 1;
 }
 
+rpcordma_u32 rpcordma_pages_kept(struct page *const *pages, rpcordma_u32 count)
+{
+	struct page *const *const end = pages + count;
+	u32 references = 0;
+
+	/* None of them is a part of a larger one. */
+	for (; end - pages >= 8; pages += 8)
+		references += page_ref_count(pages[0]) + page_ref_count(pages[1]) +
+			      page_ref_count(pages[2]) + page_ref_count(pages[3]) +
+			      page_ref_count(pages[4]) + page_ref_count(pages[5]) +
+			      page_ref_count(pages[6]) + page_ref_count(pages[7]);
+	while (pages < end)
+		references += page_ref_count(*pages++);
+	return references - count;
+}
+
+/* Pages that are neighbours are one piece to a device. */
+#define RUN_ORDER get_order(SZ_64K)
+
+/*
+ * Allocate what there is in runs of neighbours on node @nid, with as much effort as one attempt is. Returns how many of @count
+ * pages that are: the first ones.
+ */
+static unsigned long alloc_runs(struct page **pages, unsigned long count, int nid, gfp_t gfp)
+{
+	unsigned int order = RUN_ORDER, i;
+	unsigned long filled = 0;
+
+	gfp |= __GFP_THISNODE | __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN;
+	while (order) {
+		struct page *run = NULL;
+
+		if (count - filled >= 1UL << order)
+			run = alloc_pages_node(nid, gfp, order);
+		if (!run) {
+			order--;
+			continue;
+		}
+		split_page(run, order);
+		for (i = 0; i < 1U << order; i++)
+			pages[filled++] = run + i;
+	}
+	return filled;
+}
+
 rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcordma_u32 node,
 				  enum rpcordma_alloc_how how)
 {
@@ -140,6 +186,9 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcor
 
 	/* It fills in null entries, at times not all of them. */
 	memset(pages, 0, count * sizeof(*pages));
+	filled = alloc_runs(pages, count, nid, gfp_of(how));
+	if (filled == count)
+		return filled;
 	do {
 		before = filled;
 #ifdef HAVE_ALLOC_PAGES_BULK

@@ -263,6 +263,8 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcor
 void *rpcordma_page_address(struct page *page);
 /** Whether somebody has a reference to @page besides its owner. Any context. */
 rpcordma_bool rpcordma_page_is_shared(const struct page *page);
+/** How many references somebody has to @count @pages, of rpcordma_pages_alloc(), besides their owner. Any context. */
+rpcordma_u32 rpcordma_pages_kept(struct page *const *pages, rpcordma_u32 count);
 /**
  * NUMA nodes: one more than the highest number that one can have, the one with memory that is next to the CPU that this
  * runs on, and the one of a page. Any context.
@@ -320,14 +322,14 @@ rpcordma_u32 rpcordma_bulk_pieces(const struct rpcordma_bulk *bulk, rpcordma_u32
 /** Undo the mapping, if there is one, and forget what was added. Any context. */
 void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk);
 /**
- * Map @length bytes of @pages, at least one, from byte @offset of the first on, and describe them with
- * SGEs, one for each page: for few of them, as there is no more of that mapping than the SGEs, and behind an
- * IOMMU each has a mapping of its own. Returns how many. Errors: ENOMEM, no room for the mapping now; ENOSPC, a
- * page is absent. Any context.
+ * Map @length bytes of @pages, at least one, from byte @offset of the first on, and describe them with at most
+ * @room SGEs, one for each run of neighbours: for few of them, as there is no more of that mapping than the SGEs, and
+ * behind an IOMMU each has a mapping of its own. Returns how many; 0, and nothing is mapped: it takes more of them.
+ * Errors: ENOMEM, no room for the mapping now; ENOSPC, a page is absent. Any context.
  */
 int rpcordma_pages_map(struct rpcordma_endpoint *endpoint, enum rpcordma_dma direction,
 		       struct page **pages, rpcordma_u32 offset, rpcordma_u32 length,
-		       struct rpcordma_sge *sges);
+		       struct rpcordma_sge *sges, rpcordma_u32 room);
 /** Undo that. Any context. */
 void rpcordma_pages_unmap(struct rpcordma_endpoint *endpoint, enum rpcordma_dma direction,
 			  const struct rpcordma_sge *sges, rpcordma_u32 count);

@@ -5,13 +5,15 @@
 
 namespace rpcordma::chunk {
 
-Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_message,
-			     bool whole)
+Status plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_message,
+		    Arrival &arrival, bool whole)
 {
-	Arrival arrival;
+	/* As most have. */
+	const bool one = reads.count() == 1;
+	const u32 its = one ? reads[0].position.get() : 0;
 
-	arrival.inline_length = inline_length;
-	arrival.position_zero = reads.has_position_zero();
+	arrival = Arrival::inline_only(inline_length);
+	arrival.position_zero = one ? !its : reads.has_position_zero();
 	if (inline_length > max_message || reads.total_length() > max_message)
 		return Error::protocol;
 
@@ -21,11 +23,10 @@ Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 
 		/* A Position Zero chunk without a byte has the call nowhere. */
 		if (arrival.position_zero || !inline_length)
 			return Error::protocol;
-		arrival.message_length = inline_length;
-		return arrival;
+		return {};
 	}
-	arrival.position = next_position(reads, 0);
-	if (!whole && !arrival.position_zero && !next_position(reads, arrival.position)) {
+	arrival.position = one ? its : next_position(reads, 0);
+	if (!whole && !arrival.position_zero && (one || !next_position(reads, arrival.position))) {
 		const u32 padded = length + xdr_pad(length);
 
 		if (arrival.position > inline_length || padded > max_message - inline_length)
@@ -34,14 +35,14 @@ Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 
 		arrival.sink_length = length;
 		arrival.message_length = inline_length + padded;
 		arrival.segments = reads.count();
-		return arrival;
+		return {};
 	}
 	arrival.how = Arrival::How::linear;
 	auto read = [&](const xdr::Segment &, u32) { arrival.segments++; };
 	auto copy = [](u32, u32, u32) {};
 	const u32 total = TRY(walk_arrival(reads, inline_length, max_message, read, copy));
 	arrival.sink_length = arrival.message_length = total;
-	return arrival;
+	return {};
 }
 
 } // namespace rpcordma::chunk

@@ -53,13 +53,14 @@ struct Arrival {
  * @reads          of its header, decoded
  * @inline_length  bytes of the Payload stream behind the header; 0 for an RDMA_NOMSG
  * @max_message    the longest call, bytes
+ * @arrival        set; means nothing after an error
  * @whole          the sink has to hold the whole call, if there are Read chunks
  *
  * Errors: EPROTO, the chunks do not make one stream (a Position in the midst of another chunk, or
  * behind the end), or the call would be too long.
  */
-[[nodiscard]] Result<Arrival> plan_arrival(const xdr::ReadList &reads, u32 inline_length,
-					   u32 max_message, bool whole = false);
+[[nodiscard]] Status plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_message,
+				  Arrival &arrival, bool whole = false);
 
 /**
  * Walk the pieces of a linear arrival in stream order; sink offsets ascend.

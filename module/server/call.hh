@@ -107,11 +107,14 @@ struct rpcordma_server_call : rpcordma::CallCompletions {
 	rpcordma::Owned<rpcordma::rtrext::Report> report;
 
 	std::atomic<u32> owners{0};
-	u32 eager = 0;	 /* bytes taken of the eager budget */
-	u32 reading = 0; /* of these, with Reads under way */
+	bool keeps_sink = false; /* the service may have the sink as long as it likes */
+	u32 eager = 0;		 /* bytes taken of the eager budget */
+	u32 reading = 0;	 /* of these, with Reads under way */
 	u32 room_taken =
 		0; /* in the send queue: given back when the chain that is posted completes */
 	rpcordma::Transfer *transfer = nullptr;
+	/* What its Reads filled, while the service has the pages: until its thread releases the call. */
+	rpcordma::Transfer *sink = nullptr;
 	rpcordma::LoneRequest lone;
 
 	/* The reply. */
@@ -155,7 +158,7 @@ struct rpcordma_server_call : rpcordma::CallCompletions {
 	/** The device has memory of its chunks, or something else has to be given back. */
 	[[nodiscard]] bool moves_data() const
 	{
-		return transfer || lone.mapped;
+		return transfer || sink || lone.mapped;
 	}
 	/** Its payload is in several pieces of memory that the service cannot have as they are: a thread puts them together. */
 	[[nodiscard]] bool in_pieces() const

@@ -167,11 +167,10 @@ static void complete_sink(const ServerCall &call)
 				  arrival.message_length, read, copy, pad);
 }
 
-/* The sink's pages become the thread's. Returns how many. */
-[[nodiscard]] static u32 hand_over_sink(Server &server, ServerCall *call, svc_rqst *rqst)
+/* The Reads are done: what they brought is for the service to see. */
+static void finish_sink(Server &server, ServerCall *call)
 {
 	Transfer *transfer = call->transfer;
-	const u32 pages = sink_pages(server, call->arrival);
 
 	if (call->lone.mapped) {
 		put_lone(server, call);
@@ -186,24 +185,69 @@ static void complete_sink(const ServerCall &call)
 	}
 	if (!call->in_pieces())
 		complete_sink(*call);
-	rpcordma_svc_swap_pages(rqst, transfer->pages, pages);
+}
+
+/* Pages that the service may look at of @call, whose sink has one chunk: repeat_tail(). */
+[[nodiscard]] static u32 seen_pages(const Server &server, const ServerCall &call)
+{
+	return div_round_up(call.arrival.message_length - call.arrival.position,
+			    server.device.page_size);
+}
+
+/*
+ * Whether the service may have the pages of @call's sink where they are, the first @pages of them, for as long as it likes. So
+ * neighbours stay together, and no page moves. But others may need this sink: where much of the eager budget is taken, or
+ * where it is larger than needed. And one of another node had better get pages of this thread's.
+ */
+[[nodiscard]] static bool may_lend_sink(const ServerCall &call, u32 pages)
+{
+	const Transfer &sink = *call.transfer;
+
+	return call.arrival.how == chunk::Arrival::How::single && call.keeps_sink &&
+	       Transfer::is_sink(sink.size) && pages <= sink.stock &&
+	       pages > Transfer::pages_of(sink.size - 1) &&
+	       (!rpcordma_nodes_differ() || sink.node == rpcordma_node());
+}
+
+/* The service has these pages, which stay where they are. */
+static void lend_sink(Server &server, ServerCall *call, u32 pages)
+{
+	Transfer *sink = call->transfer;
+
+	if (sink->regions[0])
+		put_regions(server, *sink, call->xid());
+	sink->page_count = pages;
+	sink->eager = call->eager;
+	call->eager = 0;
+	call->sink = sink;
+	call->transfer = nullptr;
+}
+
+/* The sink's pages become the thread's, and as many of the thread's the sink's. Returns how many. */
+[[nodiscard]] static u32 exchange_sink(Server &server, ServerCall *call, svc_rqst *rqst)
+{
+	const u32 pages = sink_pages(server, call->arrival);
+
+	rpcordma_svc_swap_pages(rqst, call->transfer->pages, pages);
 	give_back_resources(server, call);
-	if (server.limits.region_pages)
-		tend_regions(server);
 	return pages;
 }
 
 /*
  * A service that believes what a call says of its payload's length may look for more of it in the pages than its chunk had:
  * not for more than the call has. It finds there what goes on in the stream, as it would if all were inline, and nothing
- * that was somebody else's. Returns how many pages that takes.
+ * that was somebody else's.
  */
-[[nodiscard]] static u32 repeat_tail(const Server &server, svc_rqst *rqst,
-				     const rpcordma_svc_arg &arg)
+static void repeat_tail(const Server &server, svc_rqst *rqst, rpcordma_svc_arg &arg)
 {
+	if (arg.pages) {
+		if (arg.tail_length)
+			rpcordma_pages_write(arg.pages, arg.page_length, arg.tail, arg.tail_length);
+		return;
+	}
 	if (arg.tail_length)
 		rpcordma_svc_write_pages(rqst, arg.page_length, arg.tail, arg.tail_length);
-	return div_round_up(arg.page_length + arg.tail_length, server.device.page_size);
+	arg.pages_used = div_round_up(arg.page_length + arg.tail_length, server.device.page_size);
 }
 
 /* Hand a whole call to the thread. Returns its length, or 0: there was no memory for it. */
@@ -227,8 +271,19 @@ static void complete_sink(const ServerCall &call)
 		close_after(server, trace::Failure::gather_failed, xid, Error::no_memory);
 		return 0;
 	}
-	if (call->transfer)
-		arg.pages_used = hand_over_sink(server, call, rqst);
+	if (call->transfer) {
+		const u32 pages = seen_pages(server, *call);
+
+		finish_sink(server, call);
+		if (may_lend_sink(*call, pages)) {
+			lend_sink(server, call, pages);
+			arg.pages = call->sink->pages;
+		} else {
+			arg.pages_used = exchange_sink(server, call, rqst);
+		}
+		if (server.limits.region_pages)
+			tend_regions(server);
+	}
 	switch (arrival.how) {
 	case chunk::Arrival::How::inline_:
 		arg.head = payload;
@@ -247,7 +302,7 @@ static void complete_sink(const ServerCall &call)
 		arg.page_length = arrival.sink_length + xdr_pad(arrival.sink_length);
 		arg.tail = payload + arrival.position;
 		arg.tail_length = arrival.inline_length - arrival.position;
-		arg.pages_used = repeat_tail(server, rqst, arg);
+		repeat_tail(server, rqst, arg);
 		break;
 	case chunk::Arrival::How::sent:
 		arg.head = payload;

@@ -230,6 +230,8 @@ int rpcordma_core_server_result_payload(rpcordma_server_call *call, rpcordma_u32
 
 void rpcordma_core_server_release(rpcordma_server *server, rpcordma_server_call *call)
 {
+	if (call->sink)
+		put_sink(*server, call);
 	drop_owner(*server, call);
 	/* The client waits for nothing that this thread does now. */
 	if (server->finished.any())

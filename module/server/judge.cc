@@ -95,11 +95,10 @@ bool declined_before(const Server &server, const Receive &receive)
 	if (in_pieces(receive) && !message.reads.empty())
 		return refuse(Failure::call_pieces, int(message.reads.count()));
 	/* What is behind the head cannot be the thread's tail. */
-	const auto planned = chunk::plan_arrival(message.reads, length, limits.max_message,
-						 receive.in_pages() != 0);
+	const Status planned = chunk::plan_arrival(message.reads, length, limits.max_message,
+						   arrival, receive.in_pages() != 0);
 	if (!planned.ok())
 		return refuse(Failure::call_read_list, to_errno(planned.error()));
-	arrival = planned.value();
 	if (in_pieces(receive) || (receive.in_pages() && !arrival.segments && !lendable(receive))) {
 		/* A thread copies the pieces into its pages. */
 		arrival.how = chunk::Arrival::How::linear;

@@ -49,6 +49,8 @@ void recycle(Server &server, ServerCall *call)
 	if (call->moves_data()) {
 		rpcordma_warn("S1: a server's call is made spare while it still moves data");
 		give_back_resources(server, call);
+		if (call->sink)
+			put_sink(server, call);
 	}
 	if (call->receive &&
 	    __builtin_expect(call->receive->in_pages() || call->receive->read_list, 0))

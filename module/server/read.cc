@@ -244,21 +244,24 @@ static void note_stale_regions(Transfer &t)
 	return {};
 }
 
-/* Whether one Read that is the call's own fetches all there is. */
-[[nodiscard]] static bool is_lone_read(const Server &server, const chunk::Arrival &arrival)
+/*
+ * Map the call's sink for one Read that is the call's own, and make that, if it fetches all there is, and has the SGEs. Errors:
+ * ENOMEM; EPROTO.
+ */
+[[nodiscard]] static Result<bool> begin_lone_read(Server &server, ServerCall *call,
+						  ReadProgress &progress, Chain &chain)
 {
-	return arrival.how == chunk::Arrival::How::single && arrival.segments == 1 &&
-	       sink_pages(server, arrival) <= server.limits.lone_read;
-}
+	const chunk::Arrival &arrival = call->arrival;
 
-/* Map its sink, and make that Read. Errors: ENOMEM; EPROTO. */
-[[nodiscard]] static Status begin_lone_read(Server &server, ServerCall *call,
-					    ReadProgress &progress, Chain &chain)
-{
-	const Status mapped = map_lone(server, call, RPCORDMA_WR_RDMA_READ, call->transfer->pages,
-				       0, call->arrival.sink_length);
+	if (arrival.how != chunk::Arrival::How::single || arrival.segments != 1 ||
+	    !server.limits.lone_read)
+		return false;
+	const auto mapped = map_lone(server, call, RPCORDMA_WR_RDMA_READ, call->transfer->pages, 0,
+				     arrival.sink_length, server.limits.lone_read);
 	if (__builtin_expect(!mapped.ok(), 0))
 		return mapped.error() == Error::no_space ? Error::protocol : mapped.error();
+	if (!mapped.value())
+		return false;
 	rpcordma_send_wr &wr = call->lone.prepare(call->message().reads[0].target);
 
 	wr.next = nullptr;
@@ -266,15 +269,15 @@ static void note_stale_regions(Transfer &t)
 	wr.send_flags = RPCORDMA_SEND_SIGNALED;
 	chain = {&wr, &wr, 1};
 	progress.whole = true;
-	return {};
+	return true;
 }
 
 /* Map the call's sink and build the first chain. Errors: ENOMEM, the mapping failed, which may pass; EPROTO. */
 [[nodiscard]] static Status begin_reads(Server &server, ServerCall *call, rpcordma_alloc_how how,
 					ReadProgress &progress, Chain &chain)
 {
-	if (is_lone_read(server, call->arrival))
-		return begin_lone_read(server, call, progress, chain);
+	if (TRY(begin_lone_read(server, call, progress, chain)))
+		return {};
 	progress.sges = TRY(map_sink(server, call, how));
 	return build_reads(server, call, progress, chain);
 }
@@ -326,20 +329,14 @@ static constexpr u32 kMostReading = 8;
 		return false;
 	}
 	call->reading = bytes;
+	/* Of the other half all come back as soon as a thread has the call. */
+	call->keeps_sink = eager_total.bytes() <= cap / 2;
 	return true;
 }
 
-/* Whether nobody is to be served before. */
-[[nodiscard]] static bool in_order(Server &server)
+/* Whether no thread that waits for room is to be served before. */
+[[nodiscard]] static bool in_order(const Server &server)
 {
-	{
-		SpinGuard guard(server.lock);
-
-		/* Not past calls that are waiting for a thread. */
-		if (!server.queue.none_held())
-			return false;
-	}
-	/* Nor past threads that wait for room. */
 	return !server.room.waited_for(std::memory_order_relaxed) &&
 	       server.established.load(std::memory_order_acquire);
 }

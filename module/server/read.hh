@@ -13,7 +13,10 @@ namespace rpcordma {
 /** Pages of the sink of a call that arrives as @arrival says. */
 [[nodiscard]] u32 sink_pages(const Server &server, const chunk::Arrival &arrival);
 
-/** Pull @call's chunks now. False: something for that is short, and a thread is to do it. Receive completion. */
+/**
+ * Pull @call's chunks now, past which no call that waits for a thread came. False: something for that is short, and a thread is
+ * to do it. Receive completion.
+ */
 [[nodiscard]] bool pull_eagerly(Server &server, ServerCall *call);
 /** Pull them into the pages of @rqst; @call comes back when they are here, or is over. A service thread. */
 void pull_with(Server &server, ServerCall *call, svc_rqst *rqst);

@@ -285,8 +285,11 @@ static void put_others(Server &server, Receive *receives, Receive *receive, Arri
 		trace_decode(server, call);
 }
 
-/* @call is a message's, and is judged: it goes to the threads, or its chunks are pulled. */
-static void begin_call(Server &server, ServerCall *call)
+/*
+ * @call is a message's, and is judged: it goes to the threads, or its chunks are pulled, but not past a call that waits for a
+ * thread, as @held says.
+ */
+static void begin_call(Server &server, ServerCall *call, bool held)
 {
 	rpcordma_server_count(RPCORDMA_SERVER_RECV, 1);
 	if (!call->refused)
@@ -294,7 +297,7 @@ static void begin_call(Server &server, ServerCall *call)
 	/* Pieces are put together by a thread: there is nothing to pull. */
 	if (call->refused || call->arrival.how == chunk::Arrival::How::inline_ || call->in_pieces())
 		enqueue(server, call, CallQueue::Lane::ready);
-	else if (!pull_eagerly(server, call))
+	else if (held || !pull_eagerly(server, call))
 		enqueue(server, call, CallQueue::Lane::held);
 }
 
@@ -344,11 +347,13 @@ static void settle(Server &server, const Receive *receive, Arrived arrived)
 	}
 	const bool is_call = arrived.message && judged.judgement != Judgement::backward;
 	ServerCall *call = nullptr;
-	bool low;
+	bool low, held;
 	{
 		SpinGuard guard(server.lock);
 
 		count_receive_locked(server, *receive);
+		/* It may be none soon, but no more come before this one. */
+		held = !server.queue.none_held();
 		if (is_call)
 			call = begin_call_locked(server, arrived.message,
 						 judged.judgement != Judgement::refused);
@@ -373,7 +378,7 @@ static void settle(Server &server, const Receive *receive, Arrived arrived)
 		call->arrival = call->refused || judged.inline_length ?
 					chunk::Arrival::inline_only(judged.inline_length) :
 					server.arrival;
-		begin_call(server, call);
+		begin_call(server, call, held);
 	} else if (arrived.message) {
 		take_backward_reply(server, *arrived.message);
 		put_receives(server, arrived.message);

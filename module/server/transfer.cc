@@ -176,13 +176,14 @@ void trace_mapping_listened(const Server &server, const LoneRequest &lone, u32 x
 			    lone.length());
 }
 
-Status map_lone(Server &server, ServerCall *call, int opcode, page **pages, u32 offset, u32 length)
+Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages, u32 offset,
+		      u32 length, u32 most)
 {
 	LoneRequest &lone = call->lone;
 
 	lone.request.wr.opcode = opcode;
 	const int mapped = rpcordma_pages_map(server.endpoint, lone.direction(), pages, offset,
-					      length, lone.sges);
+					      length, lone.sges, most);
 	if (mapped < 0) {
 		trace::failure(server.peer,
 			       lone.writes() ? trace::Failure::write_map_failed :
@@ -191,8 +192,9 @@ Status map_lone(Server &server, ServerCall *call, int opcode, page **pages, u32 
 		return from_errno(mapped);
 	}
 	lone.mapped = u32(mapped);
-	trace_lone_mapping(server, *call, true);
-	return {};
+	if (mapped)
+		trace_lone_mapping(server, *call, true);
+	return mapped != 0;
 }
 
 void put_lone(Server &server, ServerCall *call)
@@ -223,6 +225,31 @@ void put_transfer(Server &server, ServerCall *call)
 
 	call->transfer = nullptr;
 	put_transfer(server, transfer, call->xid());
+}
+
+/* Somebody has references to some of @sink's first @count pages. */
+[[gnu::noinline]] static void forgo_kept(Transfer &sink, u32 count)
+{
+	for (page **p = sink.pages; p < sink.pages + count; p++)
+		if (rpcordma_pages_kept(p, 1)) {
+			rpcordma_pages_release(p, 1);
+			*p = nullptr;
+		}
+	sink.page_count = count;
+}
+
+void put_sink(Server &server, ServerCall *call)
+{
+	Transfer &sink = *call->sink;
+	const u32 count = sink.page_count;
+
+	call->sink = nullptr;
+	server.eager.give_back(sink.eager);
+	sink.eager = 0;
+	sink.page_count = 0;
+	if (__builtin_expect(rpcordma_pages_kept(sink.pages, count), 0))
+		forgo_kept(sink, count);
+	server_pool.give(&sink);
 }
 
 void finish_transfer(Server &server, ServerCall *call)

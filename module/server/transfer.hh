@@ -102,6 +102,7 @@ struct Transfer : ListLink<TransferTag> {
 	u32 node = 0;	     /* the pool's shelf; of a sink, that of most pages that came last */
 	u32 stock = 0;	     /* pages of the pool, from the first one on */
 	u32 page_count = 0;  /* in use; a sink's may be others' now, or absent */
+	u32 eager = 0;	     /* bytes of the eager budget, while the service has the pages */
 	bool writes = false; /* the pages are a reply's, page cache maybe */
 	/* Among finished ones. */
 	Transfer *next_finished = nullptr;
@@ -245,16 +246,21 @@ inline void trace_lone_mapping(const Server &server, const ServerCall &call, boo
 		trace_mapping_listened(server, call.lone, call.xid(), mapped);
 }
 /**
- * Map @length bytes of @pages, from byte @offset of the first on, for @call's lone request, @opcode. Errors: ENOMEM;
- * ENOSPC, a page is absent. Any context.
+ * Map @length bytes of @pages, from byte @offset of the first on, for @call's lone request, @opcode, with @most SGEs. False,
+ * and nothing is mapped: they are in more pieces. Errors: ENOMEM; ENOSPC, a page is absent. Any context.
  */
-[[nodiscard]] Status map_lone(Server &server, ServerCall *call, int opcode, page **pages,
-			      u32 offset, u32 length);
+[[nodiscard]] Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages,
+				    u32 offset, u32 length, u32 most);
 /** The end of @call's lone request, of which the device has nothing. It is in use. Any context. */
 void put_lone(Server &server, ServerCall *call);
 /** Give back @call's transfer, of which the device has nothing. It has one. Any context. */
 void put_transfer(Server &server, ServerCall *call);
-/** As that, by a completion: what takes long is left to whoever comes by. */
+/**
+ * The service, which has @call's sink, has done with it. Pages that somebody has a reference to are no longer the sink's, so that
+ * nothing comes into them. Any context.
+ */
+void put_sink(Server &server, ServerCall *call);
+/** As put_transfer(), by a completion: what takes long is left to whoever comes by. */
 void finish_transfer(Server &server, ServerCall *call);
 /** Give back those that completions left. Process context. */
 void put_finished(Server &server);

@@ -106,7 +106,9 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 {
 	LoneRequest &lone = call->lone;
 
-	TRY_STATUS(map_lone(server, call, RPCORDMA_WR_RDMA_WRITE, reply->pages, offset, length));
+	/* No more pages than that. */
+	(void)TRY(map_lone(server, call, RPCORDMA_WR_RDMA_WRITE, reply->pages, offset, length,
+			   server.limits.lone_write));
 	lone.page_count = rpcordma_svc_take_reply_pages(rqst, lone.pages, LoneRequest::kReplyPages);
 	rpcordma_send_wr &wr = lone.prepare(call->message().writes.first_segment());
 

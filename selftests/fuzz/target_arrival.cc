@@ -77,7 +77,9 @@ FUZZ_TARGET()
 		inline_length = 0;
 
 	Stream expected, got;
-	const auto arrival = plan_arrival(reads, inline_length, most);
+	Arrival planned;
+	const Status status = plan_arrival(reads, inline_length, most, planned);
+	const Result<Arrival> arrival = status.ok() ? Result<Arrival>(planned) : status.error();
 	if (!assemble(reads, inline_length, most, expected)) {
 		EXPECT_ERROR(arrival, Error::protocol);
 		return;

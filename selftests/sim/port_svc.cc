@@ -2,6 +2,8 @@
 /* compat/port/svc.h, simulated; the service itself is in svc.cc, bulk data in port_verbs.cc. */
 #include "selftests/sim/svc.hh"
 
+#include "module/server/call.hh"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -117,9 +119,10 @@ void rpcordma_svc_set_arg(svc_rqst *rqst, svc_xprt *, rpcordma_server_call *call
 		const page *p = arg->pages ? arg->pages[at / kPageSize] :
 					     rqst->pages.at(at / kPageSize);
 
-		REQUIRE(p && (arg->pages ? p->lent != 0 :
-					   p->data[at % kPageSize] ==
-						   static_cast<const u8 *>(arg->tail)[i]),
+		REQUIRE(p && (arg->pages && !call->sink ?
+				      p->lent != 0 :
+				      p->data[at % kPageSize] ==
+					      static_cast<const u8 *>(arg->tail)[i]),
 			"a payload that goes on in the tail has somebody else's bytes");
 	}
 	rqst->respages = arg->pages_used;
@@ -200,6 +203,11 @@ void *rpcordma_page_address(page *page)
 rpcordma_bool rpcordma_page_is_shared(const page *page)
 {
 	return page->references > 1;
+}
+
+rpcordma_u32 rpcordma_pages_kept(page *const *pages, rpcordma_u32 count)
+{
+	return u32(std::count_if(pages, pages + count, rpcordma_page_is_shared));
 }
 
 rpcordma_u32 rpcordma_node_count(void)

@@ -241,12 +241,16 @@ void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
 }
 
 int rpcordma_pages_map(rpcordma_endpoint *, rpcordma_dma direction, page **pages,
-		       rpcordma_u32 offset, rpcordma_u32 length, rpcordma_sge *sges)
+		       rpcordma_u32 offset, rpcordma_u32 length, rpcordma_sge *sges,
+		       rpcordma_u32 room)
 {
 	u32 count = 0;
 
 	port_call();
 	REQUIRE(length, "nothing is to be mapped");
+	/* No page has a neighbour. */
+	if ((offset % kPageSize + length + kPageSize - 1) / kPageSize > room)
+		return 0;
 	for (u32 at = offset; length; at += sges[count++].length) {
 		page *const in = pages[at / kPageSize];
 		const u32 n = std::min(length, kPageSize - at % kPageSize);

@@ -260,13 +260,13 @@ def changes(before, after):
 
 
 def _tell_functions(rows, operation, lines=12):
-    """Of ours, which functions take more with most CPUs and connections."""
+    """Of ours, which functions take more where the module takes most."""
     ours = [row for row in rows if row["xprt"] == XPRTS[1] and row["operation"] == operation]
     first = next((row for row in ours if row["case"] == _first(operation)), None)
-    last = max(ours, key=lambda row: (row["connections"], row["cpus"]), default=None)
+    last = max(ours, key=lambda row: row["transport"], default=None)
     if not first or last["case"] == first["case"]:
         return
-    print(f"\nours, {operation}: functions that take more in \"{last['case']}\" than in \"{first['case']}\"")
+    print(f"\nours: functions that take more in \"{last['case']}\", where the module takes most, than in \"{first['case']}\"")
     report.table(("function", "before", "after", "more"),
                  [(name if len(name) < 72 else name[:69] + "...", _text(one), _text(two), _text(two - one))
                   for name, one, two in changes(first, last)[:lines] if two > one])

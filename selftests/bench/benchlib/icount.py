@@ -222,7 +222,7 @@ def run(rows, wrong, rounds, only, _full):
             _profiles(rows, wrong, device, some)
 
 
-class _Meter(instructions.Meter):
+class Meter(instructions.Meter):
     """Of the one machine that is both ends."""
 
     def take(self, one):
@@ -237,7 +237,7 @@ def _profiles(rows, wrong, device, chosen):
             one.vm.run(f"{PREPARE}\n{up(device)}", 60, f"{device}, and what is served")
             for number, xprt in enumerate(XPRTS):
                 one.vm.run(_begin(xprt, not number), 90, f"NFS over {xprt}")
-                meter = _Meter(one)
+                meter = Meter(one)
                 for case in chosen:
                     report.progress(f"icount: {NAMES[xprt]}, profile of {case.name}")
                     rows.append({"case": case.name, "xprt": xprt, "round": 0, **_profile(one, meter, case)})

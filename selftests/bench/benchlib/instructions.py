@@ -147,7 +147,7 @@ def by_module(counters):
     return modules
 
 
-def _row(xprt, counters):
+def figures(xprt, counters):
     """What of one machine's @counters is kept."""
     xprt = module_of(xprt)
     modules, functions = by_module(counters), {}
@@ -183,7 +183,7 @@ def run(rows, wrong, rounds, only, _full):
                             wrong.append(f"{NAMES[xprt]}: {case.name}: {error}")
                             continue
                         rows.append({"case": case.name, "xprt": xprt, "round": turn, "calls": calls,
-                                     **{role: _row(xprt, each[role]) for role in ROLES}})
+                                     **{role: figures(xprt, each[role]) for role in ROLES}})
         finally:
             report.progress("")
             wrong += [f"the kernel complained: {line}" for line in pair.complaints()]

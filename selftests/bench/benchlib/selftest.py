@@ -9,7 +9,8 @@ import math
 
 from vmlib import lab
 
-from . import codec, copy, counts, icount, instructions, plot, report, scale, sends, slope, stats, times, trips, within
+from . import (codec, copy, counts, cpus, icount, instructions, locks, plot, report, scale, sends, slope, stats, times, trips,
+               within)
 from .counts import CONTROL, VERSION2, XPRTS
 
 
@@ -429,6 +430,115 @@ def _sends(expect):
         expect(f"sends: the order of boot {turn}", list(dict.fromkeys(order)), list(sends.LEGS)[::-1 if turn else 1])
 
 
+def _cpus(expect):
+    def rows(name, first, numbers, again=None):
+        """One CPU and one connection took @first of both; @name, in each round, (in-tree, ours), and in-tree @again."""
+        by = {case.name: case for case in cpus.cases(True)}
+
+        def row(case, leg, turn, number):
+            module = counts.module_of(leg)
+            return {"case": case.name, "xprt": leg, "round": turn, "cpus": case.cpus, "connections": case.connections,
+                    "operation": case.operation, "calls": 1, "helped": number, "transport": number, "kernel": 7 * number,
+                    "spins": -0.3, "functions": {module: {"post": number, f"only {case.cpus}": 1}}}
+
+        return [row(by["1 CPU, 1 connection: GETATTR"], leg, turn, first) for leg in XPRTS for turn in range(len(numbers))] + [
+            row(by[name], leg, turn, number) for turn, both in enumerate(numbers)
+            for leg, number in zip((*XPRTS, CONTROL), (*both, *(again or ())))]
+
+    name = "4 CPUs, 100 connections: GETATTR"
+    for what, first, numbers, verdicts in (
+            ("as before", 1000, [(1000, 1000)], (True, True, True)),
+            ("below in-tree, and as much more as may be", 1000, [(1030, 1030)], (True, True, True)),
+            ("more than in-tree", 1000, [(1000, 1001)], (False, True, True)),
+            ("grown as in-tree's", 1000, [(1060, 1060)], (True, False, True)),
+            ("grown more than in-tree's", 1000, [(960, 990)], (False, True, False)),
+            ("in one of two rounds", 1000, [(1000, 1000), (1000, 1060)], (False, False, False)),
+            ("in-tree in one of two rounds", 1000, [(1000, 1000), (900, 1000)], (False, True, True)),
+            ("nothing was counted", 1000, [(1000, 0)], (False, False, False)),
+            ("nothing at first", 0, [(1000, 1000)], (True, False, False))):
+        found = _goals(cpus, rows(name, first, numbers))
+        expect(f"cpus: {what}", tuple(_one(found, f"{name}: {goal}") for goal in (
+            "not above", "the module's at most 1.03", "grown by at most 1.03 of in-tree's")), verdicts)
+    as_well = {row["goal"]: row["other_met"] for row in cpus.goals(rows(name, 1000, [(1060, 1000)])).rows}
+    expect("cpus: in-tree's grows", _one(as_well, f"{name}: the module's"), False)
+    found = _goals(cpus, rows(name, 1000, [(1000, 1000)])[2:])
+    expect("cpus: growth from what was not measured", _one(found, f"{name}: the module's"), None)
+    expect("cpus: 1,000 without --full", _one(found, "4 CPUs, 1000 connections: READ 4 KiB: not above"), None)
+    for again, met in ((1020, True), (1021, False), (979, False), (0, False), (None, False)):
+        found = _goals(cpus, rows(name, 1000, [(1000, 1000)], [] if again is None else [again]))
+        expect(f"cpus: control, {again} after 1000", _one(found, "control"), met)
+    told = rows(name, 1000, [(1000, 1234)])
+    text = _told(cpus.tell, told)
+    expect("cpus: told", [text.count(what) for what in ("1.234", "8638", "-0", "rpcordma: post", "rpcordma: only 4")],
+           [2, 1, 0, 1, 1])
+    expect("cpus: what takes more", cpus.changes(*(row for row in told if row["xprt"] == XPRTS[1])),
+           [("rpcordma: post", 1000, 1234), ("rpcordma: only 4", 0, 1), ("rpcordma: only 1", 1, 0)])
+    expect("cpus: waiting", cpus.spins({("kernel", ""): 5, ("kernel", "osq_lock"): 3, ("sunrpc", "f"): 7, "user": 9}), 3)
+    shared = {case.name: case for case in cpus.cases(True)}
+    few, most = shared["1 CPU, 8 connections: READ 4 KiB"], shared["4 CPUs, 1000 connections: READ 4 KiB"]
+    expect("cpus: all threads, and 1,000 connections' as many calls in all",
+           [(case.script(cpus.MANY).count("repeat timed"), case.calls()) for case in (few, most)],
+           [(10, 100 * (cpus.MANY - cpus.FEW)), (100, 100 * (cpus.MANY - cpus.FEW))])
+    expect("cpus: each mount is used", sum(f" /m{at}/" in most.script(1) for at in range(100)), 100)
+
+
+HIST = """# event histogram
+#
+# trigger info: hist:keys=common_stacktrace:vals=hitcount:sort=hitcount:size=16384 [paused]
+#
+
+{ common_stacktrace:
+         native_queued_spin_lock_slowpath+0x1b0/0x2e0
+         _raw_spin_lock_irqsave+0x40/0x50
+         __wake_up+0x1e/0x60
+         svc_xprt_enqueue+0x60/0x1f0 [sunrpc]
+         rpcordma_svc_enqueue+0x10/0x20 [rpcordma]
+} hitcount:          5
+{ common_stacktrace:
+         native_queued_spin_lock_slowpath+0x1b0/0x2e0
+         _raw_spin_lock+0x30/0x40
+         svc_xprt_enqueue+0x20/0x1f0 [sunrpc]
+} hitcount:          2
+{ common_stacktrace:
+         native_queued_spin_lock_slowpath+0x1b0/0x2e0
+         _raw_spin_lock+0x30/0x40
+         try_to_wake_up+0x30/0x40
+         asm_sysvec_call_function_single+0x1a/0x20
+         rpcordma_lock_acquire+0x5/0x10 [rpcordma]
+} hitcount:         11
+
+Totals:
+    Hits: 18
+    Entries: 3
+    Dropped: 0
+"""
+
+
+def _locks(expect):
+    every = HIST + (len(locks.SLOW) - 1) * "Totals:\n    Hits: 0\n    Entries: 0\n    Dropped: 0\n"
+    expect("locks: whose, and not what was interrupted", locks.places_of(every),
+           {"sunrpc: svc_xprt_enqueue": 7, "kernel: try_to_wake_up": 11})
+    for what, text in (("some were dropped", every.replace("Dropped: 0", "Dropped: 3", 1)), ("cut off", every[:-20])):
+        try:
+            expect(f"locks: {what}", locks.places_of(text), "refused")
+        except lab.LabError:
+            pass
+    name = locks.names(False)[0]
+    for what, rounds, met in (("fewer", [(100, 90), (200, 182), (100, 91)], True), ("more", [(100, 110), (200, 222)], False),
+                              ("fewer in the middle", [(100, 60), (100, 110), (100, 90)], None), ("in one round", [(100, 50)], None),
+                              ("none at all", [(0, 0)] * 2, None)):
+        rows = [{"case": name, "xprt": xprt, "round": turn, "calls": calls, "places": {
+            f"{xprt}: a": number * calls / 2000, "sunrpc: b": number * calls / 2000, "kernel: c": 5 * calls}}
+            for turn, numbers in enumerate(rounds) for xprt, calls, number in zip(XPRTS, (2000, 1000), numbers)]
+        expect(f"locks: {what}", _one(_goals(locks, rows), f"{name}:"), met)
+        if met is False:
+            # Of each transport two columns of the first table, and two lines of its own.
+            text = _told(locks.tell, rows)
+            expect("locks: told", [text.count(number) for number in (" 75.0", " 83.0", "5000.0", "rpcordma: a", "kernel: c")],
+                   [4, 4, 4, 1, 2])
+    expect("locks: not measured", set(_goals(locks, []).values()), {None})
+
+
 def _trips(expect):
     for theirs, ours, met in ((2, 2, True), (2, 1, True), (2, 2.5, False), (2, 0.5, False)):
         found = _goals(trips, [{"case": "GETATTR", "xprt": xprt, "round": 0, "trips": number}
@@ -562,7 +672,7 @@ def main():
         else:
             wrong.append(f"{what}: {got!r}, expected {want!r}")
 
-    for test in (_stats, _report, _times, _counts, _instructions, _icount, _sends, _trips, _slope, _scale, _copy, _codec,
+    for test in (_stats, _report, _times, _counts, _instructions, _icount, _sends, _cpus, _locks, _trips, _slope, _scale, _copy, _codec,
                  _within):
         test(expect)
     for line in wrong:

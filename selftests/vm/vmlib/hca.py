@@ -266,12 +266,14 @@ class OneKernel:
     @counted    it has one CPU, and its time is what that executes: machine.VM has more of it
     @cpu        as machine.VM has it; None: the usual one, of each kind of machine
     @plugin     path of a plugin of QEMU's that runs in it, or None
+    @turns      as machine.VM has it
     """
 
     # Where the machine that mounts has the server's files; "": nowhere.
     stored = "/export"
 
-    def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None, counted=False, cpu=None, plugin=None):
+    def __init__(self, name, xprt=None, memory=2048, cpus=2, share=None, counted=False, cpu=None, plugin=None,
+                 turns=False):
         self.xprt = xprt or lab.default_xprt()
         self._served = False
         self.logs = os.path.join(lab.LOGS, name)
@@ -288,7 +290,8 @@ class OneKernel:
         def boot():
             how = {"cpus": 1, "cpu": cpu or machine.COUNTED_CPU, "cmdline": "nokaslr", "counted": True}
             if not counted:
-                how = {"cpus": cpus, "cpu": cpu or machine.CPU, "snapshots": lab.SNAPSHOTS, "warm": lab.WARM}
+                how = {"cpus": cpus, "cpu": cpu or machine.CPU, "snapshots": lab.SNAPSHOTS, "warm": lab.WARM,
+                       "turns": turns}
             self.vm = machine.VM("one", kernel, initramfs, os.path.join(self.logs, "one.log"), memory=memory,
                                  share=share, plugin=plugin and (plugin, os.path.join(self._sockets, "plugin")), **how)
             self.vms = [self.vm]
@@ -469,11 +472,11 @@ class OneKernel:
         self.vm.run(self.mount_command(version, options, where), timeout, f"mount vers={version} {options}")
 
     @staticmethod
-    def mount_command(version, options="", where="/mnt"):
+    def mount_command(version, options="", where="/mnt", port=20049):
         source = "/export" if version == "3" else "/"
         more = "nolock,mountproto=tcp,mounthost=127.0.0.1" if version == "3" else "clientaddr=fe80::2%va"
         return (f"mkdir -p {where}; /sbin/mount.nfs '[fe80::1%va]:{source}' {where} -o vers={version},proto=rdma6,"
-                f"port=20049,{more}{',' + options if options else ''}")
+                f"port={port},{more}{',' + options if options else ''}")
 
     def mount_fails(self, version):
         """Tries a mount that must fail, soon. Whether it is mounted all the same."""

@@ -131,6 +131,7 @@ class VM:
     @disk       None, or the path of a disk (/dev/vda), which has what was written to it also when the machine is gone
     @cpu        its model, and what it lacks, or None for what all have
     @nodes      NUMA nodes, of which each has its part of the memory, and of the CPUs
+    @turns      its CPUs take turns in one thread of the host's, so that a plugin's counters lose nothing
     @counted    its time is the instructions that its one CPU executes, one a nanosecond (COUNTED), and not the host's.
                 Where it has nothing to do it goes to the next timer at once: a machine that waits for a script is soon
                 hours older, so all that is to be of one time has to be one script
@@ -138,7 +139,7 @@ class VM:
 
     def __init__(self, name, kernel, initramfs, log, nets=(), memory=1024, cpus=2, capture=None,
                  cmdline="", share=None, snapshots=None, warm="", plugin=None, disk=None, cpu=None, counted=False,
-                 nodes=1):
+                 nodes=1, turns=False):
         self.name = name
         self.processor = PROCESSORS[kernel.arch]
         if not self.processor.snapshots:
@@ -163,7 +164,7 @@ class VM:
         self._agent, agent = socket.socketpair()
         self._monitor, monitor = socket.socketpair()
         args = [self.processor.program, "-name", name, "-M", self.processor.machine,
-                *(COUNTED if counted else ["-accel", "tcg,thread=multi"]), "-cpu", cpu or self.processor.cpu,
+                *(COUNTED if counted else ["-accel", f"tcg,thread={'single' if turns else 'multi'}"]), "-cpu", cpu or self.processor.cpu,
                 "-smp", f"{cpus},sockets={nodes}" if nodes > 1 else str(cpus), "-m", str(memory), "-nodefaults",
                 "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
                 # Random numbers, and fresh ones for a machine that goes on from a snapshot: no two runs are alike then.

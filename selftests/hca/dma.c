@@ -274,7 +274,7 @@ static void do_sync(struct vhca *v, dma_addr_t bus, size_t size, enum dma_data_d
 	spin_lock_irqsave(&v->dma.lock, flags);
 	map = find(&v->dma, bus);
 	if (!map)
-		why = "not mapped";
+		why = "nothing is mapped there";
 	else if (map->dir != dir)
 		why = "mapped in another one";
 	else if (map->size - (bus - map->bus) < size)

@@ -22,7 +22,7 @@ MODULE_LICENSE("GPL");
 #define PORT		4711
 #define PATIENCE	(10 * HZ)
 
-static const struct rules_case *const tables[] = {memory_cases, queue_cases, event_cases};
+static const struct rules_case *const tables[] = {memory_cases, queue_cases, device_cases, event_cases};
 
 /* One case at a time. */
 static DEFINE_MUTEX(run_lock);
@@ -112,16 +112,32 @@ int next_wc(struct ib_cq *cq, struct ib_wc *wc)
 	return 0;
 }
 
+static int compare(const struct ib_wc *wc, u64 wr_id, enum ib_wc_status status)
+{
+	if (wc->wr_id != wr_id || wc->status != status)
+		return wrong("completion of %llu with %s, expected that of %llu with %s", wc->wr_id,
+			     ib_wc_status_msg(wc->status), wr_id, ib_wc_status_msg(status));
+	return 0;
+}
+
 int done(struct ib_cq *cq, u64 wr_id, enum ib_wc_status status)
 {
 	struct ib_wc wc;
 
-	if (next_wc(cq, &wc))
-		return wrong("no completion of %llu", wr_id);
-	if (wc.wr_id != wr_id || wc.status != status)
-		return wrong("completion of %llu with %s, expected that of %llu with %s", wc.wr_id,
-			     ib_wc_status_msg(wc.status), wr_id, ib_wc_status_msg(status));
-	return 0;
+	return next_wc(cq, &wc) ?: compare(&wc, wr_id, status);
+}
+
+/* The fault is looked at first: what is missed, where the device lets it pass, is the rule. */
+int fails(struct end *e, u64 wr_id, enum ib_wc_status status, const char *text)
+{
+	struct ib_wc wc;
+
+	return next_wc(e->scq, &wc) ?: broken(e, 1, text) ?: compare(&wc, wr_id, status);
+}
+
+int faulty(struct end *e, const char *text, int is, int must)
+{
+	return broken(e, 1, text) ?: is == must ? 0 : wrong("%d instead of %d, with the fault \"%s\"", is, must, text);
 }
 
 int none(struct ib_cq *cq, u32 ms)

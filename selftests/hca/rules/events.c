@@ -158,7 +158,9 @@ static int inject_reg(struct bed *bed)
 static int inject_refuses(struct bed *bed)
 {
 	static const char *const wrong_texts[] = {
-		"", "send", "send 0 5", "send 1 0", "recv 1 5", "recv 0 hold 5", "send 1 99", "eat 1 5"
+		"", "send", "send 1", "send 0 5", "send 1 0", "recv 1 5", "recv 0 hold 5", "send 1 99", "eat 1 5",
+		/* Longer than anything that there is to say. */
+		"send 1 5                                                        "
 	};
 	unsigned int i;
 

@@ -88,17 +88,17 @@ static int dma_unmap(struct bed *bed)
 	ib_dma_unmap_single(a->dev, bus, 100, DMA_TO_DEVICE);
 	TRY(broken(a, 0, NULL));
 	dma_unmap_single(dev, bus, 100, DMA_TO_DEVICE);
-	TRY(broken(a, 1, "not mapped"));
+	TRY(broken(a, 1, "not mapped (any more)"));
 
 	bus = map(a, page, 100, DMA_TO_DEVICE);
 	dma_unmap_single(dev, bus + 10, 90, DMA_TO_DEVICE);
 	TRY(broken(a, 1, "within a mapping"));
 	dma_unmap_single(dev, bus, 99, DMA_TO_DEVICE);
-	TRY(broken(a, 1, "unmap of 99 bytes"));
+	TRY(broken(a, 1, "unmap of 99 bytes in direction 1, mapped were 100 in 1"));
 
 	bus = map(a, page, 100, DMA_TO_DEVICE);
 	dma_unmap_single(dev, bus, 100, DMA_FROM_DEVICE);
-	TRY(broken(a, 1, "direction"));
+	TRY(broken(a, 1, "unmap of 100 bytes in direction 2, mapped were 100 in 1"));
 	free_page((unsigned long)page);
 	return 0;
 }
@@ -107,14 +107,22 @@ static int dma_coherent(struct bed *bed)
 {
 	struct end *a = &bed->a;
 	struct device *dev = dma_device(a);
+	u8 *page = new_page();
 	dma_addr_t bus;
 	void *va;
 
+	MUST(page);
 	va = dma_alloc_coherent(dev, PAGE_SIZE, &bus, GFP_KERNEL);
 	MUST(va);
 	dma_unmap_page(dev, bus, PAGE_SIZE, DMA_BIDIRECTIONAL);
-	TRY(broken(a, 1, "coherent"));
+	TRY(broken(a, 1, "coherent memory"));
 	dma_free_coherent(dev, PAGE_SIZE, va, bus);
+	TRY(broken(a, 0, NULL));
+	bus = map(a, page, PAGE_SIZE, DMA_BIDIRECTIONAL);
+	dma_free_coherent(dev, PAGE_SIZE, page, bus);
+	TRY(broken(a, 1, "not coherent"));
+	ib_dma_unmap_single(a->dev, bus, PAGE_SIZE, DMA_BIDIRECTIONAL);
+	free_page((unsigned long)page);
 	return broken(a, 0, NULL);
 }
 
@@ -131,12 +139,12 @@ static int dma_sync(struct bed *bed)
 	ib_dma_sync_single_for_cpu(a->dev, bus + 20, 81, DMA_FROM_DEVICE);
 	TRY(broken(a, 1, "longer than the mapping"));
 	ib_dma_sync_single_for_cpu(a->dev, bus - 1, 10, DMA_FROM_DEVICE);
-	TRY(broken(a, 1, "not mapped"));
+	TRY(broken(a, 1, "nothing is mapped there"));
 	ib_dma_sync_single_for_device(a->dev, bus, 100, DMA_TO_DEVICE);
-	TRY(broken(a, 1, "another one"));
+	TRY(broken(a, 1, "mapped in another one"));
 	ib_dma_unmap_single(a->dev, bus, 100, DMA_FROM_DEVICE);
 	ib_dma_sync_single_for_cpu(a->dev, bus, 100, DMA_FROM_DEVICE);
-	TRY(broken(a, 1, "not mapped"));
+	TRY(broken(a, 1, "nothing is mapped there"));
 	free_page((unsigned long)page);
 	return 0;
 }
@@ -177,11 +185,10 @@ static int dma_of_nothing(struct bed *bed)
 	u8 *page = new_page();
 
 	MUST(page);
-	MUST(!map(a, page, 0, DMA_TO_DEVICE));
-	TRY(broken(a, 1, "mapping of 0 bytes"));
+	TRY(faulty(a, "mapping of 0 bytes", !map(a, page, 0, DMA_TO_DEVICE), true));
 	sg_init_one(&sg, page, 100);
-	MUST(get_dma_ops(dma_device(a))->map_sg(dma_device(a), &sg, 1, DMA_NONE, 0) < 0);
-	TRY(broken(a, 1, "mapping of 100 bytes in direction 3"));
+	TRY(faulty(a, "mapping of 100 bytes in direction 3",
+		   get_dma_ops(dma_device(a))->map_sg(dma_device(a), &sg, 1, DMA_NONE, 0) < 0, true));
 	free_page((unsigned long)page);
 	return 0;
 }
@@ -250,8 +257,7 @@ static int send_fails(struct bed *bed, u64 addr, u32 length, const char *text)
 {
 	TRY(post_recv(&bed->b, 1, bed->b.bus, ROOM));
 	TRY(post_wr(&bed->a, 2, (struct op){IB_WR_SEND, .addr = addr, .length = length}));
-	TRY(done(bed->a.scq, 2, IB_WC_LOC_PROT_ERR));
-	return broken(&bed->a, 1, text);
+	return fails(&bed->a, 2, IB_WC_LOC_PROT_ERR, text);
 }
 
 /* The same for what is mapped well. */
@@ -290,8 +296,8 @@ static int dma_after_unmap(struct bed *bed)
 	ib_dma_unmap_single(bed->a.dev, bus, 100, DMA_TO_DEVICE);
 	/* The same page is mapped again: that does not make the old address good. */
 	again = map(&bed->a, page, 100, DMA_TO_DEVICE);
-	MUST(again != bus);
 	TRY(send_fails(bed, bus, 100, "mapped no more"));
+	MUST(again != bus);
 	ib_dma_unmap_single(bed->a.dev, again, 100, DMA_TO_DEVICE);
 	free_page((unsigned long)page);
 	return 0;
@@ -304,7 +310,7 @@ static int dma_direction(struct bed *bed)
 
 	MUST(page);
 	bus = map(&bed->a, page, 100, DMA_FROM_DEVICE);
-	TRY(send_fails(bed, bus, 100, "other direction"));
+	TRY(send_fails(bed, bus, 100, "mapped for the other direction only"));
 	ib_dma_unmap_single(bed->a.dev, bus, 100, DMA_FROM_DEVICE);
 	free_page((unsigned long)page);
 	return 0;
@@ -324,15 +330,17 @@ static int dma_other_device(struct bed *bed)
 static int dma_receive_direction(struct bed *bed)
 {
 	u8 *page = new_page();
+	struct ib_wc wc;
 	u64 bus;
 
 	MUST(page);
 	bus = map(&bed->b, page, 100, DMA_TO_DEVICE);
 	TRY(post_recv(&bed->b, 1, bus, 100));
 	TRY(post_wr(&bed->a, 2, (struct op){IB_WR_SEND, .addr = bed->a.bus, .length = 100}));
-	TRY(done(bed->a.scq, 2, IB_WC_REM_OP_ERR));
+	TRY(next_wc(bed->a.scq, &wc));
+	TRY(broken(&bed->b, 1, "mapped for the other direction only"));
+	MUST(wc.wr_id == 2 && wc.status == IB_WC_REM_OP_ERR);
 	TRY(done(bed->b.rcq, 1, IB_WC_LOC_PROT_ERR));
-	TRY(broken(&bed->b, 1, "writes"));
 	ib_dma_unmap_single(bed->b.dev, bus, 100, DMA_TO_DEVICE);
 	free_page((unsigned long)page);
 	return 0;
@@ -425,7 +433,7 @@ static int exposed_at(struct bed *bed, u32 offset)
 	bus = map(a, page + offset, 512, DMA_BIDIRECTIONAL);
 	TRY(reg(a, bus, 512, IB_ACCESS_REMOTE_READ));
 	ib_dma_unmap_single(a->dev, bus, 512, DMA_BIDIRECTIONAL);
-	TRY(broken(a, 1, "may access still"));
+	TRY(broken(a, 1, "which a peer may access still"));
 	TRY(unreg(a));
 	free_page((unsigned long)page);
 	return 0;
@@ -457,7 +465,7 @@ static int dma_remote(struct bed *bed)
 	TRY(broken(b, 0, NULL));
 	ib_dma_unmap_single(b->dev, b->bus, ROOM, DMA_BIDIRECTIONAL);
 	b->bus = 0;
-	TRY(broken(b, 1, "may access still"));
+	TRY(broken(b, 1, "which a peer may access still"));
 	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_WRITE, .addr = a->bus, .length = 100, .remote = b->mr->iova,
 				      .rkey = b->mr->rkey}));
 	TRY(done(a->scq, 2, IB_WC_REM_OP_ERR));
@@ -531,8 +539,8 @@ static int reg_other_device(struct bed *bed)
 
 	TRY(map_region(&bed->b, bed->b.bus, PAGE_SIZE));
 	mixed.mr = bed->b.mr;
-	MUST(post_reg(&mixed, 1, mixed.mr->rkey, IB_ACCESS_LOCAL_WRITE) == -EINVAL);
-	TRY(broken(&bed->a, 1, "another device's region"));
+	TRY(faulty(&bed->a, "another device's region", post_reg(&mixed, 1, mixed.mr->rkey, IB_ACCESS_LOCAL_WRITE),
+		   -EINVAL));
 	return none(bed->a.scq, 10);
 }
 
@@ -543,8 +551,8 @@ static int reg_twice_posted(struct bed *bed)
 	TRY(tell(a, "inject", "reg 1 hold 200"));
 	TRY(map_region(a, a->bus, PAGE_SIZE));
 	TRY(post_reg(a, 1, a->mr->rkey, IB_ACCESS_LOCAL_WRITE));
-	MUST(post_reg(a, 2, a->mr->rkey, IB_ACCESS_LOCAL_WRITE) == -EINVAL);
-	TRY(broken(a, 1, "whose last one is not carried out"));
+	TRY(faulty(a, "whose last one is not carried out", post_reg(a, 2, a->mr->rkey, IB_ACCESS_LOCAL_WRITE),
+		   -EINVAL));
 	return done(a->scq, 1, IB_WC_SUCCESS);
 }
 
@@ -552,8 +560,7 @@ static int reg_twice_posted(struct bed *bed)
 static int reg_fails(struct end *e, u32 key, int access, const char *text)
 {
 	TRY(post_reg(e, 1, key, access));
-	TRY(done(e->scq, 1, IB_WC_MW_BIND_ERR));
-	return broken(e, 1, text);
+	return fails(e, 1, IB_WC_MW_BIND_ERR, text);
 }
 
 static int reg_valid(struct bed *bed)
@@ -612,6 +619,7 @@ static int reg_limits(struct bed *bed)
 	TRY(PTR_ERR_OR_ZERO(mr));
 	ib_dereg_mr(mr);
 	MUST(IS_ERR(ib_alloc_mr(a->pd, a->mr->type, a->v->preset->page_list + 1)));
+	MUST(IS_ERR(ib_alloc_mr(a->pd, a->mr->type, 0)));
 	if (!a->v->preset->sg_gaps)
 		MUST(IS_ERR(ib_alloc_mr(a->pd, IB_MR_TYPE_SG_GAPS, 8)));
 	/* Eight entries are what it has. */
@@ -649,22 +657,20 @@ static int dereg_posted(struct bed *bed)
 	ib_dereg_mr(a->mr);
 	a->mr = NULL;
 	TRY(broken(a, 1, "with its registration in a send queue"));
-	TRY(done(a->scq, 1, IB_WC_MW_BIND_ERR));
-	return broken(a, 1, "which is gone");
+	return fails(a, 1, IB_WC_MW_BIND_ERR, "which is gone");
 }
 
-/* LOCAL_INV of @key fails. */
-static int inv_refused(struct end *e, u32 key)
+/* What a LOCAL_INV that fails has for a status. */
+static enum ib_wc_status inv_status(struct end *e)
 {
-	TRY(post_wr(e, 1, (struct op){IB_WR_LOCAL_INV, .rkey = key}));
-	return done(e->scq, 1, e->v->preset->iwarp ? IB_WC_LOC_ACCESS_ERR : IB_WC_MW_BIND_ERR);
+	return e->v->preset->iwarp ? IB_WC_LOC_ACCESS_ERR : IB_WC_MW_BIND_ERR;
 }
 
-/* The same, and it is a fault. */
+/* LOCAL_INV of @key fails, and it is a fault. */
 static int inv_fails(struct end *e, u32 key)
 {
-	TRY(inv_refused(e, key));
-	return broken(e, 1, "under which nothing is registered");
+	TRY(post_wr(e, 1, (struct op){IB_WR_LOCAL_INV, .rkey = key}));
+	return fails(e, 1, inv_status(e), "under which nothing is registered");
 }
 
 static int inv_invalid(struct bed *bed)
@@ -696,7 +702,7 @@ static int refused(struct bed *bed, struct op op)
 	struct end *a = &bed->a, *b = &bed->b;
 
 	TRY(post_recv(b, 5, b->bus, 100));
-	op.addr = a->bus;
+	op.addr = op.addr ?: a->bus;
 	op.length = op.length ?: 100;
 	if (op.opcode == IB_WR_RDMA_READ)
 		TRY(sink(a, &op.addr, &op.lkey));
@@ -767,7 +773,13 @@ static int rkey_beyond(struct bed *bed)
 
 	TRY(reg(b, b->bus + 100, 1000, BOTH));
 	TRY(works(bed, IB_WR_RDMA_WRITE, b->mr->iova + 900, 100));
-	return refused(bed, (struct op){IB_WR_RDMA_WRITE, .remote = b->mr->iova + 901, .rkey = b->mr->rkey});
+	fill(b, 1);
+	/* Its first bytes would have their place: they do not arrive either. */
+	fill(&bed->a, 2);
+	TRY(refused(bed, (struct op){IB_WR_RDMA_WRITE, .addr = bed->a.bus + PAGE_SIZE - 50,
+				     .remote = b->mr->iova + 901, .rkey = b->mr->rkey}));
+	MUST(holds(b, 0, ROOM, 1));
+	return 0;
 }
 
 static int rkey_before(struct bed *bed)
@@ -843,8 +855,8 @@ static int lkey_access(struct bed *bed)
 	TRY(broken(a, 0, NULL));
 	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_READ, .addr = a->mr->iova, .length = 100, .lkey = a->mr->lkey,
 				      .remote = b->mr->iova, .rkey = b->mr->rkey}));
-	TRY(done(a->scq, 2, IB_WC_LOC_PROT_ERR));
-	return broken(a, 1, a->v->preset->sink_access ? "the sink of a Read" : "own memory");
+	return fails(a, 2, IB_WC_LOC_PROT_ERR, a->v->preset->sink_access ? "the sink of a Read" :
+		     "the Read's own memory is not to be written");
 }
 
 static int lkey_wrong(struct bed *bed)
@@ -858,8 +870,26 @@ static int lkey_wrong(struct bed *bed)
 	TRY(broken(a, 0, NULL));
 	TRY(post_recv(&bed->b, 3, bed->b.bus, ROOM));
 	TRY(post_wr(a, 4, (struct op){IB_WR_SEND, .addr = a->mr->iova, .length = 100, .lkey = a->mr->lkey ^ 1}));
-	TRY(done(a->scq, 4, IB_WC_LOC_PROT_ERR));
-	return broken(a, 1, "own memory");
+	return fails(a, 4, IB_WC_LOC_PROT_ERR, "the Send's own memory is not to be read");
+}
+
+static int lkey_of_write(struct bed *bed)
+{
+	struct end *a = &bed->a, *b = &bed->b;
+	struct op op = {IB_WR_RDMA_WRITE, .length = 100};
+
+	TRY(reg(b, b->bus, PAGE_SIZE, BOTH));
+	TRY(reg(a, a->bus, PAGE_SIZE, IB_ACCESS_LOCAL_WRITE));
+	op.addr = a->mr->iova;
+	op.lkey = a->mr->lkey;
+	op.remote = b->mr->iova;
+	op.rkey = b->mr->rkey;
+	TRY(post_wr(a, 1, op));
+	TRY(done(a->scq, 1, IB_WC_SUCCESS));
+	TRY(broken(a, 0, NULL));
+	op.lkey ^= 1;
+	TRY(post_wr(a, 2, op));
+	return fails(a, 2, IB_WC_LOC_PROT_ERR, "the Write's own memory is not to be read");
 }
 
 /* A memory region of b's is invalidated by a Send of a's. */
@@ -888,7 +918,8 @@ static int send_inv(struct bed *bed)
 	b->bus = 0;
 	TRY(broken(b, 0, NULL));
 	/* It is not valid, and cannot be invalidated. Who tries may not have known: nobody is at fault. */
-	TRY(inv_refused(b, b->mr->rkey));
+	TRY(post_wr(b, 1, (struct op){IB_WR_LOCAL_INV, .rkey = b->mr->rkey}));
+	TRY(done(b->scq, 1, inv_status(b)));
 	return broken(b, 0, NULL);
 }
 
@@ -974,6 +1005,7 @@ const struct rules_case memory_cases[] = {
 	{"rkey-other-pd", rkey_other_pd},
 	{"lkey-access", lkey_access},
 	{"lkey-wrong", lkey_wrong},
+	{"lkey-of-write", lkey_of_write},
 	{"send-inv", send_inv},
 	{"inv-after-send-inv", inv_after_send_inv},
 	{"send-inv-bad-key", send_inv_bad_key},

@@ -28,18 +28,15 @@ static int sq_room(struct bed *bed)
 	TRY(none(a->rcq, 50));
 	/* All are done, and nobody has looked. */
 	MUST(qp->sq_done == qp->sq_posted);
-	MUST(nothing(a, 101, false) == -ENOMEM);
-	TRY(broken(a, 1, "has no room"));
+	TRY(faulty(a, "has no room", nothing(a, 101, false), -ENOMEM));
 	TRY(done(a->scq, 100, IB_WC_SUCCESS));
 	for (i = 0; i < blocks; i++)
 		TRY(nothing(a, i, true));
 	TRY(broken(a, 0, NULL));
-	MUST(nothing(a, 102, false) == -ENOMEM);
-	TRY(broken(a, 1, "has no room"));
+	TRY(faulty(a, "has no room", nothing(a, 102, false), -ENOMEM));
 	/* Nothing will ever give room back. */
 	TRY(none(a->scq, 50));
-	MUST(nothing(a, 103, false) == -ENOMEM);
-	return broken(a, 1, "has no room");
+	return faulty(a, "has no room", nothing(a, 103, false), -ENOMEM);
 }
 
 /* There is room for as many of the largest as were asked for. */
@@ -66,16 +63,21 @@ static int sq_states(struct bed *bed)
 		.qp_type = IB_QPT_RC, .send_cq = bed->a.scq, .recv_cq = bed->a.rcq,
 		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
 	};
+	enum ib_qp_state states[] = {IB_QPS_RTR, IB_QPS_INIT, IB_QPS_RESET};
 	struct end other = bed->a;
-	int err;
+	unsigned int i;
+	int err = 0;
 
 	other.qp = ib_create_qp(bed->a.pd, &init);
 	TRY(PTR_ERR_OR_ZERO(other.qp));
-	err = nothing(&other, 1, false) == -EINVAL ? broken(&bed->a, 0, NULL) : wrong("a post in state RESET");
+	for (i = 0; i < ARRAY_SIZE(states) && !err; i++) {
+		to_vqp(other.qp)->state = states[i];
+		err = nothing(&other, 1, false) == -EINVAL ? broken(&bed->a, 0, NULL) :
+			wrong("a post in state %d", states[i]);
+	}
 	/* This a caller does know. */
 	if (!err)
-		err = post_recv(&other, 1, bed->a.bus, 100) == -EINVAL ?
-			broken(&bed->a, 1, "is not initialized") : wrong("a Receive in state RESET");
+		err = faulty(&bed->a, "is not initialized", post_recv(&other, 1, bed->a.bus, 100), -EINVAL);
 	ib_destroy_qp(other.qp);
 	return err;
 }
@@ -88,6 +90,7 @@ static int qp_limits(struct bed *bed)
 		.cap = {.max_send_wr = 4, .max_recv_wr = p->recv_wr, .max_send_sge = p->send_sge,
 			.max_recv_sge = p->recv_sge},
 	}, init;
+	struct ib_srq srq = {};
 	struct ib_qp *qp;
 
 	init = right;
@@ -98,14 +101,21 @@ static int qp_limits(struct bed *bed)
 	do { \
 		init = right; \
 		init.setting; \
-		MUST(IS_ERR(ib_create_qp(bed->a.pd, &init))); \
+		qp = ib_create_qp(bed->a.pd, &init); \
+		if (!IS_ERR(qp)) { \
+			ib_destroy_qp(qp); \
+			return wrong("there is a queue pair with %s", #setting); \
+		} \
 	} while (0)
 	REFUSED(cap.max_recv_wr = p->recv_wr + 1);
 	REFUSED(cap.max_send_sge = p->send_sge + 1);
 	REFUSED(cap.max_recv_sge = p->recv_sge + 1);
 	REFUSED(cap.max_send_wr = p->send_blocks / 3 + 1);
 	REFUSED(cap.max_inline_data = 64);
+	REFUSED(cap.max_send_wr = 0);
 	REFUSED(qp_type = IB_QPT_UC);
+	REFUSED(create_flags = IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK);
+	REFUSED(srq = &srq);
 #undef REFUSED
 	return 0;
 }
@@ -113,23 +123,80 @@ static int qp_limits(struct bed *bed)
 static int forbidden(struct bed *bed)
 {
 	struct end *a = &bed->a;
+	struct op op = {IB_WR_SEND, .addr = a->bus, .length = 8};
 
-	MUST(post_wr(a, 1, (struct op){IB_WR_SEND, .addr = a->bus, .length = 1, .nsge = 4}) == -EINVAL);
-	TRY(broken(a, 1, "more SGEs than the queue pair has"));
-	MUST(post_wr(a, 1, (struct op){IB_WR_SEND, IB_SEND_INLINE, .addr = a->bus, .length = 1}) == -EINVAL);
-	TRY(broken(a, 1, "inline data"));
-	MUST(post_wr(a, 1, (struct op){IB_WR_ATOMIC_CMP_AND_SWP, .addr = a->bus, .length = 8}) == -EINVAL);
-	TRY(broken(a, 1, "an operation that there is not"));
-	MUST(post_wr(a, 1, (struct op){IB_WR_RDMA_WRITE_WITH_IMM, .addr = a->bus, .length = 8}) == -EINVAL);
-	TRY(broken(a, 1, "an operation that there is not"));
+	op.nsge = 4;
+	TRY(faulty(a, "more SGEs than the queue pair has", post_wr(a, 1, op), -EINVAL));
+	op.nsge = -1;
+	TRY(faulty(a, "more SGEs than the queue pair has", post_wr(a, 1, op), -EINVAL));
+	op.nsge = 1;
+	op.flags = IB_SEND_INLINE;
+	TRY(faulty(a, "inline data", post_wr(a, 1, op), -EINVAL));
+	op.flags = 0;
+	op.opcode = IB_WR_ATOMIC_CMP_AND_SWP;
+	TRY(faulty(a, "an operation that there is not", post_wr(a, 1, op), -EINVAL));
+	op.opcode = IB_WR_RDMA_WRITE_WITH_IMM;
+	TRY(faulty(a, "an operation that there is not", post_wr(a, 1, op), -EINVAL));
+	/* iWARP has no immediate data. */
+	op.opcode = IB_WR_SEND_WITH_IMM;
+	if (a->v->preset->iwarp)
+		TRY(faulty(a, "an operation that there is not", post_wr(a, 1, op), -EINVAL));
 	/* None of them has been posted. */
 	return none(a->scq, 10);
 }
 
 static int read_with_inv(struct bed *bed)
 {
-	MUST(post_wr(&bed->a, 1, (struct op){IB_WR_RDMA_READ_WITH_INV, .addr = bed->a.bus, .length = 1}) == -EINVAL);
-	return broken(&bed->a, 1, "which is iWARP's");
+	struct op op = {IB_WR_RDMA_READ_WITH_INV, .addr = bed->a.bus, .length = 1};
+
+	return faulty(&bed->a, "which is iWARP's", post_wr(&bed->a, 1, op), -EINVAL);
+}
+
+/* What may be changed of a connected queue pair. */
+static int qp_modify(struct bed *bed)
+{
+	struct end *a = &bed->a;
+	u8 reads = a->v->preset->reads;
+	struct ib_qp_attr attr = {.qp_state = IB_QPS_RESET};
+
+	MUST(ib_modify_qp(a->qp, &attr, IB_QP_STATE) == -EOPNOTSUPP);
+	MUST(ib_modify_qp(a->qp, &attr, IB_QP_RATE_LIMIT) == -EOPNOTSUPP);
+	if (!a->v->preset->iwarp) {
+		attr.qp_state = IB_QPS_SQD;
+		MUST(ib_modify_qp(a->qp, &attr, IB_QP_STATE) == -EOPNOTSUPP);
+		attr.qp_state = IB_QPS_INIT;
+		MUST(ib_modify_qp(a->qp, &attr, IB_QP_STATE) == -EINVAL);
+	} else {
+		/* InfiniBand has them set on the way to a connection alone; see rdma_init_qp_attr(). */
+		attr.max_rd_atomic = attr.max_dest_rd_atomic = reads;
+		TRY(ib_modify_qp(a->qp, &attr, IB_QP_MAX_QP_RD_ATOMIC));
+		TRY(ib_modify_qp(a->qp, &attr, IB_QP_MAX_DEST_RD_ATOMIC));
+		attr.max_rd_atomic = attr.max_dest_rd_atomic = reads + 1;
+		MUST(ib_modify_qp(a->qp, &attr, IB_QP_MAX_QP_RD_ATOMIC) == -EINVAL);
+		MUST(ib_modify_qp(a->qp, &attr, IB_QP_MAX_DEST_RD_ATOMIC) == -EINVAL);
+	}
+	MUST(to_vqp(a->qp)->state == IB_QPS_RTS);
+	return 0;
+}
+
+static int cq_limits(struct bed *bed)
+{
+	struct end *a = &bed->a;
+	struct ib_cq_init_attr wrong_ones[] = {
+		{.cqe = 0}, {.cqe = a->v->preset->cqe + 1}, {.cqe = 4, .flags = IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN}
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(wrong_ones); i++) {
+		struct ib_cq *cq = ib_create_cq(a->dev, NULL, NULL, NULL, &wrong_ones[i]);
+
+		if (!IS_ERR(cq)) {
+			ib_destroy_cq(cq);
+			return wrong("there is a completion queue of %u entries, flags %u", wrong_ones[i].cqe,
+				     wrong_ones[i].flags);
+		}
+	}
+	return 0;
 }
 
 static int rq_room(struct bed *bed)
@@ -142,16 +209,16 @@ static int rq_room(struct bed *bed)
 	for (i = 0; i < bed->set.recv_wr; i++)
 		TRY(post_recv(b, i, b->bus, 100));
 	TRY(broken(b, 0, NULL));
-	MUST(post_recv(b, 100, b->bus, 100) == -ENOMEM);
-	TRY(broken(b, 1, "the queue is full"));
+	TRY(faulty(b, "the queue is full", post_recv(b, 100, b->bus, 100), -ENOMEM));
 	TRY(post_wr(&bed->a, 1, (struct op){IB_WR_SEND}));
 	TRY(done(b->rcq, 0, IB_WC_SUCCESS));
 	TRY(post_recv(b, 100, b->bus, 100));
 	TRY(broken(b, 0, NULL));
 	TRY(post_wr(&bed->a, 2, (struct op){IB_WR_SEND}));
 	TRY(done(b->rcq, 1, IB_WC_SUCCESS));
-	MUST(ib_post_recv(b->qp, &wr, NULL) == -EINVAL);
-	return broken(b, 1, "too many SGEs");
+	TRY(faulty(b, "too many SGEs", ib_post_recv(b->qp, &wr, NULL), -EINVAL));
+	wr.num_sge = -1;
+	return faulty(b, "too many SGEs", ib_post_recv(b->qp, &wr, NULL), -EINVAL);
 }
 
 static int cq_room(struct bed *bed)
@@ -204,10 +271,11 @@ static int inv_unfenced(struct bed *bed)
 
 	TRY(late_read(bed, 0));
 	TRY(none(a->scq, 30));
-	TRY(done(a->scq, 1, IB_WC_LOC_PROT_ERR));
+	TRY(fails(a, 1, IB_WC_LOC_PROT_ERR, a->v->preset->sink_access ? "the sink of a Read" :
+		  "the Read's own memory is not to be written"));
 	TRY(done(a->scq, 2, IB_WC_WR_FLUSH_ERR));
 	MUST(holds(a, 0, 100, 1));
-	return broken(a, 1, a->v->preset->sink_access ? "the sink of a Read" : "own memory");
+	return 0;
 }
 
 /* What is behind a Read goes on, and is told of behind it. */
@@ -286,11 +354,11 @@ static int read_depth(struct bed *bed)
 		TRY(post_read(bed, i, addr + i * 100, lkey));
 	TRY(done(a->scq, 0, IB_WC_SUCCESS));
 	MUST(holds(a, 0, 100, 3));
-	TRY(done(a->scq, 1, IB_WC_REM_INV_REQ_ERR));
+	TRY(fails(a, 1, IB_WC_REM_INV_REQ_ERR, "2 Reads under way, for which the peer has 1 resources"));
 	TRY(done(a->scq, 2, IB_WC_WR_FLUSH_ERR));
 	MUST(to_vqp(b->qp)->state == IB_QPS_ERR);
 	MUST(atomic_read(&b->events[a->v->preset->iwarp ? IB_EVENT_QP_FATAL : IB_EVENT_QP_REQ_ERR]) == 1);
-	return broken(a, 1, "2 Reads under way, for which the peer has 1 resources");
+	return 0;
 }
 
 /* What is behind late Reads fails: they come first, with their data, and only then it is over for both ends. */
@@ -330,21 +398,21 @@ static int read_depth_none(struct bed *bed)
 	TRY(reg(&bed->b, bed->b.bus, PAGE_SIZE, BOTH));
 	TRY(post_wr(a, 1, (struct op){IB_WR_RDMA_READ, .addr = a->bus, .length = 100, .remote = bed->b.mr->iova,
 				      .rkey = bed->b.mr->rkey}));
-	TRY(done(a->scq, 1, IB_WC_LOC_QP_OP_ERR));
-	return broken(a, 1, "which may have none under way");
+	return fails(a, 1, IB_WC_LOC_QP_OP_ERR, "which may have none under way");
 }
 
 static int read_sges(struct bed *bed)
 {
 	struct end *a = &bed->a, *b = &bed->b;
+	struct op op;
 
 	TRY(reg(b, b->bus, PAGE_SIZE, BOTH));
 	TRY(reg(a, a->bus, PAGE_SIZE, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE));
-	MUST(post_wr(a, 1, (struct op){IB_WR_RDMA_READ, .addr = a->mr->iova, .length = 100, .lkey = a->mr->lkey,
-				       .nsge = 2, .remote = b->mr->iova, .rkey = b->mr->rkey}) == -EINVAL);
-	TRY(broken(a, 1, "more SGEs than a Read has"));
-	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_READ, .addr = a->mr->iova, .length = 100, .lkey = a->mr->lkey,
-				      .remote = b->mr->iova, .rkey = b->mr->rkey}));
+	op = (struct op){IB_WR_RDMA_READ, .addr = a->mr->iova, .length = 100, .lkey = a->mr->lkey, .nsge = 2,
+			 .remote = b->mr->iova, .rkey = b->mr->rkey};
+	TRY(faulty(a, "more SGEs than a Read has", post_wr(a, 1, op), -EINVAL));
+	op.nsge = 1;
+	TRY(post_wr(a, 2, op));
 	return done(a->scq, 2, IB_WC_SUCCESS);
 }
 
@@ -363,8 +431,7 @@ static int read_sink(struct bed *bed)
 	TRY(reg(a, a->bus, PAGE_SIZE, IB_ACCESS_LOCAL_WRITE));
 	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_READ, .addr = a->mr->iova, .length = 100, .lkey = a->mr->lkey,
 				      .remote = b->mr->iova, .rkey = b->mr->rkey}));
-	TRY(done(a->scq, 2, IB_WC_LOC_PROT_ERR));
-	return broken(a, 1, "the sink of a Read");
+	return fails(a, 2, IB_WC_LOC_PROT_ERR, "the sink of a Read");
 }
 
 static int read_sink_local(struct bed *bed)
@@ -374,8 +441,7 @@ static int read_sink_local(struct bed *bed)
 	TRY(reg(b, b->bus, PAGE_SIZE, BOTH));
 	TRY(post_wr(a, 2, (struct op){IB_WR_RDMA_READ, .addr = a->bus, .length = 100, .remote = b->mr->iova,
 				      .rkey = b->mr->rkey}));
-	TRY(done(a->scq, 2, IB_WC_LOC_PROT_ERR));
-	return broken(a, 1, "the sink of a Read");
+	return fails(a, 2, IB_WC_LOC_PROT_ERR, "the sink of a Read");
 }
 
 /* The first that fails says why; all behind it are flushed in order, with a completion each. */
@@ -495,6 +561,7 @@ static int no_receive(struct bed *bed)
 static int recv_too_small(struct bed *bed)
 {
 	struct end *a = &bed->a, *b = &bed->b;
+	struct ib_wc wc;
 
 	fill(b, 1);
 	fill(a, 2);
@@ -506,7 +573,9 @@ static int recv_too_small(struct bed *bed)
 	TRY(post_recv(b, 3, b->bus, 100));
 	TRY(post_wr(a, 4, (struct op){IB_WR_SEND, .addr = a->bus, .length = 101}));
 	TRY(done(a->scq, 4, IB_WC_REM_INV_REQ_ERR));
-	TRY(done(b->rcq, 3, IB_WC_LOC_LEN_ERR));
+	TRY(next_wc(b->rcq, &wc));
+	MUST(wc.wr_id == 3 && wc.status == IB_WC_LOC_LEN_ERR && wc.qp == b->qp);
+	MUST(wc.opcode != IB_WC_RECV && wc.byte_len == U32_MAX);
 	MUST(holds(b, 100, 100, 1));
 	return 0;
 }
@@ -599,6 +668,8 @@ const struct rules_case queue_cases[] = {
 	{"sq-largest", sq_largest, .set = {.send_wr = 5}},
 	{"sq-states", sq_states, ALONE},
 	{"qp-limits", qp_limits, ALONE},
+	{"qp-modify", qp_modify},
+	{"cq-limits", cq_limits, ALONE},
 	{"forbidden", forbidden},
 	{"read-with-inv", read_with_inv, ROCE},
 	{"rq-room", rq_room, .set = {.recv_wr = 3, .rnr_retry = 7}},

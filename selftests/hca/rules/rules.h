@@ -8,6 +8,7 @@
  *	memory.c	cases of DMA mappings and regions
  *	queues.c	cases of queue pairs and completion queues
  *	events.c	cases of faults on demand and of events
+ *	devices.c	cases of devices that are made, and of what is asked of one as a whole
  *	plant.c		faults that a kernel's checkers find, and the device does not
  */
 #ifndef VHCA_RULES_H
@@ -67,7 +68,7 @@ struct rules_case {
 	struct settings set;
 };
 
-extern const struct rules_case memory_cases[], queue_cases[], event_cases[];
+extern const struct rules_case memory_cases[], queue_cases[], event_cases[], device_cases[];
 
 /** Say why a case fails; returns an error. */
 __printf(1, 2) int wrong(const char *fmt, ...);
@@ -107,6 +108,10 @@ int post_recv(struct end *e, u64 wr_id, u64 addr, u32 length);
 int next_wc(struct ib_cq *cq, struct ib_wc *wc);
 /** It is that of @wr_id with @status. */
 int done(struct ib_cq *cq, u64 wr_id, enum ib_wc_status status);
+/** The same of @e's send queue; and one rule has been broken, with @text in what is said of it. */
+int fails(struct end *e, u64 wr_id, enum ib_wc_status status, const char *text);
+/** One rule has been broken, with @text in what is said of it, by what came to @is, which must be @must. */
+int faulty(struct end *e, const char *text, int is, int must);
 /** No more is there, for @ms. */
 int none(struct ib_cq *cq, u32 ms);
 

@@ -142,9 +142,9 @@ int vhca_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_u
 		qpn = 1;
 		err = xa_insert_irq(&v->qps, qpn, qp, GFP_KERNEL);
 	} else {
-		static u32 next;
-
-		err = xa_alloc_cyclic_irq(&v->qps, &qpn, qp, XA_LIMIT(2, 0xffffff), &next, GFP_KERNEL);
+		/* From 2 on, and as many as there are keys. */
+		err = xa_alloc_cyclic_irq(&v->qps, &qpn, qp, XA_LIMIT(v->first_key + 2, v->first_key + 0xfffff),
+					  &v->next_qpn, GFP_KERNEL);
 	}
 	if (err < 0)
 		goto fail;

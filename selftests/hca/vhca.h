@@ -111,7 +111,8 @@ struct vhca {
 	struct xarray qps;
 	spinlock_t mr_lock;
 	struct xarray mrs;
-	u32 first_key, next_key;	/* no two devices have the same, nor one that came before */
+	/* Keys and numbers of queue pairs: no two devices have the same, nor one that came before. */
+	u32 first_key, next_key, next_qpn;
 
 	bool port_up;
 	bool cm_lost;			/* datagrams that it sends do not arrive */

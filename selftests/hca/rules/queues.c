@@ -152,6 +152,34 @@ static int read_with_inv(struct bed *bed)
 	return faulty(&bed->a, "which is iWARP's", post_wr(&bed->a, 1, op), -EINVAL);
 }
 
+/* The number of a queue pair that is made at @e, and no more. */
+static int numbered(struct end *e, u32 *qpn)
+{
+	struct ib_qp_init_attr init = {
+		.qp_type = IB_QPT_RC, .send_cq = e->scq, .recv_cq = e->rcq,
+		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+	};
+	struct ib_qp *qp = ib_create_qp(e->pd, &init);
+
+	TRY(PTR_ERR_OR_ZERO(qp));
+	*qpn = qp->qp_num;
+	ib_destroy_qp(qp);
+	return 0;
+}
+
+/* Each device numbers its own, one after the other, and none as another device does. */
+static int qp_numbers(struct bed *bed)
+{
+	u32 first, other, second;
+
+	TRY(numbered(&bed->a, &first));
+	TRY(numbered(&bed->b, &other));
+	TRY(numbered(&bed->a, &second));
+	if (second != first + 1 || other >> 20 == first >> 20)
+		return wrong("queue pairs are numbered 0x%x, 0x%x, and 0x%x by another device", first, second, other);
+	return 0;
+}
+
 /* What may be changed of a connected queue pair. */
 static int qp_modify(struct bed *bed)
 {
@@ -668,6 +696,7 @@ const struct rules_case queue_cases[] = {
 	{"sq-largest", sq_largest, .set = {.send_wr = 5}},
 	{"sq-states", sq_states, ALONE},
 	{"qp-limits", qp_limits, ALONE},
+	{"qp-numbers", qp_numbers, ALONE},
 	{"qp-modify", qp_modify},
 	{"cq-limits", cq_limits, ALONE},
 	{"forbidden", forbidden},

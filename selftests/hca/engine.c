@@ -13,7 +13,7 @@
 #define RETRY	50
 
 /* What sqe_execute() may say beside a status. */
-#define LATER	(-1)		/* no answer, or no Receive: again in *ms */
+#define LATER	VHCA_LATER
 #define COMES	(-2)		/* a Read's data is on its way */
 
 /* Receive-not-ready timers, in microseconds: InfiniBand 9.7.5.2.8, table 46, rounded. */
@@ -441,7 +441,7 @@ static int execute(struct vhca_qp *qp, struct vhca_swqe *e, u32 *ms)
 	if (kind == VHCA_INV)
 		return vhca_mr_invalidate(v, qp->ib.pd, e->rkey, false);
 	if (qp->ib.qp_type == IB_QPT_GSI)
-		return vhca_roce_send(qp, e);
+		return vhca_roce_send(qp, e, ms);
 
 	if (kind == VHCA_READ && !qp->attr.max_rd_atomic) {
 		vhca_fault(v, "a Read by a queue pair which may have none under way");

@@ -113,7 +113,7 @@ static void make_grh(void *grh, const struct vhca_swqe *e)
 	}
 }
 
-enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
+int vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e, u32 *ms)
 {
 	struct vhca *v = qp->dev;
 	struct ib_wc wc = {
@@ -127,7 +127,7 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 	u8 grh[GRH];
 	struct vhca_pin pin;
 	u32 done = 0, room = 0;
-	int i, err = 0;
+	int i, err = 0, result = IB_WC_SUCCESS;
 
 	wc.network_hdr_type = e->av.network;
 	/* A datagram that nobody takes is lost, and nobody says so. */
@@ -144,9 +144,15 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 
 	spin_lock_irqsave(&peer->lock, flags);
 	if ((peer->state == IB_QPS_RTR || peer->state == IB_QPS_RTS) && peer->rq_posted != peer->rq_filled &&
-	    !peer->rq_busy && peer->ib.qp_type == IB_QPT_GSI) {
-		r = &peer->rq[peer->rq_filled % peer->rq_size];
-		peer->rq_busy = true;
+	    peer->ib.qp_type == IB_QPT_GSI) {
+		if (peer->rq_busy) {
+			/* That of another device comes in just now: no reason to lose this one. */
+			*ms = 1;
+			result = VHCA_LATER;
+		} else {
+			r = &peer->rq[peer->rq_filled % peer->rq_size];
+			peer->rq_busy = true;
+		}
 	}
 	spin_unlock_irqrestore(&peer->lock, flags);
 	if (!r)
@@ -177,5 +183,5 @@ enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e)
 	vhca_recv_done(peer, &wc, false);
 out:
 	vhca_qp_put(peer);
-	return IB_WC_SUCCESS;
+	return result;
 }

@@ -268,6 +268,9 @@ void vhca_cq_forget(struct vhca_cq *cq, struct vhca_qp *qp);
 
 /* qp.c, engine.c */
 
+/* What carrying out a work request may come to beside a status: no answer, or no Receive; again in *ms. */
+#define VHCA_LATER	(-1)
+
 enum vhca_wqe_state { VHCA_POSTED, VHCA_UNDER_WAY, VHCA_DONE };
 
 /** Where a datagram goes, and whose it is: as its address handle was when it was posted. */
@@ -399,8 +402,8 @@ int vhca_add_gid(const struct ib_gid_attr *attr, void **context);
 int vhca_del_gid(const struct ib_gid_attr *attr, void **context);
 /** The queue pair that a RoCE one is connected to, with a reference, or NULL. */
 struct vhca_qp *vhca_roce_peer(struct vhca_qp *qp);
-/** Send @e, a datagram. */
-enum ib_wc_status vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e);
+/** Send @e, a datagram. A status, or VHCA_LATER with *@ms set. */
+int vhca_roce_send(struct vhca_qp *qp, struct vhca_swqe *e, u32 *ms);
 
 struct vhca_ah {
 	struct ib_ah ib;

@@ -346,6 +346,8 @@ static int passive_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 			complete(&b->answered);
 	} else if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
 		complete(&b->answered);
+	} else if (event->event == RDMA_CM_EVENT_DISCONNECTED) {
+		complete(&b->parted);
 	}
 	return 0;
 }
@@ -396,6 +398,7 @@ int bed_up(struct bed *b, const struct settings *set)
 	b->up = true;
 	init_completion(&b->asked);
 	init_completion(&b->answered);
+	init_completion(&b->parted);
 	TRY(alone_up(b));
 
 	at.sin6_addr.s6_addr[0] = 0xfe;

@@ -261,6 +261,21 @@ static int peer_gone(struct bed *bed)
 	return 0;
 }
 
+/* A datagram that meets another one waits for that. The connection manager would send it again after four seconds. */
+static int datagram_waits(struct bed *bed)
+{
+	struct vhca_qp *qp = xa_load(&bed->b.v->qps, 1);
+
+	MUST(qp);
+	msleep(20);
+	WRITE_ONCE(qp->rq_busy, true);
+	TRY(rdma_disconnect(bed->a.id));
+	MUST(!wait_for_completion_timeout(&bed->parted, HZ / 20));
+	WRITE_ONCE(qp->rq_busy, false);
+	MUST(wait_for_completion_timeout(&bed->parted, 2 * HZ));
+	return 0;
+}
+
 /* The device goes while a connection is up, work is posted and memory is registered: its users are told first. */
 static int device_removed(struct bed *bed)
 {
@@ -289,6 +304,7 @@ const struct rules_case event_cases[] = {
 	{"inject-refuses", inject_refuses, ALONE},
 	{"events", all_events},
 	{"peer-gone", peer_gone},
+	{"datagram-waits", datagram_waits, ROCE},
 	{"device-removed", device_removed, REMOVES},
 	{}
 };

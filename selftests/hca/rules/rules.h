@@ -47,7 +47,7 @@ struct bed {
 	struct end a, b;	/* vhca_va connects to vhca_vb */
 	struct settings set;
 	struct rdma_cm_id *listener;
-	struct completion asked, answered;
+	struct completion asked, answered, parted;
 	int a_status, b_status;
 	bool up;
 };

@@ -153,8 +153,10 @@ int vhca_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 		if (!e->qp)
 			continue;
 		/* Only now the room in the send queue is known to be free, as drivers of real devices know it. */
-		if (e->releases)
+		if (e->releases) {
+			vhca_sq_over(e->qp, e->over);
 			WRITE_ONCE(e->qp->blocks_free, e->release);
+		}
 		wc[i] = e->wc;
 		wc[i++].vendor_err = 0;
 	}

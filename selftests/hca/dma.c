@@ -41,6 +41,7 @@ struct vhca_map {
 	bool coherent;
 	atomic_t pins;
 	atomic_t exposed;		/* regions that a peer may use */
+	atomic_t used;			/* SGEs of work requests that are not known to be over */
 	u32 shadow_offset;
 	struct page **shadow;		/* NULL: no bounce buffer */
 	u32 nshadow;
@@ -257,6 +258,8 @@ static bool do_unmap(struct vhca *v, dma_addr_t bus, size_t size, enum dma_data_
 			   map->dir);
 	if (atomic_read(&map->exposed))
 		vhca_fault(v, "unmap of 0x%llx, which a peer may access still: its region is registered", (u64)bus);
+	if (atomic_read(&map->used))
+		vhca_fault(v, "unmap of 0x%llx, which is in a send queue: no completion says that it is over", (u64)bus);
 	while (atomic_read_acquire(&map->pins))
 		cpu_relax();
 	if (map->shadow && from_device(map->dir) && !(attrs & DMA_ATTR_SKIP_CPU_SYNC))
@@ -486,5 +489,17 @@ void vhca_dma_expose(struct vhca *v, dma_addr_t bus, int n)
 	map = find(&v->dma, bus);
 	if (map)
 		atomic_add(n, &map->exposed);
+	spin_unlock_irqrestore(&v->dma.lock, flags);
+}
+
+void vhca_dma_use(struct vhca *v, dma_addr_t bus, int n)
+{
+	struct vhca_map *map;
+	unsigned long flags;
+
+	spin_lock_irqsave(&v->dma.lock, flags);
+	map = find(&v->dma, bus);
+	if (map)
+		atomic_add(n, &map->used);
 	spin_unlock_irqrestore(&v->dma.lock, flags);
 }

@@ -494,6 +494,7 @@ static void complete_sends(struct vhca_qp *qp)
 			continue;
 		cqe.releases = true;
 		cqe.release = qp->blocks_done;
+		cqe.over = qp->sq_done;
 		if (e->status != IB_WC_SUCCESS) {
 			error_wc(&cqe.wc, qp, e->wr_id, e->status);
 			vhca_cq_push(send_cq(qp), &cqe, true);

@@ -179,6 +179,7 @@ int vhca_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 		vhca_qp_put(qp->blamed);
 	vhca_cq_forget(to_vcq(qp->init.send_cq), qp);
 	vhca_cq_forget(to_vcq(qp->init.recv_cq), qp);
+	vhca_sq_over(qp, qp->sq_posted);
 	/* Registrations that were never carried out. */
 	for (i = qp->sq_done; i != qp->sq_posted; i++)
 		if (qp->sq[i % qp->sq_size].region)
@@ -309,6 +310,22 @@ static const char *forbidden(const struct vhca_qp *qp, const struct ib_send_wr *
 	return NULL;
 }
 
+/* @n more work requests use the memory of @e, by its bus addresses; a region's is looked after by the region. */
+static void use(struct vhca_qp *qp, const struct vhca_swqe *e, int n)
+{
+	int i;
+
+	for (i = 0; qp->dev->checks && i < e->nsge; i++)
+		if (e->sge[i].lkey == qp->dev->ib.local_dma_lkey && e->sge[i].length)
+			vhca_dma_use(qp->dev, e->sge[i].addr, n);
+}
+
+void vhca_sq_over(struct vhca_qp *qp, u64 to)
+{
+	while (qp->sq_over < to)
+		use(qp, &qp->sq[qp->sq_over++ % qp->sq_size], -1);
+}
+
 static void take(struct vhca_qp *qp, struct vhca_swqe *e, const struct ib_send_wr *wr, enum vhca_kind kind)
 {
 	struct ib_sge *sge = qp->sge + qp->blocks_posted % qp->blocks * (BLOCK / SGE);
@@ -342,6 +359,7 @@ static void take(struct vhca_qp *qp, struct vhca_swqe *e, const struct ib_send_w
 		e->av.no_interface = rdma_read_gid_l2_fields(grh->sgid_attr, &e->av.vlan, e->av.mac);
 	}
 	e->blocks = blocks_of(kind, nsge);
+	use(qp, e, 1);
 }
 
 int vhca_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr, const struct ib_send_wr **bad)

@@ -167,6 +167,9 @@ void vhca_dma_unpin(struct vhca_pin *pin);
 /** A peer may access what is mapped at @bus, from now on or no more: @count is 1 or -1. */
 void vhca_dma_expose(struct vhca *dev, dma_addr_t bus, int count);
 
+/** A work request in a send queue uses what is mapped at @bus, from now on or no more: @count is 1 or -1. */
+void vhca_dma_use(struct vhca *dev, dma_addr_t bus, int count);
+
 /* mr.c */
 
 struct vhca_qp;
@@ -236,8 +239,9 @@ bool vhca_mr_allows(struct vhca *dev, struct ib_pd *pd, u32 key, u64 address, u6
 struct vhca_cqe {
 	struct ib_wc wc;
 	struct vhca_qp *qp;
-	bool releases;		/* once it is polled, so many blocks of the send queue were ever given back: */
+	bool releases;		/* once it is polled, so many blocks of the send queue were ever given back, */
 	u64 release;
+	u64 over;		/* and so many of its work requests' memory is their owner's again */
 };
 
 struct vhca_cq {
@@ -329,7 +333,8 @@ struct vhca_qp {
 	u32 sq_size, blocks;
 	u64 sq_posted, sq_next, sq_done;
 	u64 blocks_posted, blocks_done;
-	u64 blocks_free;	/* under the send CQ's lock: how many blocks were ever given back */
+	u64 blocks_free;	/* under the send CQ's lock: how many blocks were ever given back; */
+	u64 sq_over;		/* and whose memory */
 	u32 reads;		/* under way */
 	/* A work request has failed; the Reads before it are yet to come. Who has found fault, and hears of it then: */
 	bool failed;
@@ -372,6 +377,8 @@ void vhca_qp_interrupt(struct irq_work *work);
 enum hrtimer_restart vhca_qp_timer(struct hrtimer *timer);
 enum hrtimer_restart vhca_recv_timer(struct hrtimer *timer);
 enum vhca_kind vhca_kind_of(enum ib_wr_opcode opcode);
+/** The memory of all work requests before @to is their owner's again. The send CQ's lock, or the end of @qp. */
+void vhca_sq_over(struct vhca_qp *qp, u64 to);
 /** Complete the oldest empty Receive of @qp, which the caller has made busy. */
 void vhca_recv_done(struct vhca_qp *qp, const struct ib_wc *wc, bool solicited);
 /** No Receive of @qp is held back any longer. */

@@ -472,6 +472,39 @@ static int dma_remote(struct bed *bed)
 	return broken(b, 1, "mapped no more");
 }
 
+/* A Send has arrived, and only a completion says that its memory is its owner's again. */
+static int dma_early(struct bed *bed)
+{
+	struct end *a = &bed->a, *b = &bed->b;
+	u8 *page = new_page();
+	u64 bus[3];
+	int i;
+
+	MUST(page);
+	for (i = 0; i < 3; i++) {
+		bus[i] = map(a, page, 100, DMA_TO_DEVICE);
+		TRY(post_recv(b, i, b->bus, 100));
+	}
+	WRITE_ONCE(a->v->cq_delay, 200000);
+	WRITE_ONCE(a->v->cq_batch, 100);
+	/* The first two are told of by the completion of the second. */
+	TRY(post_wr(a, 10, (struct op){IB_WR_SEND, .silent = true, .addr = bus[0], .length = 100}));
+	TRY(post_wr(a, 11, (struct op){IB_WR_SEND, .addr = bus[1], .length = 100}));
+	for (i = 0; i < 2; i++)
+		TRY(done(b->rcq, i, IB_WC_SUCCESS));
+	TRY(done(a->scq, 11, IB_WC_SUCCESS));
+	for (i = 0; i < 2; i++)
+		ib_dma_unmap_single(a->dev, bus[i], 100, DMA_TO_DEVICE);
+	TRY(broken(a, 0, NULL));
+	TRY(post_wr(a, 12, (struct op){IB_WR_SEND, .addr = bus[2], .length = 100}));
+	TRY(done(b->rcq, 2, IB_WC_SUCCESS));
+	ib_dma_unmap_single(a->dev, bus[2], 100, DMA_TO_DEVICE);
+	TRY(broken(a, 1, "which is in a send queue"));
+	TRY(done(a->scq, 12, IB_WC_SUCCESS));
+	free_page((unsigned long)page);
+	return 0;
+}
+
 /* All of it done right. */
 static int all_right(struct bed *bed)
 {
@@ -979,6 +1012,7 @@ const struct rules_case memory_cases[] = {
 	{"dma-places", dma_places, BOUNCE},
 	{"dma-exposed", dma_exposed},
 	{"dma-remote", dma_remote},
+	{"dma-early", dma_early},
 	{"all-right", all_right},
 	{"list-changed", list_changed},
 	{"reg-other-device", reg_other_device},

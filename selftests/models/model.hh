@@ -120,6 +120,14 @@ public:
 	{
 		return at_.fetch_sub(less, order, MODEL_HERE);
 	}
+	T fetch_or(T bits, memory_order order = memory_order_seq_cst, MODEL_WHERE)
+	{
+		return at_.fetch_or(bits, order, MODEL_HERE);
+	}
+	T fetch_and(T bits, memory_order order = memory_order_seq_cst, MODEL_WHERE)
+	{
+		return at_.fetch_and(bits, order, MODEL_HERE);
+	}
 	bool compare_exchange_strong(T &from, T to, memory_order order, MODEL_WHERE)
 	{
 		Rep was = in(from);
@@ -171,11 +179,18 @@ public:
 		at_(rl::debug_info()).store(value);
 	}
 	Plain(const Plain &) = delete;
-	Plain &operator=(const Plain &) = delete;
+	Plain &operator=(const Plain &other)
+	{
+		return *this = T(other);
+	}
 	Plain &operator=(T value)
 	{
 		at_(rl::debug_info()).store(value);
 		return *this;
+	}
+	Plain &operator+=(T more)
+	{
+		return *this = T(*this) + more;
 	}
 	operator T() const
 	{
@@ -318,6 +333,31 @@ public:
 
 private:
 	Event event_;
+};
+
+/* --- net/sunrpc/xprt.c: xprt_wait_for_buffer_space(), xprt_reserve_xprt(), xprt_write_space() --- */
+
+class WriteSpace {
+public:
+	void wait_for_space()
+	{
+		wanted_.store(true, std_::memory_order_relaxed);
+	}
+	/* The task that was sent away comes again, and is put to sleep, unless there is space by now. */
+	void sleep()
+	{
+		sending_.sleep_until([this] { return !wanted_.load(std_::memory_order_relaxed); });
+	}
+	void write_space()
+	{
+		if (!wanted_.load(std_::memory_order_relaxed))
+			return;
+		sending_.wake([this] { wanted_.exchange(false, std_::memory_order_seq_cst); });
+	}
+
+private:
+	std_::atomic<bool> wanted_{false}; /* XPRT_WRITE_SPACE */
+	Sleepers sending_;		   /* under transport_lock */
 };
 
 /* --- running --- */

@@ -105,7 +105,6 @@ void replenish(Server &server)
 
 void pay_debt(Server &server)
 {
-	server.grant.forget_debt();
 	u32 promised;
 	{
 		SpinGuard guard(server.lock);
@@ -115,8 +114,13 @@ void pay_debt(Server &server)
 	/* In a thread there is memory for what the completion had none for. */
 	if (!provide_receives(server, promised, RPCORDMA_ALLOC_SERVICE)) {
 		trace::failure(server.peer, trace::Failure::receives_missing, 0, int(promised));
-		server.grant.note_debt();
+		return;
 	}
+	/* Not before they are posted: others reply meanwhile. Nor while more are missing, as calls have come since. */
+	SpinGuard guard(server.lock);
+
+	if (server.receives.posted() >= promised_locked(server))
+		server.grant.forget_debt();
 }
 
 void put_receives(Server &server, Receive *receives)

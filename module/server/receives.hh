@@ -151,12 +151,12 @@ public:
 	/** Whether there was such a note. */
 	[[nodiscard]] bool in_debt() const
 	{
-		return debt_.load(std::memory_order_relaxed);
+		return debt_.load(std::memory_order_acquire);
 	}
-	/** Whoever does this pays it. */
+	/** It is paid: whoever sees that replies behind the posts. Under the lock. */
 	void forget_debt()
 	{
-		debt_.store(false, std::memory_order_relaxed);
+		debt_.store(false, std::memory_order_release);
 	}
 
 private:

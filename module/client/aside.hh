@@ -22,6 +22,8 @@ template <typename Encode> bool rpcordma_client::send_aside(Connection &c, u32 x
 		marker = c.send_queue.signal_aside(call, 1);
 	if (!marker) {
 		put_backward(call);
+		/* signal_aside() may have had room for a moment, which the sender has found missing. */
+		announce_space();
 		return false;
 	}
 	call->send().hand_over(c.endpoint, length.value());

@@ -119,7 +119,7 @@ void pay_debt(Server &server)
 	/* Not before they are posted: others reply meanwhile. Nor while more are missing, as calls have come since. */
 	SpinGuard guard(server.lock);
 
-	if (server.receives.posted() >= promised_locked(server))
+	if (server.receives.posted() >= min(promised_locked(server), server.receives.limit()))
 		server.grant.forget_debt();
 }
 

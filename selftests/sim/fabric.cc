@@ -295,6 +295,12 @@ int Qp::post_send(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
 		case RPCORDMA_WR_RDMA_READ:
 			REQUIRE(u32(wr->num_sge) <= device->limits.max_sge_rd,
 				"a Read with %d SGEs", wr->num_sge);
+			for (int i = 0; i < wr->num_sge; i++)
+				REQUIRE(wr->sg_list[i].lkey != kLocalKey ||
+						!dma_is_others(wr->sg_list[i].addr,
+							       wr->sg_list[i].length),
+					"%s: a Read is posted into a page that somebody else has",
+					name.c_str());
 			[[fallthrough]];
 		case RPCORDMA_WR_RDMA_WRITE: {
 			const auto *rdma = reinterpret_cast<const rpcordma_rdma_wr *>(wr);

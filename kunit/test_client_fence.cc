@@ -616,6 +616,58 @@ RPCORDMA_TEST(client_fence, kept)
 	}
 }
 
+/* Who takes what a free slot has kept has more made, so that each slot keeps one in the end; not beyond the limit. */
+RPCORDMA_TEST(client_fence, kept_for_each)
+{
+	for (const bool at_limit : {false, true}) {
+		TEST_NOTE("at_limit", at_limit);
+		Requester r;
+		r.dma.regions_left = 1;
+		r.connect();
+		r.dma.regions_left = kNoLimit;
+		EXPECT_EQ(r.log.take(trace::Failure::region_failed), 1);
+		if (at_limit)
+			r.connection()->regions_limit = 1;
+		r.sunrpc.window = 2;
+		rpc_rqst *one = chunked(r, 6), *two = r.prepare(7);
+		EXPECT_EQ(r.transmit(one), 0);
+		EXPECT_EQ(r.transmit(two), 0);
+		EXPECT_TRUE(r.reply(6, 24, 2));
+		EXPECT_TRUE(r.reply(7, 24));
+		r.done(two);
+		r.done(one);
+		EXPECT_EQ(r.sunrpc.refills, 0);
+		/* Of the two slots the first has it, and the second needs it. */
+		one = r.prepare(8);
+		two = chunked(r, 9);
+		ASSERT_EQ(two->call->spare.front(), nullptr);
+		EXPECT_EQ(r.transmit(two), 0);
+		EXPECT_EQ(r.sunrpc.refills, at_limit ? 0 : 1);
+		EXPECT_EQ(r.sunrpc.refill_delay, 0);
+		rpcordma_core_client_refill(r.core);
+		EXPECT_EQ(r.core->pool.of(false).empty(), at_limit);
+		/* The device has no more. */
+		EXPECT_EQ(r.log.take(trace::Failure::region_failed), at_limit ? 0 : 1);
+		EXPECT_EQ(r.transmit(one), 0);
+		EXPECT_TRUE(r.reply(8, 24));
+		EXPECT_TRUE(r.reply(9, 24, 2));
+		r.done(one);
+		r.done(two);
+		if (!at_limit) {
+			one = chunked(r, 10);
+			two = chunked(r, 11);
+			EXPECT_EQ(r.transmit(one), 0);
+			EXPECT_EQ(r.transmit(two), 0);
+			EXPECT_EQ(r.sunrpc.refills, 1);
+			EXPECT_TRUE(r.reply(10, 24, 2));
+			EXPECT_TRUE(r.reply(11, 24, 2));
+			r.done(one);
+			r.done(two);
+		}
+		r.at_rest();
+	}
+}
+
 /*
  * The only region there is, and ever will be, is kept by a slot whose present call has no use for it: who needs it does not
  * wait for that call's reply, nor for that which a call still owes whose task gave it up.
@@ -714,9 +766,9 @@ RPCORDMA_TEST(client_fence, kept_is_taken)
 		}
 }
 
-RPCORDMA_SUITE(client_fence, space, kept, kept_by_short, kept_is_taken, mapping_fails, scratch,
-	       no_scratch, cancelled_at_the_end, cancelled_without_regions, stuck, owed,
-	       owed_and_stuck, in_time, late_invalidation, late_invalidation_of_another,
+RPCORDMA_SUITE(client_fence, space, kept, kept_for_each, kept_by_short, kept_is_taken,
+	       mapping_fails, scratch, no_scratch, cancelled_at_the_end, cancelled_without_regions,
+	       stuck, owed, owed_and_stuck, in_time, late_invalidation, late_invalidation_of_another,
 	       late_invalidation_at_the_end, answered_before, discarded);
 
 } // namespace rpcordma

@@ -143,6 +143,7 @@ struct rpcordma_client {
 	[[nodiscard]] u32 create_regions(Connection &c, u32 count, bool gaps);
 	void refill();
 	void take_kept(const Call *but) REQUIRES(lock);
+	void want_more_regions(rpcordma::Connection &c, bool gaps);
 	[[nodiscard]] bool take_regions(rpcordma::Connection &c, Call *call);
 	[[nodiscard]] Status map_region(Call *call, Region *region, const rpcordma_xdr_buf *buf,
 					rpcordma::chunk::ByteRange range, bool writable);

@@ -111,6 +111,15 @@ void rpcordma_client::take_kept(const Call *but)
 			at_hand.add(call->spare);
 }
 
+/* Have some more made, if there may be more. */
+void rpcordma_client::want_more_regions(Connection &c, bool gaps)
+{
+	if (c.regions_created[gaps].load(std::memory_order_relaxed) >= c.regions_limit)
+		return;
+	c.wants_gaps.store(gaps, std::memory_order_relaxed);
+	rpcordma_xprt_queue_refill(xprt, 0);
+}
+
 /*
  * Have the regions of @call's plan spare for it, and no others; false when there are too few, which are kept. The sender, who takes
  * all of the pool at a time, and has the lock as seldom: mostly a call has had the region before.
@@ -134,12 +143,15 @@ bool rpcordma_client::take_regions(Connection &c, Call *call)
 		at_hand.of(r->gaps).push_back(r);
 	}
 	for (const bool gaps : {false, true}) {
+		bool took = false;
+
 		for (; missing[gaps]; missing[gaps]--) {
 			if (at_hand.of(gaps).empty()) {
 				SpinGuard guard(lock);
 
 				at_hand.add(pool);
-				if (at_hand.of(gaps).empty())
+				took = at_hand.of(gaps).empty();
+				if (took)
 					take_kept(call);
 			}
 			Region *region = at_hand.of(gaps).pop_front();
@@ -149,6 +161,9 @@ bool rpcordma_client::take_regions(Connection &c, Call *call)
 			}
 			call->spare.push_back(region);
 		}
+		/* Those whose regions these were would have none: there are to be enough for all. */
+		if (__builtin_expect(took, 0))
+			want_more_regions(c, gaps);
 	}
 	return true;
 }

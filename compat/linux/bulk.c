@@ -107,7 +107,7 @@ static_assert(PAGE_SIZE <= LONGEST_RUN, "take_run() has room for a page");
 static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 {
 	const struct page *next = *(*page)++ + 1;
-	struct page **const begin = *page, **p = begin, **end;
+	struct page **const second = *page, **p = second, **end;
 	u32 take = PAGE_SIZE - in_page, most;
 
 	if (!POINTERS_TELL || take >= left || *p != next)
@@ -119,7 +119,7 @@ static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 		p++;
 	}
 	*page = p;
-	return min_t(u32, take + (p - begin) * PAGE_SIZE, left);
+	return min_t(u32, take + (p - second) * PAGE_SIZE, left);
 }
 
 bool rpcordma_scatter_add_any_pages(struct rpcordma_scatter *scatter, struct page **page,

@@ -152,14 +152,15 @@ rpcordma_u32 rpcordma_pages_kept(struct page *const *pages, rpcordma_u32 count)
 #define RUN_ORDER get_order(SZ_64K)
 
 /*
- * Allocate what there is in runs of neighbours on node @nid, with as much effort as one attempt is. Returns how many of @count
- * pages that are: the first ones.
+ * Allocate what there is in runs of neighbours on node @nid; for those nothing is reclaimed, as the page cache has what is
+ * free in pieces on any file server. Returns how many of @count pages that are: the first ones.
  */
 static unsigned long alloc_runs(struct page **pages, unsigned long count, int nid, gfp_t gfp)
 {
 	unsigned int order = RUN_ORDER, i;
 	unsigned long filled = 0;
 
+	gfp &= ~__GFP_DIRECT_RECLAIM;
 	gfp |= __GFP_THISNODE | __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN;
 	while (order) {
 		struct page *run = NULL;

@@ -329,8 +329,9 @@ static constexpr u32 kMostReading = 8;
 		return false;
 	}
 	call->reading = bytes;
-	/* Of the other half all come back as soon as a thread has the call. */
-	call->keeps_sink = eager_total.bytes() <= cap / 2;
+	/* Of the other half, of all and of this connection's share, all come back as soon as a thread has the call. */
+	call->keeps_sink = eager_total.bytes() <= cap / 2 &&
+			   server.eager.bytes() <= cap / 2 / max(1u, eager_total.users());
 	return true;
 }
 

@@ -14,8 +14,8 @@
  *             allow (eager); else the call goes on the held queue, in order, and the thread
  *             that takes it off pulls them into its own pages.              receive.hh, judge.hh
  *   reading   Its Reads are posted; the Read completion puts it on the ready queue.              read.hh
- *   ready     A service thread takes it: the sink's pages become the thread's, and the thread's
- *             the pool's.                                                       queue.hh, deliver.hh
+ *   ready     A service thread takes it: the service has the sink's pages where they are until release(), or
+ *             they become the thread's, and the thread's the pool's.              queue.hh, deliver.hh
  *   service   sunrpc has it, from recvfrom() to release(); in between maybe sendto().
  *   sending   Its reply's Sends are posted, after the RDMA Writes of the same chain.  reply.hh, send.hh
  *   spare     Released and sent: its Receives are posted again, or spare; so is it.            owners.hh
@@ -31,8 +31,8 @@
  *   A ServerCall has one owner, or two: sunrpc until release(), and the device from the post of its
  *   reply's chain to the completion of the last work request. The last one makes it spare.
  *
- *   A transfer belongs to one call, from its Reads' start until a thread has the sink, or from its Writes'
- *   start until their Send completes. While it is mapped, its pages are the device's. If it is large, the Send
+ *   A transfer belongs to one call, from its Reads' start until a thread has exchanged the sink's pages or releases the
+ *   call, or from its Writes' start until their Send completes. While it is mapped, its pages are the device's. If it is large, the Send
  *   completion only puts it among the connection's finished ones, and a thread or a worker unmaps it.
  *   What is small needs less, and has it in the call: lone.hh.
  *
@@ -84,7 +84,7 @@ struct ServerLimits {
 	/* Of the service, as it was then: bytes of a call, and pages of one. */
 	u32 max_message = 0;
 	u32 max_pages = 0;
-	/* Pages of a lone request (lone.hh). 0: Reads have none. */
+	/* Of a lone request (lone.hh): pages of a Write, SGEs of a Read; 0: Reads have none. */
 	u32 lone_write = 1;
 	u32 lone_read = 0;
 	bool remote_invalidation = false;

@@ -241,15 +241,16 @@ void put_transfer(Server &server, ServerCall *call)
 void put_sink(Server &server, ServerCall *call)
 {
 	Transfer &sink = *call->sink;
-	const u32 count = sink.page_count;
+	const u32 count = sink.page_count, eager = sink.eager;
 
 	call->sink = nullptr;
-	server.eager.give_back(sink.eager);
 	sink.eager = 0;
 	sink.page_count = 0;
 	if (__builtin_expect(rpcordma_pages_kept(sink.pages, count), 0))
 		forgo_kept(sink, count);
 	server_pool.give(&sink);
+	/* Whoever takes that part finds the sink. */
+	server.eager.give_back(eager);
 }
 
 void finish_transfer(Server &server, ServerCall *call)

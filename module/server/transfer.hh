@@ -257,7 +257,7 @@ void put_lone(Server &server, ServerCall *call);
 void put_transfer(Server &server, ServerCall *call);
 /**
  * The service, which has @call's sink, has done with it. Pages that somebody has a reference to are no longer the sink's, so that
- * nothing comes into them. Any context.
+ * nothing comes into them. (A thread's own, which come in an exchange, sunrpc uses again without such a look.) Any context.
  */
 void put_sink(Server &server, ServerCall *call);
 /** As put_transfer(), by a completion: what takes long is left to whoever comes by. */

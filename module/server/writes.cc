@@ -106,9 +106,10 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 {
 	LoneRequest &lone = call->lone;
 
-	/* No more pages than that. */
-	(void)TRY(map_lone(server, call, RPCORDMA_WR_RDMA_WRITE, reply->pages, offset, length,
-			   server.limits.lone_write));
+	/* There are no more pages than that. */
+	if (!TRY(map_lone(server, call, RPCORDMA_WR_RDMA_WRITE, reply->pages, offset, length,
+			  server.limits.lone_write)))
+		return Error::no_space;
 	lone.page_count = rpcordma_svc_take_reply_pages(rqst, lone.pages, LoneRequest::kReplyPages);
 	rpcordma_send_wr &wr = lone.prepare(call->message().writes.first_segment());
 

@@ -213,6 +213,25 @@ RPCORDMA_TEST(client_life, send_queue_full)
 	EXPECT_EQ(r.log.take(trace::Failure::send_queue_full), 1);
 }
 
+/* Room comes between a sender's look and its wish: nobody else would wake it. */
+RPCORDMA_TEST(client_life, space_came)
+{
+	for (const bool came : {false, true}) {
+		TEST_NOTE("came", came);
+		Requester r;
+
+		r.connect();
+		const u32 spaces = r.sunrpc.spaces, waits = r.sunrpc.space_waits;
+		EXPECT_EQ(r.core->wait_for_space([&] { return came; }), Error::again);
+		EXPECT_EQ(r.sunrpc.space_waits, waits + 1);
+		EXPECT_EQ(r.wants_space(), !came);
+		EXPECT_EQ(r.sunrpc.spaces, spaces + came);
+		r.core->announce_space();
+		EXPECT_EQ(r.sunrpc.spaces, spaces + 1);
+		EXPECT_FALSE(r.wants_space());
+	}
+}
+
 /* A refill that finds no memory is tried again a little later, as often as it takes; then the sender goes on. */
 RPCORDMA_TEST(client_life, refill)
 {
@@ -544,8 +563,9 @@ RPCORDMA_TEST(client_life, told)
 	rpcordma_trace_enabled |= RPCORDMA_TRACE_CONNECTION;
 }
 
-RPCORDMA_SUITE(client_life, state, told, back_off, back_off_unconnected, receives_not_posted,
-	       send_queue_full, refill, regions_for_who_needs_them, gaps_where_needed,
-	       other_kind_kept, gaps_forgotten, room_for_all_calls, small_pages, shorter_queues);
+RPCORDMA_SUITE(client_life, space_came, state, told, back_off, back_off_unconnected,
+	       receives_not_posted, send_queue_full, refill, regions_for_who_needs_them,
+	       gaps_where_needed, other_kind_kept, gaps_forgotten, room_for_all_calls, small_pages,
+	       shorter_queues);
 
 } // namespace rpcordma

@@ -28,8 +28,6 @@ void destroy_call(Server &server, ServerCall *call)
 {
 	/* Left over by a connection that ended in the midst of it. */
 	give_back_resources(server, call);
-	if (call->sink)
-		put_sink(server, call);
 	for (SendBuffer &send : call->sends)
 		send.unmap(server.endpoint);
 	if (call->others)

@@ -150,9 +150,10 @@ bool rpcordma_client::take_regions(Connection &c, Call *call)
 				SpinGuard guard(lock);
 
 				at_hand.add(pool);
-				took = at_hand.of(gaps).empty();
-				if (took)
+				if (at_hand.of(gaps).empty()) {
 					take_kept(call);
+					took = true;
+				}
 			}
 			Region *region = at_hand.of(gaps).pop_front();
 			if (!region) {

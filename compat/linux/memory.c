@@ -127,11 +127,6 @@ void *rpcordma_page_address(struct page *page)
 	return page_address(page);
 }
 
-rpcordma_bool rpcordma_page_is_shared(const struct page *page)
-{
-	return page_count((struct page *)page) > 1;
-}
-
 rpcordma_u32 rpcordma_pages_kept(struct page *const *pages, rpcordma_u32 count)
 {
 	struct page *const *const end = pages + count;

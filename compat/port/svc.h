@@ -261,8 +261,6 @@ rpcordma_u32 rpcordma_pages_alloc(struct page **pages, rpcordma_u32 count, rpcor
 				  enum rpcordma_alloc_how how);
 /** Where a page's bytes are. Any context. */
 void *rpcordma_page_address(struct page *page);
-/** Whether somebody has a reference to @page besides its owner. Any context. */
-rpcordma_bool rpcordma_page_is_shared(const struct page *page);
 /** How many references somebody has to @count @pages, of rpcordma_pages_alloc(), besides their owner. Any context. */
 rpcordma_u32 rpcordma_pages_kept(struct page *const *pages, rpcordma_u32 count);
 /**

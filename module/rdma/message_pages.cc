@@ -49,7 +49,7 @@ bool MessagePages::renew(rpcordma_endpoint *endpoint, rpcordma_alloc_how how)
 		page *const old = pages_[i];
 		const rpcordma_sge old_sge = mapped_[i];
 
-		if (!rpcordma_page_is_shared(old))
+		if (!rpcordma_pages_kept(&old, 1))
 			continue;
 		if (!rpcordma_pages_alloc(&pages_[i], 1, layout_.node, how)) {
 			pages_[i] = old;

@@ -200,14 +200,13 @@ void *rpcordma_page_address(page *page)
 	return page->data;
 }
 
-rpcordma_bool rpcordma_page_is_shared(const page *page)
-{
-	return page->references > 1;
-}
-
 rpcordma_u32 rpcordma_pages_kept(page *const *pages, rpcordma_u32 count)
 {
-	return u32(std::count_if(pages, pages + count, rpcordma_page_is_shared));
+	u32 kept = 0;
+
+	for (u32 i = 0; i < count; i++)
+		kept += pages[i]->references - 1;
+	return kept;
 }
 
 rpcordma_u32 rpcordma_node_count(void)

@@ -93,11 +93,6 @@ bool rpcordma_scatter_add(struct rpcordma_scatter *scatter, struct page *page, u
 /* Whether struct pages are adjacent if and only if the pages are adjacent in memory. */
 #define POINTERS_TELL (!IS_ENABLED(CONFIG_SPARSEMEM) || IS_ENABLED(CONFIG_SPARSEMEM_VMEMMAP))
 
-/*
- * The most bytes of adjacent pages that become one piece. A piece larger than a bounce buffer (256
- * KiB) or than a device's segment limit could never be mapped; this is well below both.
- */
-#define LONGEST_RUN 65536
 static_assert(PAGE_SIZE <= LONGEST_RUN, "take_run() has room for a page");
 
 /*

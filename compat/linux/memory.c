@@ -11,7 +11,6 @@
 #include <linux/mm.h>
 #include <linux/nodemask.h>
 #include <linux/pagemap.h>
-#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/topology.h>
@@ -20,6 +19,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "compat/linux/endpoint.h"
+#include "compat/linux/scatter.h"
 #include "compat/port/base.h"
 #include "compat/port/svc.h"
 
@@ -143,8 +143,7 @@ rpcordma_u32 rpcordma_pages_kept(struct page *const *pages, rpcordma_u32 count)
 	return references - count;
 }
 
-/* Pages that are neighbours are one piece to a device. */
-#define RUN_ORDER get_order(SZ_64K)
+#define RUN_ORDER get_order(LONGEST_RUN)
 
 /*
  * Allocate what there is in runs of neighbours on node @nid; for those nothing is reclaimed, as the page cache has what is

@@ -14,6 +14,12 @@
 #include <linux/sunrpc/xdr.h>
 #include <rdma/ib_verbs.h>
 
+/*
+ * The most bytes of adjacent pages that become one piece of a bulk mapping, and that are allocated together. A piece
+ * larger than a bounce buffer (256 KiB) or than a device's segment limit could never be mapped; this is well below both.
+ */
+#define LONGEST_RUN 65536
+
 struct rpcordma_scatter {
 	struct ib_device *device; /* while mapped */
 	enum dma_data_direction direction; /* likewise */

@@ -397,18 +397,14 @@ static void settle(Server &server, const Receive *receive, Arrived arrived)
 /* Any other than what take_message() does by itself. */
 [[gnu::noinline]] static void take_whole(Server &server, Receive *receive)
 {
+	const Assembly::Outcome outcome = server.assembly.add(receive);
 	Arrived arrived;
 
-	arrived.message = receive;
-	if constexpr (protocol::kTransmissions > 1) {
-		const Assembly::Outcome outcome = server.assembly.add(receive);
-
-		arrived.message = outcome.whole;
-		arrived.useless = outcome.useless;
-		if (outcome.useless)
-			trace::failure(server.peer, trace::Failure::message_incomplete,
-				       outcome.useless->message.xid.get(), 0);
-	}
+	arrived.message = outcome.whole;
+	arrived.useless = outcome.useless;
+	if (outcome.useless)
+		trace::failure(server.peer, trace::Failure::message_incomplete,
+			       outcome.useless->message.xid.get(), 0);
 	if (arrived.message)
 		arrived.judged = judge(server, *arrived.message);
 	settle(server, receive, arrived);

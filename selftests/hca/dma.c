@@ -480,7 +480,8 @@ void vhca_dma_unpin(struct vhca_pin *pin)
 		atomic_dec_return_release(&pin->map->pins);
 }
 
-void vhca_dma_expose(struct vhca *v, dma_addr_t bus, int n)
+/* Add @n to a count of the mapping that @bus lies in, if there is one. */
+static void count_in_map(struct vhca *v, dma_addr_t bus, bool exposed, int n)
 {
 	struct vhca_map *map;
 	unsigned long flags;
@@ -488,18 +489,16 @@ void vhca_dma_expose(struct vhca *v, dma_addr_t bus, int n)
 	spin_lock_irqsave(&v->dma.lock, flags);
 	map = find(&v->dma, bus);
 	if (map)
-		atomic_add(n, &map->exposed);
+		atomic_add(n, exposed ? &map->exposed : &map->used);
 	spin_unlock_irqrestore(&v->dma.lock, flags);
+}
+
+void vhca_dma_expose(struct vhca *v, dma_addr_t bus, int n)
+{
+	count_in_map(v, bus, true, n);
 }
 
 void vhca_dma_use(struct vhca *v, dma_addr_t bus, int n)
 {
-	struct vhca_map *map;
-	unsigned long flags;
-
-	spin_lock_irqsave(&v->dma.lock, flags);
-	map = find(&v->dma, bus);
-	if (map)
-		atomic_add(n, &map->used);
-	spin_unlock_irqrestore(&v->dma.lock, flags);
+	count_in_map(v, bus, false, n);
 }

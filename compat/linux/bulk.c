@@ -109,6 +109,12 @@ static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 		return min(take, left);
 	most = min_t(u32, left, LONGEST_RUN - PAGE_SIZE + 1);
 	end = p + (take < most ? DIV_ROUND_UP(most - take, PAGE_SIZE) : 0);
+	/* Fifteen pages of 4 KiB follow the first one of the longest run. */
+	while (end - p >= 5 && p[0] == next && p[1] == next + 1 && p[2] == next + 2 &&
+	       p[3] == next + 3 && p[4] == next + 4) {
+		next += 5;
+		p += 5;
+	}
 	while (p < end && *p == next) {
 		next++;
 		p++;

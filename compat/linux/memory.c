@@ -202,6 +202,8 @@ void rpcordma_pages_release(struct page **pages, rpcordma_u32 count)
 	while (pages < end) {
 		struct page **absent = pages;
 
+		while (end - absent >= 4 && absent[0] && absent[1] && absent[2] && absent[3])
+			absent += 4;
 		while (absent < end && *absent)
 			absent++;
 		if (absent > pages)

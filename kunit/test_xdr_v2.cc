@@ -402,7 +402,85 @@ RPCORDMA_TEST(xdr_v2, encoder)
 	EXPECT_ERROR(wrong_direction.finish(), Error::invalid);
 }
 
-RPCORDMA_SUITE(xdr_v2, bare, lone_chunk, payload_contradicts, positions, refusals, errors, connprop,
-	       updprop, resprop, optional, beyond_a_word, encoder);
+/* The ways of most messages: they say nothing but what decode() says, take what they are for, and else touch nothing. */
+template <usize N>
+static void compare_with_decode(u32 (&words)[N], bool (*decode_some)(Bytes, Message &),
+				u32 header_length, u32 &taken)
+{
+	static const u32 values[] = {0, 1, 2, 3, 4, 5, 7, 8, 0x700, 0x01000000, 0xffffffff};
+
+	for (u32 at = 0; at < N; at++)
+		for (u32 value : values)
+			for (u32 length : {header_length, header_length + 7, header_length + 8,
+					   header_length + 11, header_length + 12}) {
+				const u32 was = words[at];
+				Message some, any;
+				words[at] = value;
+				const ExactCopy copy(Bytes(wire(words)).first(length));
+				words[at] = was;
+				TEST_NOTE("word", at);
+				TEST_NOTE("value", value);
+				TEST_NOTE("length", length);
+				/* As of another message that came in the same Receive. */
+				some.kind = any.kind = Kind::nomsg;
+				some.header_length = 99;
+				const Error error = decode(copy.bytes(), any);
+				if (!decode_some(copy.bytes(), some)) {
+					EXPECT_EQ(some.header_length, 99);
+					EXPECT_EQ(some.kind, Kind::nomsg);
+					continue;
+				}
+				taken++;
+				EXPECT_EQ(error, Error::none);
+				EXPECT_EQ(some.xid, any.xid);
+				EXPECT_EQ(some.version, any.version);
+				EXPECT_EQ(some.credits, any.credits);
+				EXPECT_EQ(some.invalidate, any.invalidate);
+				EXPECT_EQ(some.kind, any.kind);
+				EXPECT_EQ(some.direction, any.direction);
+				EXPECT_EQ(some.header_length, any.header_length);
+				EXPECT_EQ(some.payload.data(), any.payload.data());
+				EXPECT_EQ(some.payload.size(), any.payload.size());
+				EXPECT_EQ(some.has_chunks(), any.has_chunks());
+				EXPECT_EQ(some.reads.count(), any.reads.count());
+				EXPECT_EQ(some.writes.count(), any.writes.count());
+				EXPECT_EQ(some.writes.segments(), any.writes.segments());
+				EXPECT_EQ(some.reply.present(), any.reply.present());
+			}
+}
+
+RPCORDMA_TEST(xdr_v2, plain)
+{
+	u32 words[] = {FIXED(0), call, 0x89abcdef, 0, 0, 0, 0x12345678, call, 2}, taken = 0;
+	const auto plain = [](Bytes bytes, Message &message) {
+		return decode_plain(bytes, message);
+	};
+
+	compare_with_decode(words, plain, min_header_length, taken);
+	/* With 44, 47 and 48 bytes: any credits, any R_key, any word behind, and what is as it was. */
+	EXPECT_EQ(taken, 3 * (3 * 11 + 7));
+	words[4] = words[10] = reply;
+	taken = 0;
+	compare_with_decode(words, plain, min_header_length, taken);
+	EXPECT_EQ(taken, 3 * (3 * 11 + 7));
+}
+
+RPCORDMA_TEST(xdr_v2, lone)
+{
+	u32 read[] = {FIXED(0), call, 9, 1, 4, 7, 8, 0, 0x1000, 0, 0, 0, 0x12345678, call, 2};
+	u32 write[] = {FIXED(0), reply, 0, 0, 1, 1, 7, 8, 0, 0x1000, 0, 0, 0x12345678, reply, 2};
+	constexpr u32 header_length = 24 + lone_lists_size;
+	u32 taken = 0;
+
+	/* With 68, 71 and 72 bytes: the segment, the four Positions of those that data can have, and as above. */
+	compare_with_decode(read, decode_lone, header_length, taken);
+	EXPECT_EQ(taken, 3 * (7 * 11 + 4 + 8));
+	taken = 0;
+	compare_with_decode(write, decode_lone, header_length, taken);
+	EXPECT_EQ(taken, 3 * (7 * 11 + 9));
+}
+
+RPCORDMA_SUITE(xdr_v2, bare, lone_chunk, plain, lone, payload_contradicts, positions, refusals,
+	       errors, connprop, updprop, resprop, optional, beyond_a_word, encoder);
 
 } // namespace rpcordma

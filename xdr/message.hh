@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <new>
+
 #include "xdr/lists.hh"
 #include "xdr/rpc.hh"
 
@@ -147,6 +149,39 @@ struct Message : ChunkLists {
 	if (!rpc || rpc.value().xid != message.xid)
 		return Direction::unknown;
 	return rpc.value().type == rpc::MessageType::call ? Direction::call : Direction::reply;
+}
+
+/** Where the words of the fixed header are, in every version. */
+constexpr usize vers_at = 4, credits_at = 8, proc_at = 12;
+
+/**
+ * Whether @at, a header of @header_length bytes with rpc::peek_length more, is of @version and has an RPC message behind it
+ * that has its xid, which go to @xid and @type.
+ */
+[[nodiscard, gnu::always_inline]] inline bool has_rpc(const u8 *at, u32 version, u32 header_length,
+						      u32 &xid, u32 &type)
+{
+	xid = load_be32(at);
+	type = load_be32(at + header_length + word_size);
+	return load_be32(at + vers_at) == version && xid == load_be32(at + header_length) &&
+	       type <= static_cast<u32>(rpc::MessageType::reply);
+}
+
+/** Make @message what an RDMA_MSG in @bytes says, with a header of @header_length bytes, and lists that are empty. */
+[[gnu::always_inline]] inline void fill_msg(Bytes bytes, u32 version, u32 header_length, u32 xid,
+					    Direction direction, Message &message)
+{
+	/* Read before anything is written, which else is written twice: as far as a compiler knows it may be the same memory. */
+	const u32 credits = load_be32(bytes.data() + credits_at);
+
+	/* In place: an assignment would clear a copy first. */
+	new (&message) Message;
+	message.xid = Xid(xid);
+	message.version = version;
+	message.credits = Credits(credits);
+	message.header_length = header_length;
+	message.direction = direction;
+	message.payload = bytes.from(header_length);
 }
 
 } // namespace rpcordma::xdr

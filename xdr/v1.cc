@@ -5,6 +5,8 @@
  */
 #include "xdr/v1.hh"
 
+#include <new>
+
 namespace rpcordma::v1 {
 
 namespace {
@@ -74,13 +76,13 @@ bool decode_lone(Bytes bytes, xdr::Message &message)
 	xdr::LoneLists lists;
 
 	if (bytes.size() < lone_header_length + rpc::peek_length || bytes.size() > ~u32(0) ||
-	    xdr::load_be32(at + proc_at) != static_cast<u32>(Proc::msg) ||
-	    !has_rpc(at, lone_header_length, xid, type) ||
+	    xdr::load_be32(at + xdr::proc_at) != static_cast<u32>(Proc::msg) ||
+	    !xdr::has_rpc(at, version, lone_header_length, xid, type) ||
 	    !lists.load(at + xdr::fixed_header_size) || (lists.read && !lists.position))
 		return false;
 	/* As infer_direction() has it. */
-	fill_msg(bytes, lone_header_length, xid,
-		 type && !lists.read ? xdr::Direction::reply : xdr::Direction::call, message);
+	xdr::fill_msg(bytes, version, lone_header_length, xid,
+		      type && !lists.read ? xdr::Direction::reply : xdr::Direction::call, message);
 	lists.fill(at + xdr::fixed_header_size, message);
 	return true;
 }

@@ -9,8 +9,6 @@
  */
 #pragma once
 
-#include <new>
-
 #include "xdr/message.hh"
 
 namespace rpcordma::v1 {
@@ -33,40 +31,6 @@ constexpr u32 min_header_length = 28;
 constexpr u32 error_chunk_length = 20;
 /** An RDMA_ERROR with ERR_VERS. */
 constexpr u32 error_vers_length = 28;
-
-/** Where the words of the fixed header are. */
-constexpr usize vers_at = 4, credits_at = 8, proc_at = 12;
-
-/**
- * Whether @at, a header of @header_length bytes with rpc::peek_length more, is of this version and has an RPC message behind it
- * that has its xid, which go to @xid and @type.
- */
-[[nodiscard, gnu::always_inline]] inline bool has_rpc(const u8 *at, u32 header_length, u32 &xid,
-						      u32 &type)
-{
-	xid = xdr::load_be32(at);
-	type = xdr::load_be32(at + header_length + xdr::word_size);
-	return xdr::load_be32(at + vers_at) == version &&
-	       xid == xdr::load_be32(at + header_length) &&
-	       type <= static_cast<u32>(rpc::MessageType::reply);
-}
-
-/** Make @message what an RDMA_MSG in @bytes says, with a header of @header_length bytes, and lists that are empty. */
-[[gnu::always_inline]] inline void fill_msg(Bytes bytes, u32 header_length, u32 xid,
-					    xdr::Direction direction, xdr::Message &message)
-{
-	/* Read before anything is written, which else is written twice: as far as a compiler knows it may be the same memory. */
-	const u32 credits = xdr::load_be32(bytes.data() + credits_at);
-
-	/* In place: an assignment would clear a copy first. */
-	new (&message) xdr::Message;
-	message.xid = Xid(xid);
-	message.version = version;
-	message.credits = Credits(credits);
-	message.header_length = header_length;
-	message.direction = direction;
-	message.payload = bytes.from(header_length);
-}
 
 /**
  * Decode a version 1 transport header, in one pass.
@@ -107,12 +71,12 @@ constexpr usize vers_at = 4, credits_at = 8, proc_at = 12;
 		return false;
 	/* The four words of proc and of absent lists are zero. */
 	static_assert(static_cast<u32>(Proc::msg) == 0 &&
-		      min_header_length == proc_at + 2 * sizeof(u64));
-	if ((xdr::load_be64(at + proc_at) | xdr::load_be64(at + proc_at + sizeof(u64))) ||
-	    !has_rpc(at, min_header_length, xid, type))
+		      min_header_length == xdr::proc_at + 2 * sizeof(u64));
+	if ((xdr::load_be64(at + xdr::proc_at) | xdr::load_be64(at + xdr::proc_at + sizeof(u64))) ||
+	    !xdr::has_rpc(at, version, min_header_length, xid, type))
 		return false;
-	fill_msg(bytes, min_header_length, xid, type ? xdr::Direction::reply : xdr::Direction::call,
-		 message);
+	xdr::fill_msg(bytes, version, min_header_length, xid,
+		      type ? xdr::Direction::reply : xdr::Direction::call, message);
 	return true;
 }
 

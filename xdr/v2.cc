@@ -13,10 +13,7 @@ namespace {
 
 using xdr::word_size;
 
-/** rdma_direction and rdma_inv_handle of MSG and NOMSG; rdma_optdir, rdma_opttype and rdma_optinfo's length. */
-constexpr usize direction_at = 16;
-constexpr usize invalidate_at = 20;
-constexpr usize lists_at = 24;
+/** rdma_opttype and rdma_optinfo's length, behind rdma_optdir, which is where other kinds have their direction. */
 constexpr usize option_at = 20;
 constexpr usize optinfo_length_at = 24;
 
@@ -91,12 +88,15 @@ bool agrees(const xdr::Message &message)
 	       static_cast<u32>(rpc.value().type) == static_cast<u32>(message.direction);
 }
 
-/** The lists of a MSG or NOMSG. Apart, as its reader would cost every message a stack frame. */
-[[gnu::noinline]] Error decode_with_chunks(Bytes bytes, xdr::Message &message)
+/** A MSG or NOMSG. Apart, as its reader would cost every message a stack frame. */
+[[gnu::noinline]] Error decode_transfer(Bytes bytes, xdr::Message &message)
 {
 	const bool msg = message.kind == xdr::Kind::msg;
-	xdr::Reader reader(bytes.from(lists_at));
 
+	if (!read_direction(bytes, message) || bytes.size() < min_header_length)
+		return malformed(message);
+	message.invalidate = Rkey(xdr::load_be32(bytes.data() + invalidate_at));
+	xdr::Reader reader(bytes.from(lists_at));
 	if (!xdr::decode_lists(reader, message))
 		return malformed(message);
 	/* Without either rule the Payload stream would be in two places, or in none. */
@@ -107,19 +107,6 @@ bool agrees(const xdr::Message &message)
 	if (!msg)
 		return Error::none;
 	message.payload = bytes.from(message.header_length);
-	return agrees(message) ? Error::none : malformed(message);
-}
-
-Error decode_transfer(Bytes bytes, xdr::Message &message)
-{
-	if (!read_direction(bytes, message) || bytes.size() < min_header_length)
-		return malformed(message);
-	message.invalidate = Rkey(xdr::load_be32(bytes.data() + invalidate_at));
-	/* Most messages have no chunk. */
-	if (message.kind != xdr::Kind::msg || !xdr::lists_absent(bytes.data() + lists_at))
-		return decode_with_chunks(bytes, message);
-	message.header_length = min_header_length;
-	message.payload = bytes.from(min_header_length);
 	return agrees(message) ? Error::none : malformed(message);
 }
 
@@ -219,6 +206,27 @@ Result<u32> end(const xdr::Writer &writer)
 
 } // namespace
 
+bool decode_lone(Bytes bytes, xdr::Message &message)
+{
+	constexpr u32 header_length = lists_at + xdr::lone_lists_size;
+	const u8 *at = bytes.data();
+	u32 xid, type;
+	xdr::LoneLists lists;
+
+	if (bytes.size() < header_length + rpc::peek_length || bytes.size() > ~u32(0) ||
+	    xdr::load_be32(at + xdr::proc_at) != static_cast<u32>(Proc::msg) ||
+	    !xdr::has_rpc(at, version, header_length, xid, type) ||
+	    type != xdr::load_be32(at + direction_at) || !lists.load(at + lists_at) ||
+	    (lists.read && !lists.position))
+		return false;
+	const u32 invalidate = xdr::load_be32(at + invalidate_at);
+	xdr::fill_msg(bytes, version, header_length, xid,
+		      type ? xdr::Direction::reply : xdr::Direction::call, message);
+	message.invalidate = Rkey(invalidate);
+	lists.fill(at + lists_at, message);
+	return true;
+}
+
 Error decode(Bytes bytes, xdr::Message &message)
 {
 	/* In place: an assignment would clear a copy first. */
@@ -275,7 +283,7 @@ Encoder::Encoder(MutableBytes room, Xid xid, Credits credits, xdr::Kind kind,
 Result<u32> Encoder::finish()
 {
 	end_lists_();
-	/* As decode_with_chunks() has it. */
+	/* As decode_transfer() has it. */
 	if (kind_ == xdr::Kind::msg ? position_zero_ : !position_zero_ && !has_reply_)
 		writer_.fail(Error::invalid);
 	return end(writer_);

@@ -76,6 +76,35 @@ constexpr u32 most_connprop_length =
  */
 [[nodiscard]] Error decode(Bytes bytes, xdr::Message &message);
 
+/** Where a MSG has its direction, the R_key to invalidate, and its lists. */
+constexpr usize direction_at = 16, invalidate_at = 20, lists_at = 24;
+
+/**
+ * The same, where most messages are decoded: a MSG without chunks, whose payload is an RPC message with its xid and
+ * direction. False, with @message as it was: it is none; decode() tells.
+ */
+[[nodiscard, gnu::always_inline]] inline bool decode_plain(Bytes bytes, xdr::Message &message)
+{
+	const u8 *at = bytes.data();
+	u32 xid, type;
+
+	if (bytes.size() < min_header_length + rpc::peek_length || bytes.size() > ~u32(0))
+		return false;
+	if (xdr::load_be32(at + xdr::proc_at) != static_cast<u32>(Proc::msg) ||
+	    !xdr::lists_absent(at + lists_at) ||
+	    !xdr::has_rpc(at, version, min_header_length, xid, type) ||
+	    type != xdr::load_be32(at + direction_at))
+		return false;
+	const u32 invalidate = xdr::load_be32(at + invalidate_at);
+	xdr::fill_msg(bytes, version, min_header_length, xid,
+		      type ? xdr::Direction::reply : xdr::Direction::call, message);
+	message.invalidate = Rkey(invalidate);
+	return true;
+}
+
+/** The same of one with one chunk of one segment, as most READs and WRITEs have, and their replies. */
+[[nodiscard, gnu::noinline]] bool decode_lone(Bytes bytes, xdr::Message &message);
+
 /** What to answer a message with of which decode() said @error. */
 [[nodiscard]] constexpr xdr::ErrorCode refusal(Error error)
 {

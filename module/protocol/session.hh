@@ -200,6 +200,9 @@ public:
 		if (standing_ == Standing::settled &&
 		    Spoken::with(
 			    version_, [&](auto codec) __attribute__((always_inline)) {
+				    if constexpr (decltype(codec)::rules().properties)
+					    if (__builtin_expect(collecting_, 0))
+						    return false;
 				    return codec.decode_plain(bytes, message);
 			    }))
 			return {};

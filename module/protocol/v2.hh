@@ -36,10 +36,11 @@ struct V2 {
 		}
 	};
 
-	/** None is decoded by this. */
-	[[nodiscard]] static constexpr bool decode_plain(Bytes, xdr::Message &)
+	/** Decode a message without chunks, or with one of one segment. False: it is none, or decode() tells. */
+	[[nodiscard, gnu::always_inline]] static bool decode_plain(Bytes bytes,
+								   xdr::Message &message)
 	{
-		return false;
+		return v2::decode_plain(bytes, message) || v2::decode_lone(bytes, message);
 	}
 	[[nodiscard]] static Error decode(Bytes bytes, xdr::Message &message)
 	{

@@ -825,7 +825,95 @@ RPCORDMA_TEST(server_growth, long_replies)
 	}
 }
 
-/* What is missing for that: the reply is copied, or it is the end; nothing is left over. */
+/* One whose pages are few has no transfer: its head and its tail are copied, as a small READ's are. */
+RPCORDMA_TEST(server_growth, replies_of_few_pages)
+{
+	for (const u32 send_sges : {32u, 4u, 3u, 2u, 1u}) {
+		TEST_NOTE("SGEs", send_sges);
+		GrowthSetting setting;
+		setting.send_sges = send_sges;
+
+		for (const u32 tail : {0u, 4u, 100u})
+			for (const u32 head : {24u, 1000u, 3960u, 4056u, 4060u, 4064u})
+				for (const u32 size : {1u, 3000u, kPage, kPage + 1, 2 * kPage,
+						       2 * kPage + 1, 3 * kPage, 3 * kPage + 1}) {
+					TEST_NOTE("tail", tail);
+					TEST_NOTE("head", head);
+					TEST_NOTE("size", size);
+					Growing c(setting);
+
+					c.introduce(20480);
+					const u32 whole = kHeader + head + size + tail;
+					const u32 pages = div_round_up(size, u32(kPage));
+					const u32 room = min(c.send_sges(), LoneRequest::kPages);
+					const bool lone = whole > kHead &&
+							  kHeader + head + tail <= kHead &&
+							  pages + (tail != 0) < room;
+					ASSERT_TRUE(c.say_call());
+					ASSERT_EQ(c.receive(), 40);
+					EXPECT_EQ(c.send_reply_pages(head, size, tail), 0);
+					ASSERT_EQ(c.verbs.sends, 1);
+					EXPECT_EQ(c.rqst->call->lone.mapped, lone ? pages : 0);
+					EXPECT_FALSE(lone && c.transfer_of_call());
+					if (lone)
+						EXPECT_EQ(c.first_posted().num_sge,
+							  int(1 + pages + (tail != 0)));
+					const ServerCall *const call = c.rqst->call;
+					const bool taken = lone || c.transfer_of_call();
+					const u32 there = c.memory.pages;
+					c.release();
+					EXPECT_FALSE(c.idle(call));
+					EXPECT_EQ(c.memory.pages, there);
+					c.work();
+					if (c.svc.finish_ms)
+						c.finish();
+					EXPECT_TRUE(c.idle(call));
+					EXPECT_EQ(c.dma.bulk_maps, 0);
+					EXPECT_EQ(c.memory.pages, there - (taken ? pages : 0));
+					EXPECT_EQ(c.peer.message_length, whole);
+					const u32 header[] = {c.xid, 2, c.grant(), 0, 1,
+							      0,     0, 0,	   0};
+					EXPECT_BYTES(c.peer.last().first(kHeader),
+						     RawMessage(header).message());
+					EXPECT_BYTES(c.peer.last().from(kHeader),
+						     Bytes(c.reply_bytes, head + size + tail));
+					EXPECT_EQ(c.svc.closed, 0);
+				}
+	}
+}
+
+/* What is missing for that: its mapping, and it is copied; the connection, and it is given back. */
+RPCORDMA_TEST(server_growth, few_pages_failures)
+{
+	for (const bool posted : {false, true}) {
+		TEST_NOTE("posted", posted);
+		Growing c;
+
+		c.introduce(8192);
+		ASSERT_TRUE(c.say_call());
+		ASSERT_EQ(c.receive(), 40);
+		if (posted)
+			c.dma.bulk_maps_left = 0;
+		else
+			c.verbs.sends_left = 0;
+		EXPECT_EQ(c.send_reply_pages(4000, kPage + 1, 0),
+			  posted ? 0 : to_errno(Error::not_connected));
+		c.want_for_nothing();
+		EXPECT_EQ(c.rqst->call->lone.mapped, 0);
+		c.release();
+		c.work();
+		EXPECT_EQ(c.dma.bulk_maps, 0);
+		EXPECT_EQ(c.svc.closed, posted ? 0 : 1);
+		EXPECT_EQ(c.log.take(trace::Failure::write_map_failed), posted);
+		EXPECT_EQ(c.log.take(trace::Failure::post_failed), !posted);
+		EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), !posted);
+		if (posted)
+			EXPECT_BYTES(c.peer.last().from(kHeader),
+				     Bytes(c.reply_bytes, 4000 + kPage + 1));
+	}
+}
+
+/* What is missing for a transfer: the reply is copied, or it is the end; nothing is left over. */
 RPCORDMA_TEST(server_growth, long_reply_failures)
 {
 	enum What { no_transfer, no_mapping, no_memory, not_mapped, not_posted };
@@ -955,6 +1043,7 @@ RPCORDMA_TEST(server_growth, ends)
 RPCORDMA_SUITE(server_growth, begins, late_properties, spares, does_not_begin, budget,
 	       no_memory_to_begin, no_pages, no_room, not_posted, before_established, lent,
 	       exchanged, copied, not_copied, read_chunks, no_calls, long_replies,
-	       long_reply_failures, sges_refused, long_header, ends);
+	       replies_of_few_pages, few_pages_failures, long_reply_failures, sges_refused,
+	       long_header, ends);
 
 } // namespace rpcordma

@@ -161,6 +161,10 @@ void rpcordma_copy_to_pages(struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, c
 {
 	u32 at = buf->page_base + offset;
 
+	if (likely(length <= PAGE_SIZE - offset_in_page(at))) {
+		memcpy_to_page(buf->pages[at >> PAGE_SHIFT], offset_in_page(at), from, length);
+		return;
+	}
 	while (length) {
 		const u32 take = min_t(u32, length, PAGE_SIZE - offset_in_page(at));
 
@@ -176,6 +180,10 @@ void rpcordma_copy_from_pages(const struct rpcordma_xdr_buf *buf, rpcordma_u32 o
 {
 	u32 at = buf->page_base + offset;
 
+	if (likely(length <= PAGE_SIZE - offset_in_page(at))) {
+		memcpy_from_page(to, buf->pages[at >> PAGE_SHIFT], offset_in_page(at), length);
+		return;
+	}
 	while (length) {
 		const u32 take = min_t(u32, length, PAGE_SIZE - offset_in_page(at));
 

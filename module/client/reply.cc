@@ -270,6 +270,43 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 	return Error::io;
 }
 
+/*
+ * Put a reply of @length bytes, which came without chunks in one transmission, in its place: it is more than the head and no more
+ * than all of the buffer. What land_reply() would say of it.
+ */
+[[nodiscard, gnu::noinline]] static Result<u32>
+deliver_behind_head(Client &client, Call *call, const Receive &receive, u32 length)
+{
+	const Bytes payload = receive.message.payload;
+	rpcordma_xdr_buf *const buf = call->reply;
+	const u32 head = static_cast<u32>(buf->head.length), pages = buf->page_length;
+	u32 at = 0; /* behind the head */
+	const auto put = [&](Bytes piece) {
+		const u32 size = u32(piece.size()), n = min(size, pages - min(at, pages));
+
+		if (n)
+			rpcordma_copy_to_pages(buf, at, piece.data(), n);
+		at += n;
+		if (n == size)
+			return;
+		__builtin_memcpy(static_cast<u8 *>(buf->tail.base) + (at - pages), piece.data() + n,
+				 size - n);
+		at += size - n;
+	};
+
+	__builtin_memcpy(buf->head.base, payload.data(), head);
+	put(payload.from(head));
+	for (u32 done = 0, left = length - u32(payload.size()); left;) {
+		const Bytes piece = Bytes(receive.pages->piece(done)).first(left);
+
+		put(piece);
+		done += u32(piece.size()), left -= u32(piece.size());
+	}
+	rpcordma_rqst_set_reply(call->rqst, head, pages, 0);
+	tally(client.stats.fixup_copy_count, min(at, pages));
+	return length;
+}
+
 /* What the reply in @receive comes to: its length, its bytes being in their place; or an error, of the call. */
 [[nodiscard, gnu::always_inline]] static inline Result<u32>
 deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
@@ -285,6 +322,15 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 		__builtin_memcpy(buf.head.base, payload.data(), payload.size());
 		rpcordma_rqst_set_reply(call->rqst, head, buf.page_length, 0);
 		return u32(payload.size());
+	}
+	if (message.kind == xdr::Kind::msg && !message.has_chunks() && !receive.next &&
+	    payload.size() >= head && !call->plan.rkeys()) {
+		const u32 length = receive.payload_length();
+
+		/* READs that came inline, mostly. */
+		if (length > head &&
+		    length - head <= u64(buf.page_length) + static_cast<u32>(buf.tail.length))
+			return deliver_behind_head(client, call, receive, length);
 	}
 	if (message.kind == xdr::Kind::msg && message.writes.segments() == 1 &&
 	    message.writes.count() == 1 && message.reads.empty() && !message.reply.present() &&

@@ -2,7 +2,8 @@
 /*
  * A chunk of one segment whose bytes lie in few pages, as those of most small READs and WRITEs do, takes one work
  * request: the call itself has that, its SGEs and what else it needs, and no transfer of the pool's. (A sink's
- * pages are the pool's all the same.) Whatever is larger, or in several segments, goes the general way: transfer.hh.
+ * pages are the pool's all the same.) So it is with a reply whose page data, in few pages, go with its Send: then the
+ * SGEs are the Send's. Whatever is larger, or in several segments, goes the general way: transfer.hh.
  */
 #pragma once
 
@@ -19,7 +20,8 @@ struct LoneRequest {
 	static constexpr u32 kReplyPages = kPages + 2;
 
 	rpcordma_rdma_wr request = {};
-	u32 mapped = 0;	    /* SGEs; 0: it is not in use */
+	u16 mapped = 0; /* SGEs that are its own; 0: it is not in use */
+	u16 first = 0; /* the first of these: behind that of a Send's buffer, if they are a Send's */
 	u32 page_count = 0; /* of a reply, whose pages are the call's until the Write is done */
 	rpcordma_sge sges[kPages] = {};
 	page *pages[kReplyPages] = {};
@@ -46,7 +48,7 @@ struct LoneRequest {
 		u32 bytes = 0;
 
 		for (u32 i = 0; i < mapped; i++)
-			bytes += sges[i].length;
+			bytes += sges[first + i].length;
 		return bytes;
 	}
 };

@@ -107,12 +107,48 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 	return false;
 }
 
+/*
+ * The same of one whose page data lie in few pages, as a small READ's do: its head and its tail are copied, and @call's lone
+ * request has the rest.
+ */
+[[nodiscard]] static bool gather_lone(Server &server, ServerCall *call, svc_rqst *rqst,
+				      const rpcordma_xdr_buf *buf, Outgoing &out)
+{
+	const u32 head = u32(buf->head.length), tail = u32(buf->tail.length);
+	const u32 pages = rpcordma_svc_reply_pages(rqst);
+	/* One SGE is the head's, and one the tail's. */
+	const u32 others = 1 + (tail != 0);
+	SendBuffer &send = call->sends[0];
+	LoneRequest &lone = call->lone;
+
+	if (u64(head) + buf->page_length + tail != buf->len || !pages ||
+	    pages > LoneRequest::kReplyPages || server.limits.lone_write <= others ||
+	    out.lengths[0] + u64(head) + tail > send.capacity())
+		return false;
+	const auto mapped = map_lone(server, call, RPCORDMA_WR_RDMA_WRITE, buf->pages,
+				     buf->page_base, buf->page_length,
+				     server.limits.lone_write - others, 1);
+	if (!mapped.ok() || !mapped.value())
+		return false;
+	u8 *const to = send.room().data() + out.lengths[0];
+	__builtin_memcpy(to, buf->head.base, head);
+	if (tail)
+		__builtin_memcpy(to + head, buf->tail.base, tail);
+	out.lengths[0] += head + tail;
+	out.tail_length = tail;
+	lone.page_count = rpcordma_svc_take_reply_pages(rqst, lone.pages, LoneRequest::kReplyPages);
+	out.gathered = others + lone.mapped;
+	return true;
+}
+
 Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *buf,
 		   Outgoing &out)
 {
 	const chunk::ReplyRange all[] = {{0, buf->len}};
 	const u32 header = out.lengths[0];
 
+	if (rqst && gather_lone(server, call, rqst, buf, out))
+		return {};
 	if (rqst && gather_reply(server, call, rqst, buf, out))
 		return {};
 	/* The header has to be written again: it was in the smaller one. */
@@ -149,10 +185,18 @@ link_sends(Server &server, ServerCall *call, const Outgoing &out)
 	}
 	if (__builtin_expect(out.gathered, 0)) {
 		rpcordma_send_wr &wr = call->sends[0].wr;
-		Transfer &transfer = *call->transfer;
+		rpcordma_sge *const sges = call->transfer ? call->transfer->sges : call->lone.sges;
 
-		transfer.sges[0] = *wr.sg_list;
-		wr.sg_list = transfer.sges;
+		sges[0] = *wr.sg_list;
+		if (out.tail_length) {
+			rpcordma_sge &tail = sges[out.gathered - 1];
+
+			sges[0].length -= out.tail_length;
+			tail = sges[0];
+			tail.addr += sges[0].length;
+			tail.length = out.tail_length;
+		}
+		wr.sg_list = sges;
 		wr.num_sge = int(out.gathered);
 	}
 	if (out.invalidate) {

@@ -29,8 +29,10 @@ struct Outgoing {
 	u32 invalidate = 0; /* the R_key that the last Send invalidates; 0: none */
 	u32 transmissions = 1;
 	u32 lengths[protocol::kTransmissions] = {}; /* bytes in each Send */
-	u32 gathered =
-		0; /* SGEs of the last Send, in the call's transfer, the buffer's first; 0: its buffer has all */
+	/* SGEs of the last Send, in the call's transfer or lone request, the buffer's first; 0: its buffer has all. */
+	u32 gathered = 0;
+	/* Then as many bytes, the last in that buffer, have the last SGE. */
+	u32 tail_length = 0;
 
 	/** Work requests of all. */
 	[[nodiscard]] u32 requests() const

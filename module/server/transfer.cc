@@ -177,13 +177,14 @@ void trace_mapping_listened(const Server &server, const LoneRequest &lone, u32 x
 }
 
 Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages, u32 offset,
-		      u32 length, u32 most)
+		      u32 length, u32 most, u16 first)
 {
 	LoneRequest &lone = call->lone;
 
 	lone.request.wr.opcode = opcode;
+	lone.first = first;
 	const int mapped = rpcordma_pages_map(server.endpoint, lone.direction(), pages, offset,
-					      length, lone.sges, most);
+					      length, lone.sges + first, most);
 	if (mapped < 0) {
 		trace::failure(server.peer,
 			       lone.writes() ? trace::Failure::write_map_failed :
@@ -191,7 +192,7 @@ Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages
 			       call->xid(), mapped);
 		return from_errno(mapped);
 	}
-	lone.mapped = u32(mapped);
+	lone.mapped = u16(mapped);
 	if (mapped)
 		trace_lone_mapping(server, *call, true);
 	return mapped != 0;
@@ -202,7 +203,7 @@ void put_lone(Server &server, ServerCall *call)
 	LoneRequest &lone = call->lone;
 
 	trace_lone_mapping(server, *call, false);
-	rpcordma_pages_unmap(server.endpoint, lone.direction(), lone.sges, lone.mapped);
+	rpcordma_pages_unmap(server.endpoint, lone.direction(), lone.sges + lone.first, lone.mapped);
 	lone.mapped = 0;
 	if (lone.page_count)
 		rpcordma_pages_release(lone.pages, lone.page_count);

@@ -246,11 +246,12 @@ inline void trace_lone_mapping(const Server &server, const ServerCall &call, boo
 		trace_mapping_listened(server, call.lone, call.xid(), mapped);
 }
 /**
- * Map @length bytes of @pages, from byte @offset of the first on, for @call's lone request, @opcode, with @most SGEs. False,
- * and nothing is mapped: they are in more pieces. Errors: ENOMEM; ENOSPC, a page is absent. Any context.
+ * Map @length bytes of @pages, from byte @offset of the first on, for @call's lone request, @opcode, with @most SGEs, from
+ * @first on: together they are no more than there are. False, and nothing is mapped: they are in more pieces. Errors: ENOMEM;
+ * ENOSPC, a page is absent. Any context.
  */
 [[nodiscard]] Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages,
-				    u32 offset, u32 length, u32 most);
+				    u32 offset, u32 length, u32 most, u16 first = 0);
 /** The end of @call's lone request, of which the device has nothing. It is in use. Any context. */
 void put_lone(Server &server, ServerCall *call);
 /** Give back @call's transfer, of which the device has nothing. It has one. Any context. */

@@ -161,7 +161,8 @@ void rpcordma_copy_to_pages(struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, c
 {
 	u32 at = buf->page_base + offset;
 
-	if (likely(length <= PAGE_SIZE - offset_in_page(at))) {
+	/* Most lie in one page; none have none. */
+	if (likely(length - 1 < PAGE_SIZE - offset_in_page(at))) {
 		memcpy_to_page(buf->pages[at >> PAGE_SHIFT], offset_in_page(at), from, length);
 		return;
 	}
@@ -180,7 +181,8 @@ void rpcordma_copy_from_pages(const struct rpcordma_xdr_buf *buf, rpcordma_u32 o
 {
 	u32 at = buf->page_base + offset;
 
-	if (likely(length <= PAGE_SIZE - offset_in_page(at))) {
+	/* Most lie in one page; none have none. */
+	if (likely(length - 1 < PAGE_SIZE - offset_in_page(at))) {
 		memcpy_from_page(to, buf->pages[at >> PAGE_SHIFT], offset_in_page(at), length);
 		return;
 	}

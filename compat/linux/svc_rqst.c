@@ -131,9 +131,24 @@ rpcordma_bool rpcordma_svc_ddp_allowed(const struct svc_rqst *rqst)
 	return flavor <= RPC_AUTH_MAXFLAVOR || flavor == RPC_AUTH_GSS_KRB5;
 }
 
+/*
+ * Behind the last page that the reply lies in. The service has counted its pages; what seals the reply then (a GSS MIC) begins
+ * another one where these are full.
+ */
+static struct page **reply_end(const struct svc_rqst *rqst)
+{
+	const struct xdr_buf *reply = &rqst->rq_res;
+	struct page **end;
+
+	if (!reply->page_len)
+		return rqst->rq_next_page;
+	end = reply->pages + DIV_ROUND_UP(reply->page_base + reply->page_len, PAGE_SIZE);
+	return end > rqst->rq_next_page && end <= rqst->rq_page_end ? end : rqst->rq_next_page;
+}
+
 rpcordma_u32 rpcordma_svc_reply_pages(const struct svc_rqst *rqst)
 {
-	return rqst->rq_next_page - rqst->rq_respages;
+	return reply_end(rqst) - rqst->rq_respages;
 }
 
 rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **pages,
@@ -145,6 +160,8 @@ rpcordma_u32 rpcordma_svc_take_reply_pages(struct svc_rqst *rqst, struct page **
 		return 0;
 	memcpy(pages, rqst->rq_respages, count * sizeof(*pages));
 	memset(rqst->rq_respages, 0, count * sizeof(*pages));
+	/* sunrpc fills what is absent up to here. */
+	rqst->rq_next_page = rqst->rq_respages + count;
 #ifndef HAVE_SVC_RQST_REPLY_PAGES
 	/* The pages after them remain the thread's. */
 	rqst->rq_respages += count;

@@ -246,6 +246,11 @@ kunit: ## the same unit tests in a user mode Linux kernel with KASAN and lockdep
 	@scripts/setup uml
 	@scripts/uml-kunit $(if $(FILTER),'$(FILTER)')
 
+.PHONY: kunit-compat
+kunit-compat: ## KUnit suites of compat/linux alone, in such a kernel; and which of its calls of the kernel's can fail
+	@scripts/setup uml
+	@scripts/kunit-compat
+
 .PHONY: kunit-vng
 kunit-vng: ## the same under virtme-ng, on an x86 kernel with lockdep, and NFS over rxe there; FILTER=glob
 	@scripts/setup build uml vng

@@ -251,6 +251,11 @@ kunit-compat: ## KUnit suites of compat/linux alone, in such a kernel; and which
 	@scripts/setup uml
 	@scripts/kunit-compat
 
+.PHONY: kunit-compat-faults
+kunit-compat-faults: ## one call of compat/linux after the other fails, both ends in one such kernel; MINUTES=60, ALL=1
+	@scripts/setup uml
+	@scripts/kunit-compat faults $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ALL),--all)
+
 .PHONY: kunit-vng
 kunit-vng: ## the same under virtme-ng, on an x86 kernel with lockdep, and NFS over rxe there; FILTER=glob
 	@scripts/setup build uml vng

@@ -3,8 +3,8 @@
  * Which call fails: what faults.h asks, and what KUnit suites say. A script says it by the module's parameter "fault":
  *
  *	log		log each call, until told otherwise
- *	call N		the Nth call from now on fails
- *	place P N	the Nth call from now on fails of those that come by the same way, the place P that a log had
+ *	call:N		the Nth call from now on fails
+ *	place:P:N	the Nth call from now on fails of those that come by the same way, the place P that a log had
  *	none		none fails
  *
  * Each of these begins to count anew. Reading the parameter tells of the calls since, and of the one that failed.

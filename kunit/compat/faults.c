@@ -112,9 +112,9 @@ static int set_fault(const char *text, const struct kernel_param *parameter)
 		set_mode(NONE, 0, NULL, 0);
 	else if (sysfs_streq(text, "log"))
 		set_mode(LOG, 0, NULL, 0);
-	else if (sscanf(text, "call %u", &nth) == 1)
+	else if (sscanf(text, "call:%u", &nth) == 1)
 		set_mode(CALL, 0, NULL, nth);
-	else if (sscanf(text, "place %x %u", &its_place, &nth) == 2)
+	else if (sscanf(text, "place:%x:%u", &its_place, &nth) == 2)
 		set_mode(PLACE, its_place, NULL, nth);
 	else
 		return -EINVAL;
@@ -132,4 +132,4 @@ static const struct kernel_param_ops fault_ops = {
 };
 
 module_param_cb(fault, &fault_ops, NULL, 0644);
-MODULE_PARM_DESC(fault, "which call fails: log, call N, place P N, none (default: none)");
+MODULE_PARM_DESC(fault, "which call fails: log, call:N, place:P:N, none (default: none)");

@@ -312,6 +312,35 @@ static void reply_of_a_thread(struct kunit *test)
 #endif
 }
 
+/* What seals a reply may begin a page behind those that the service has counted; the thread's others stay its own. */
+static void sealed_reply(struct kunit *test)
+{
+	u32 base, length;
+
+	for (base = 0; base < PAGE_SIZE; base += PAGE_SIZE - 4)
+		for (length = 0; length <= 2 * PAGE_SIZE + 4; length += length % PAGE_SIZE ? PAGE_SIZE - 4 : 4) {
+			struct svc_rqst *rqst = make_thread(test);
+			struct page *taken[8] = {};
+			struct page **first = &rqst->rq_pages[3];
+			const u32 in_pages = length ? DIV_ROUND_UP(base + length, PAGE_SIZE) : 0;
+			const u32 count = max(2u, 1 + in_pages);
+
+			rqst->rq_respages = first;
+			rqst->rq_next_page = first + 2;
+			rqst->rq_page_end = first + 5;
+			rqst->rq_res.pages = length ? first + 1 : NULL;
+			rqst->rq_res.page_base = base;
+			rqst->rq_res.page_len = length;
+			KUNIT_EXPECT_EQ_MSG(test, rpcordma_svc_reply_pages(rqst), count, "%u at %u", length, base);
+			KUNIT_EXPECT_EQ(test, rpcordma_svc_take_reply_pages(rqst, taken, 8), count);
+			KUNIT_EXPECT_NULL(test, first[count - 1]);
+			KUNIT_EXPECT_NOT_NULL(test, first[count]);
+			KUNIT_EXPECT_NOT_NULL(test, taken[count - 1]);
+			/* sunrpc fills the gap. */
+			KUNIT_EXPECT_PTR_EQ(test, rqst->rq_next_page, first + count);
+		}
+}
+
 static void flavours(struct kunit *test)
 {
 	struct svc_rqst *rqst = make_thread(test);
@@ -402,6 +431,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(a_call),
 	KUNIT_CASE(pages_of_a_thread),
 	KUNIT_CASE(reply_of_a_thread),
+	KUNIT_CASE(sealed_reply),
 	KUNIT_CASE(flavours),
 	KUNIT_CASE(addresses),
 	KUNIT_CASE(a_transport),

@@ -104,12 +104,14 @@ u32 Swarm::draw_length(u32 most) const
 
 Kind Swarm::draw_kind() const
 {
-	for (;;) {
+	/* A tape may say the same each time. */
+	for (u32 tries = 0; tries < 200; tries++) {
 		const u32 kind = chance.below(u32(Kind::count));
 
 		if (calls & 1u << kind)
 			return Kind(kind);
 	}
+	return Kind(__builtin_ctz(calls));
 }
 
 /* A message's header takes 28 bytes in either version, unless it has chunks. */

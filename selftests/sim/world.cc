@@ -16,11 +16,11 @@
 namespace sim {
 
 /* A run that takes so long has gone in circles. */
-static constexpr u64 kMostSteps = 4000000;
+u64 most_steps = 4000000;
 static constexpr u64 kMostTime = 4 * 3600 * kSecond;
 
 struct Fiber {
-	Fiber(std::string n, Context c, std::function<void()> body)
+	Fiber(std::string n, u64 identity, Context c, std::function<void()> body)
 		: name(std::move(n)),
 		  context(c),
 		  strand([this, body = std::move(body)] {
@@ -28,9 +28,12 @@ struct Fiber {
 			  end();
 		  })
 	{
+		actor.begin(identity, name.c_str());
 	}
 	[[noreturn]] void end();
 	void wake();
+	/* It waits for the processor. */
+	void line_up();
 	void leave_queue()
 	{
 		if (!queue)
@@ -41,11 +44,13 @@ struct Fiber {
 	}
 
 	std::string name;
+	Actor actor;
 	Context context;
 	Strand strand;
 	std::vector<std::pair<LockClass, bool>> held; /* and whether it spins */
 	u32 spins = 0;
 	u32 priority = 0;
+	u64 since = 0; /* it waits for the processor: who does so longer has a smaller one */
 	const char *why = nullptr; /* it waits */
 	WaitQueue *queue = nullptr;
 	u64 timer = 0; /* its number; 0: none */
@@ -68,7 +73,7 @@ struct Timer {
 };
 
 struct World {
-	u64 seed = 0, now = 0, steps = 0, history = 0, timers_made = 0;
+	u64 seed = 0, now = 0, steps = 0, history = 0, timers_made = 0, lined_up = 0;
 	u32 switch_odds = 4;
 	bool by_priority = false;
 	Strand scheduler;
@@ -97,6 +102,17 @@ void suspend()
 	self->strand.switch_to(world->scheduler);
 }
 
+u32 eldest()
+{
+	const auto &from = world->runnable;
+	u32 index = 0;
+
+	for (u32 i = 1; i < from.size(); i++)
+		if (from[i]->since < from[index]->since)
+			index = i;
+	return index;
+}
+
 Fiber *pick()
 {
 	auto &from = world->runnable;
@@ -104,12 +120,15 @@ Fiber *pick()
 
 	if (world->by_priority) {
 		for (u32 i = 1; i < from.size(); i++)
-			if (from[i]->priority > from[index]->priority)
+			if (from[i]->priority > from[index]->priority ||
+			    (from[i]->priority == from[index]->priority &&
+			     from[i]->since < from[index]->since))
 				index = i;
+		chance.set_actor(&from[index]->actor);
 		if (chance.one_in(16))
 			from[index]->priority = u32(chance.next());
 	} else if (from.size() > 1) {
-		index = chance.below(u32(from.size()));
+		index = chance.turn(u32(from.size()), world->now, eldest);
 	}
 	Fiber *fiber = from[index];
 	from[index] = from.back();
@@ -158,7 +177,6 @@ void note_released(LockClass which, bool spins)
 
 } // namespace
 
-Random chance;
 Faults faults;
 bool tracing;
 
@@ -168,24 +186,6 @@ static void exit_quietly()
 }
 
 void (*end_of_failed_run)() = exit_quietly;
-
-/* --- chance: splitmix64 --- */
-
-void Random::seed(u64 seed)
-{
-	/* Hashed: the states of seeds that next() leads from one to the other would all be of one sequence. */
-	state_ = seed;
-	state_ = next();
-}
-
-u64 Random::next()
-{
-	u64 z = state_ += 0x9e3779b97f4a7c15;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-	return z ^ (z >> 31);
-}
 
 /* --- verdict and trace --- */
 
@@ -236,6 +236,12 @@ void Fiber::wake()
 		timer = 0;
 	}
 	why = nullptr;
+	line_up();
+}
+
+void Fiber::line_up()
+{
+	since = ++world->lined_up;
 	world->runnable.push_back(this);
 }
 
@@ -289,25 +295,38 @@ const char *current_name()
 	return world->current->name.c_str();
 }
 
+static void spawn_as(u64 identity, std::string name, Context context, std::function<void()> body)
+{
+	Fiber *fiber = new Fiber(std::move(name), identity, context, std::move(body));
+
+	if (world->by_priority || !chance.frugal()) {
+		chance.set_actor(&fiber->actor);
+		fiber->priority = u32(chance.next());
+		chance.set_actor(world->current ? &world->current->actor : nullptr);
+	}
+	world->all.push_back(fiber);
+	fiber->line_up();
+}
+
 void spawn(std::string name, Context context, std::function<void()> body)
 {
-	Fiber *fiber = new Fiber(std::move(name), context, std::move(body));
+	const u64 identity = chance.child(name);
 
-	fiber->priority = u32(chance.next());
-	world->all.push_back(fiber);
-	world->runnable.push_back(fiber);
+	spawn_as(identity, std::move(name), context, std::move(body));
 }
 
 void spawn_after(u64 delay, std::string name, Context context, std::function<void()> body)
 {
-	add_timer(delay, {nullptr, [=] { spawn(name, context, body); }});
+	const u64 identity = chance.child(name);
+
+	add_timer(delay, {nullptr, [=] { spawn_as(identity, name, context, body); }});
 }
 
 void port_call()
 {
 	Fiber *self = world->current;
 
-	if (self && chance.one_in(world->switch_odds))
+	if (self && chance.interrupts(world->switch_odds))
 		give_way();
 }
 
@@ -317,7 +336,7 @@ void give_way()
 
 	if (!self)
 		return;
-	world->runnable.push_back(self);
+	self->line_up();
 	suspend();
 }
 
@@ -394,12 +413,14 @@ void run_world(u64 seed, std::function<void()> body)
 		}
 		Fiber *fiber = pick();
 		here.current = fiber;
+		chance.set_actor(&fiber->actor);
 		here.history = here.history * 0x100000001b3 + fiber->name.size() + here.now +
 			       here.runnable.size();
-		REQUIRE(++here.steps < kMostSteps, "there is no end to it: %llu steps",
+		REQUIRE(++here.steps < most_steps, "there is no end to it: %llu steps",
 			(unsigned long long)here.steps);
 		here.scheduler.switch_to(fiber->strand);
 		here.current = nullptr;
+		chance.set_actor(nullptr);
 		if (fiber->finished) {
 			here.all.erase(std::find(here.all.begin(), here.all.end(), fiber));
 			delete fiber;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * One run of one seed: the clock, the scheduler, the locks and what they forbid, the faults, the trace,
- * and the verdict. Everything random is drawn from one generator, and nothing else decides: a seed is a
- * whole history.
+ * and the verdict. Everything random is drawn from the seed (chance.hh), and nothing else decides: a seed
+ * is a whole history.
  *
  * Kernel contexts are fibers. Any of them may run whenever one gives up the processor, which it does
  * when it waits and, by chance, at each call of the port (and anywhere in the module: preempt.cc); also
@@ -15,41 +15,9 @@
 #include <memory>
 #include <string>
 
-#include "module/base/types.hh"
+#include "selftests/sim/chance.hh"
 
 namespace sim {
-
-using rpcordma::u8, rpcordma::u16, rpcordma::u32, rpcordma::u64;
-
-/* --- chance --- */
-
-class Random {
-public:
-	void seed(u64 seed);
-	u64 next();
-	/** 0 to @n - 1. */
-	u32 below(u32 n)
-	{
-		return u32((next() >> 32) * n >> 32);
-	}
-	u32 between(u32 low, u32 high)
-	{
-		return low + below(high - low + 1);
-	}
-	/** With @n = 0: never. */
-	bool one_in(u32 n)
-	{
-		return n && !below(n);
-	}
-	template <typename T, std::size_t N> T any_of(const T (&items)[N])
-	{
-		return items[below(N)];
-	}
-
-private:
-	u64 state_ = 0;
-};
-extern Random chance;
 
 /** What may go wrong, as "one in so many"; 0: never. Drawn from the seed; off when a run winds down. */
 struct Faults {
@@ -69,11 +37,11 @@ struct Faults {
 	u32 memory_failures = 0, mapping_failures = 0, posting_failures = 0;
 	u64 memory_failed_at = 0;
 
-	bool strikes(u32 odds)
+	bool strikes(u32 odds, Place at = Place::here())
 	{
 		if (!active || !odds || quiet)
 			return false;
-		return chance.one_in(bursts ? (odds + 7) / 8 : odds);
+		return chance.one_in(bursts ? (odds + 7) / 8 : odds, at);
 	}
 };
 extern Faults faults;
@@ -145,8 +113,9 @@ void sleep_for(u64 delay, const char *why);
 void may_sleep(const char *what);
 Context current_context();
 const char *current_name();
-/** How often somebody was let run: the measure of a run's length. */
+/** How often somebody was let run: the measure of a run's length; more than so many are none that ends. */
 u64 steps();
+extern u64 most_steps;
 /** A digest of who ran when: equal for equal histories. */
 u64 history();
 

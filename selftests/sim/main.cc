@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs seeds, each in a world of its own: sim [--first N] [--seeds N] | --seed N [--trace].
+ * Runs seeds, each in a world of its own: sim [--first N] [--seeds N] | --seed N [--trace]; or a tape (tape.hh), and shrinks
+ * what fails to one.
  *
  * Seeds run one after the other in a child process. A run that fails ends its child; the parent counts it,
  * says how to see it again, and goes on with the next seed in another one. The last line is the total.
@@ -19,8 +20,10 @@
 #include "compat/port/trace.h"
 #include "selftests/sim/ledger.hh"
 #include "selftests/sim/scenario.hh"
+#include "selftests/sim/shrink.hh"
 #include "selftests/sim/stranger.hh"
 #include "selftests/sim/swarm.hh"
+#include "selftests/sim/tape.hh"
 #include "selftests/sim/versions.hh"
 #include "selftests/sim/world.hh"
 
@@ -111,10 +114,48 @@ void run(unsigned long long seed, bool verify)
 
 [[noreturn]] void usage()
 {
-	std::fprintf(stderr, "usage: sim [--first N] [--seeds N] [--stop] | --seed N [--trace]\n"
-			     "  --stop   end with the first seed that fails\n"
-			     "  --trace  print all that happens\n");
+	std::fprintf(
+		stderr,
+		"usage: sim [--first N] [--seeds N] [--stop] | --seed N | --tape FILE | --edits "
+		"FILE\n"
+		"  --stop         end with the first seed that fails\n"
+		"  --edits FILE   what coverage has led to (guided.cc)\n"
+		"one history:\n"
+		"  --trace        print all that happens\n"
+		"  --record FILE  write its tape\n"
+		"  --shrink FILE  it fails: write the tape of the smallest that does, and tell it\n"
+		"  --limit S      shrink for so many seconds at most (60)\n");
 	std::exit(2);
+}
+
+/* The tape of the child's run, when it has ended well or not. */
+sim::Recording *recording;
+
+bool write_recording(const char *path, unsigned long long seed)
+{
+	sim::Tape tape;
+
+	tape.seed = seed;
+	tape.decisions.assign(recording->decisions, recording->decisions + recording->count);
+	if (tape.write(path, "as it was run"))
+		return true;
+	std::perror(path);
+	return false;
+}
+
+/* The bytes of a file, as a seed and its edits. */
+unsigned long long read_edits(const char *path)
+{
+	unsigned char bytes[1024];
+	std::FILE *file = std::fopen(path, "rb");
+
+	if (!file) {
+		std::perror(path);
+		std::exit(2);
+	}
+	const std::size_t size = std::fread(bytes, 1, sizeof(bytes), file);
+	std::fclose(file);
+	return sim::use_edits(bytes, size);
 }
 
 } // namespace
@@ -123,6 +164,10 @@ int main(int argc, char **argv)
 {
 	unsigned long long first = 1, count = 100;
 	bool stop = false, single = false;
+	const char *record = nullptr, *shrink_to = nullptr, *edits = nullptr;
+	std::string what, tape_file;
+	unsigned long long limit = 60;
+	sim::Tape tape;
 
 	for (int i = 1; i < argc; i++) {
 		const std::string option = argv[i];
@@ -136,6 +181,11 @@ int main(int argc, char **argv)
 				usage();
 			return value;
 		};
+		auto text = [&] {
+			if (++i == argc)
+				usage();
+			return argv[i];
+		};
 
 		if (option == "--first")
 			first = number();
@@ -145,13 +195,57 @@ int main(int argc, char **argv)
 			first = number();
 			count = 1;
 			single = true;
-		} else if (option == "--stop")
+			what = "--seed " + std::to_string(first);
+		} else if (option == "--tape") {
+			tape_file = text();
+			if (const std::string wrong = tape.read(tape_file.c_str()); !wrong.empty()) {
+				std::fprintf(stderr, "sim: %s %s\n", tape_file.c_str(),
+					     wrong.c_str());
+				return 2;
+			}
+			first = tape.seed;
+			count = 1;
+			single = true;
+			what = "--tape " + tape_file;
+		} else if (option == "--edits") {
+			edits = text();
+			first = read_edits(edits);
+			count = 1;
+			single = true;
+			what = "--edits " + std::string(edits);
+		} else if (option == "--record")
+			record = text();
+		else if (option == "--shrink")
+			shrink_to = text();
+		else if (option == "--limit")
+			limit = number();
+		else if (option == "--stop")
 			stop = true;
 		else if (option == "--trace")
 			sim::tracing = true;
 		else
 			usage();
 	}
+	if ((record || shrink_to) && !single)
+		usage();
+	const sim::Tape *played = tape_file.empty() ? nullptr : &tape;
+	if (shrink_to) {
+		const sim::Subject subject = {sim::scenario, sim::calls_made,
+					      [] { return kLongest; }};
+		const bool shrunk = sim::shrink(first, played, subject, double(limit), shrink_to);
+
+		if (shrunk)
+			std::printf("it again, with a trace: %s --tape %s --trace\n", argv[0],
+				    shrink_to);
+		std::printf("%d passed, %d failed, 0 skipped\n", shrunk, !shrunk);
+		return !shrunk;
+	}
+	if (record && !(recording = sim::new_recording())) {
+		std::perror("sim");
+		return 2;
+	}
+	if (played || record)
+		sim::use_tape(played, recording);
 	if (sim::tracing)
 		rpcordma_trace_enabled = ~0u;
 	progress = static_cast<Progress *>(mmap(nullptr, sizeof(*progress), PROT_READ | PROT_WRITE,
@@ -189,13 +283,19 @@ int main(int argc, char **argv)
 			std::printf("\nseed %llu: killed by signal %d%s\n", progress->seed,
 				    WTERMSIG(status),
 				    WTERMSIG(status) == SIGALRM ? ": there is no end to it" : "");
-		std::printf("seed %llu again, with a trace: %s --seed %llu --trace\n",
-			    progress->seed, argv[0], progress->seed);
+		if (what.empty() || what == "--seed " + std::to_string(progress->seed))
+			std::printf("seed %llu again, with a trace: %s --seed %llu --trace\n",
+				    progress->seed, argv[0], progress->seed);
+		else
+			std::printf("it again, with a trace: %s %s --trace\n", argv[0],
+				    what.c_str());
 		next = progress->seed + 1;
 		if (stop)
 			break;
 	}
 	const double took = seconds() - began;
+	if (record && !write_recording(record, first))
+		return 2;
 	if (!single)
 		std::printf(
 			"two kinds of chunk: %llu calls, %llu for replies, %llu replies in both; "
@@ -239,8 +339,7 @@ int main(int argc, char **argv)
 		failed++;
 	}
 #endif
-	if (!single)
-		std::printf("histories: %016llx\n", progress->histories);
+	std::printf("histories: %016llx\n", progress->histories);
 	if (!single)
 		std::printf("%.1f s, %.0f seeds a minute, %.0f steps each\n", took,
 			    double(progress->passed + failed) / took * 60,

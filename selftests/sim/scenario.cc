@@ -763,6 +763,11 @@ void strangers()
 
 } // namespace
 
+u32 calls_made()
+{
+	return next_id;
+}
+
 void scenario()
 {
 	next_id = 0;

@@ -81,6 +81,8 @@ Source &Actor::source_(u64 seed, Draw kind, Place at)
 	for (Source &s : sources_)
 		if (s.name == name)
 			return s;
+	if (sources_.empty())
+		sources_.reserve(8);
 	sources_.push_back({at, kind, name, mixed(seed ^ name), 0});
 	return sources_.back();
 }

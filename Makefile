@@ -200,6 +200,11 @@ sim-long: ## that for HOURS on all CPUs, from a random seed on, without sanitize
 	@scripts/setup host
 	@$(MAKE) -s -f selftests/sim/sim.mk long $(if $(HOURS),HOURS=$(HOURS))
 
+.PHONY: sim-guided
+sim-guided: ## histories that coverage leads to, for TIME=60 seconds; what fails is shrunk
+	@scripts/setup fuzz
+	@$(MAKE) -s -f selftests/sim/sim.mk guided $(if $(TIME),TIME=$(TIME))
+
 .PHONY: sim-preempt
 sim-preempt: ## that with the module interrupted anywhere, not at calls of the port alone; SEEDS=2000 FIRST=1
 	@scripts/setup host

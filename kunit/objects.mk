@@ -11,6 +11,7 @@
 #	PREEMPT=1		with the module under calls at each access to memory, which selftests/sim/preempt.cc takes; with objects
 #				of its own
 #	PAGE=65536		with pages of so many bytes, where a test makes them itself; with objects of its own
+#	GUIDED=1		with marks that say which code has run, for libFuzzer (clang++); with objects of its own
 #	BIG_ENDIAN=1		for s390x, a machine with the other order of bytes, without sanitizers (scripts/big-endian);
 #				with objects of its own
 #
@@ -26,7 +27,7 @@ endif
 CXX := $(if $(filter default,$(origin CXX)),$(if $(BIG_ENDIAN),s390x-linux-gnu-)g++-12,$(CXX))
 cxx-name := $(notdir $(CXX))
 # One folder for each way to compile, so that changing the way rebuilds nothing else.
-objects := build/host/$(cxx-name)$(if $(SEAMS),-seams)$(if $(FAST),-fast)$(if $(PREEMPT),-preempt)$(if $(PAGE),-$(PAGE))
+objects := build/host/$(cxx-name)$(if $(SEAMS),-seams)$(if $(FAST),-fast)$(if $(PREEMPT),-preempt)$(if $(PAGE),-$(PAGE))$(if $(GUIDED),-guided)
 
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # vptr checks need RTTI, which our code has not.

@@ -10,6 +10,7 @@
 #	make -f selftests/sim/sim.mk PAGE=65536		with pages of 64 KiB
 #	make -f selftests/sim/sim.mk PREEMPT=1		the module is interrupted anywhere, not at calls of the port alone (preempt.cc)
 #	make -f selftests/sim/sim.mk SEAMS=1		with the version that exists in tests alone, at both ends
+#	make -f selftests/sim/sim.mk guided TIME=60	seconds; coverage says what to try next (guided/guided.cc, selftests/sim/guide)
 #
 # The last line of a run is "N passed, N failed, N skipped".
 
@@ -23,13 +24,19 @@ HOURS ?= 1
 include kunit/objects.mk
 
 sim-code := $(sort $(wildcard selftests/sim/*.cc))
+# libFuzzer's own main() calls it. Only the module is instrumented: what the simulation does is no news.
+ifdef GUIDED
+sim-code := $(filter-out selftests/sim/main.cc,$(sim-code)) selftests/sim/guided/guided.cc
+instrument := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth
+fuzzer := -fsanitize=fuzzer
+endif
 # The fast build takes the module as the kernel does: as one translation unit, compiled as a whole.
 sim-objects := $(patsubst %.cc,$(objects)/%.o,$(if $(FAST)$(PREEMPT),$(objects)/unity.cc,$(unit-code)) $(sim-code))
 sim-objects := $(patsubst $(objects)/$(objects)/%,$(objects)/%,$(sim-objects))
 
-.PHONY: run build both long FORCE
+.PHONY: run build both long guided FORCE
 
-program := build/sim/$(if $(SEAMS),seams,sim)$(if $(FAST),-fast)$(if $(PREEMPT),-preempt)$(if $(PAGE),-$(PAGE))$(if $(BIG_ENDIAN),-big-endian)
+program := build/sim/$(if $(SEAMS),seams,$(if $(GUIDED),guided,sim))$(if $(FAST),$(if $(GUIDED),,-fast))$(if $(PREEMPT),-preempt)$(if $(PAGE),-$(PAGE))$(if $(BIG_ENDIAN),-big-endian)
 # Both builds are there for what is shipped; of the others one is enough.
 alone := $(SEAMS)$(FAST)$(PREEMPT)$(PAGE)$(BIG_ENDIAN)
 
@@ -50,9 +57,13 @@ endif
 long: both
 	@selftests/sim/seeds long --hours $(HOURS)
 
+guided: both
+	@MAKEFLAGS= $(MAKE) -s -f selftests/sim/sim.mk CXX=clang++-19 FAST=1 GUIDED=1 build
+	@selftests/sim/guide $(if $(TIME),--seconds $(TIME))
+
 $(objects)/sim: $(sim-objects)
 	@echo "  LINK    $@"
-	@$(CXX) $(sanitize) $(if $(BIG_ENDIAN),-static) -o $@ $^
+	@$(CXX) $(sanitize) $(fuzzer) $(if $(BIG_ENDIAN),-static) -o $@ $^
 
 # The name without the compiler is the one that was built last.
 $(program): $(objects)/sim FORCE
@@ -65,6 +76,6 @@ $(objects)/unity.cc: $(unit-code) selftests/sim/sim.mk
 	@mkdir -p $(@D) && printf '#include "%s"\n' $(unit-code) >$@
 
 $(objects)/unity.o: $(objects)/unity.cc kunit/objects.mk
-	$(call compile,$(ours))
+	$(call compile,$(ours) $(instrument))
 
 -include $(sim-objects:.o=.d)

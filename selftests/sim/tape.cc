@@ -72,15 +72,19 @@ bool Tape::write(const char *path, const std::string &about) const
 namespace {
 
 struct Edit {
-	u8 from, again;
 	bool there;
+	u8 from;
+	u32 again;
 };
 
-constexpr u32 kBuckets = 4096;
+/* Few enough that an edit is seldom of nothing: a run has hundreds of sources, and turns at thousands of instants. */
+constexpr u32 kBuckets = 512;
 
 bool playing, editing;
 std::unordered_map<u64, u64> played;
 Edit edits[kBuckets];
+/* All that the run's first fiber does not draw: it says what the run is about. */
+Edit others;
 Recording *recording;
 
 u64 key(u64 source, u32 index)
@@ -125,6 +129,9 @@ u64 decided(const Decision &d)
 
 		if (e.there && d.index >= e.from)
 			value = drawn_anew(d, e.again);
+		else if (others.there && (d.source.kind == Draw::turn ||
+					  (std::strcmp(d.who, "main") && std::strcmp(d.who, "-"))))
+			value = drawn_anew(d, 256 + others.again);
 	}
 	if (recording && value && recording->count < Recording::kMost) {
 		Recorded &r = recording->decisions[recording->count++];
@@ -163,13 +170,17 @@ u64 use_edits(const u8 *bytes, std::size_t size)
 
 	std::memcpy(&seed, bytes, std::min(size, sizeof(seed)));
 	std::memset(edits, 0, sizeof(edits));
+	others = {};
 	editing = size >= sizeof(seed) + kEditSize;
 	for (std::size_t at = sizeof(seed);
 	     at + kEditSize <= std::min(size, sizeof(seed) + kMostEdits * kEditSize);
 	     at += kEditSize) {
 		const u8 *e = bytes + at;
 
-		edits[(e[0] | e[1] << 8) % kBuckets] = {e[2], e[3], true};
+		if (e[1] == kOthers)
+			others = {true, 0, e[2] | u32(e[3]) << 8};
+		else
+			edits[(e[0] | e[1] << 8) % kBuckets] = {true, e[2], e[3]};
 	}
 	decide = playing || editing || recording ? decided : nullptr;
 	return std::max(seed, kFirstApart);

@@ -49,8 +49,13 @@ Recording *new_recording();
 /** Of all runs from now on: play @tape, if there is one, and record what is decided, if there is a @recording. */
 void use_tape(const Tape *tape, Recording *recording);
 
-/** Of all runs from now on: the first 8 bytes are a seed, which is returned; each 4 more an edit. */
+/**
+ * Of all runs from now on: the first 8 bytes are a seed, which is returned; each 4 more an edit. Two say which sources, by
+ * their hash, one from which draw on, one what they are drawn from anew. With kOthers in the second all that is not what
+ * the run is about is drawn anew, from the last two.
+ */
 u64 use_edits(const u8 *bytes, std::size_t size);
 constexpr std::size_t kEditSize = 4, kMostEdits = 64;
+constexpr u8 kOthers = 0xff;
 
 } // namespace sim

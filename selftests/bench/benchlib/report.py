@@ -44,12 +44,16 @@ class Goals:
         self.rows = []
         self.notes = []
 
-    def add(self, goal, other, ours, met, other_met=None):
+    def add(self, goal, other, ours, met, other_met=None, bounded=""):
         """@met: True, False, or a text that says why it could not be measured. @other_met: whether the other's
-        own figure meets the goal; None where the goal is made of that figure."""
+        own figure meets the goal; None where the goal is made of that figure. @bounded: why a goal that is not met
+        cannot be, as the figures of this very run prove; it is told, and counted apart."""
         as_well = met is True and other_met is True
-        self.rows.append({"goal": goal, "other": other, "ours": ours,
-                          "verdict": met if isinstance(met, str) else "NOT MET" if not met else
+        bounded = bounded if met is False else ""
+        if bounded:
+            self.note(f"bounded: {goal}: {bounded}")
+        self.rows.append({"goal": goal, "other": other, "ours": ours, "bounded": bool(bounded),
+                          "verdict": met if isinstance(met, str) else "bounded" if bounded else "NOT MET" if not met else
                           f"met, by {self.other} as well" if as_well else "met",
                           "met": None if isinstance(met, str) else bool(met), "other_met": other_met})
 
@@ -80,8 +84,12 @@ class Goals:
             print("the control failed: NO FIGURE ABOVE CAN BE BELIEVED")
 
     def counts(self):
-        """(passed, failed, skipped)."""
-        return tuple(sum(row["met"] is want for row in self.rows) for want in (True, False, None))
+        """(passed, failed, skipped); those that are bounded are none of these."""
+        return tuple(sum(row["met"] is want and not row["bounded"] for row in self.rows) for want in (True, False, None))
+
+    def bounded(self):
+        """How many cannot be met."""
+        return sum(row["bounded"] for row in self.rows)
 
     def as_well(self):
         """How many of those passed the other's figure meets too."""

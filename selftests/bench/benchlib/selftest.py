@@ -58,6 +58,12 @@ def _report(expect):
         expect(f"goals: told of a control that is {same}", (table.refuted(), "BELIEVED" in _told(table.tell)),
                (told, told))
     expect("goals: totals", table.counts(), (5, 3, 2))
+    for met, why, is_bounded in ((False, "proved", 1), (True, "proved", 0), (False, "", 0), ("not measured", "proved", 0)):
+        table = report.Goals("in-tree")
+        table.add("a goal", "1", "2", met, bounded=why)
+        expect(f"goals: {met}, {why or 'nothing'} proved",
+               (table.bounded(), table.counts()[1], "bounded: a goal: proved" in _told(table.tell)),
+               (is_bounded, int(met is False and not is_bounded), bool(is_bounded)))
 
     def named(*names):
         return [times.Case(name, None, 1) for name in names]
@@ -256,6 +262,16 @@ def _instructions(expect):
             ("nothing was seen", "GETATTR", "client", [1000], [0], False),
             ("nothing of in-tree", "GETATTR", "client", [0], [0], False)):
         expect(f"instructions: {case}, {role}: {what}", _one(_goals(instructions, rows(case, theirs, ours)), f"{case}, {role}"), met)
+    # Of 100000 the goal of that READ is 62000 at the server; half of ours is the module's. 256 pages take 22 each there, 10 at a
+    # client.
+    for case, role, ours, is_bounded in (
+            ("READ 1 MiB apart", "server", 112738, True), ("READ 1 MiB apart", "server", 112734, False),
+            ("READ 1 MiB", "server", 200000, False), ("WRITE 1 MiB apart", "server", 200000, False),
+            ("WRITE 1 MiB apart", "client", 104882, True), ("WRITE 1 MiB apart", "client", 104878, False),
+            ("WRITE 1 MiB apart", "client", 50000, False), ("READ 64 KiB apart", "server", 159298, True),
+            ("READ 64 KiB apart", "server", 159294, False)):
+        expect(f"instructions: {case}, {role}, {ours} of 100000 is bounded",
+               bool(instructions.bound(rows(case, [100000], [ours]), case, role)), is_bounded)
     for row, (case, role) in zip(instructions.goals([]).rows, [(case, role) for case in counts.names(False)
                                                                for role in instructions.ROLES]):
         expect(f"instructions: a goal for {case}, {role}", row["goal"].startswith(f"{case}, {role}: "), True)

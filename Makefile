@@ -256,6 +256,11 @@ kunit-compat: ## KUnit suites of compat/linux alone, in such a kernel; and which
 	@scripts/setup uml
 	@scripts/kunit-compat
 
+.PHONY: kunit-compat-mutants
+kunit-compat-mutants: ## do those suites find the bugs that are planted in compat/linux for them?
+	@scripts/setup uml
+	@scripts/kunit-compat mutants
+
 .PHONY: kunit-compat-faults
 kunit-compat-faults: ## one call of compat/linux after the other fails, both ends in one such kernel; MINUTES=60, ALL=1
 	@scripts/setup uml

@@ -27,9 +27,12 @@ KIB = 1024
 SIZES = (20, 32, 48, 64)
 LEGS = (*XPRTS, VERSION2, REDUCED)
 DEPTH, EACH, ALONE = 8, 24, 60
-# Both directions in one: either has its own.
-ITEMS = """awk '/^(sent|asked)_item_count:/ { n += $2 } END { print n + 0 }' /sys/kernel/debug/rpcordma/stats 2> /dev/null ||
-    echo 0"""
+# Both directions in one: either has its own. A function: it is called hundreds of times, and what is longer than 128 KiB no shell takes.
+ITEMS = """
+    items() {
+        awk '/^(sent|asked)_item_count:/ { n += $2 } END { print n + 0 }' /sys/kernel/debug/rpcordma/stats 2> /dev/null || echo 0
+    }
+"""
 # KiB of the Receives that the one connection has, at the client and at the server.
 MEMORY = """
     echo "{leg}|{device}: memory|memory|repeat client=$(awk '/^receives:/ {{ n = $2 }} /^receive_size:/ {{ b = $2 }}
@@ -78,15 +81,15 @@ def _leg(leg, device, chosen, first):
         grow=GROW if leg in (VERSION2, REDUCED) else "")
     for case in PASSES * chosen:
         for what, command in case.commands():
-            script += (f"items=$({ITEMS})\nsaid=$({command}) || die '{case.name}'\n"
-                       f"echo \"{leg}|{case.name}|{what}|$said sent=$(($({ITEMS}) - items))\" >> /tmp/said\n")
+            script += (f"items=$(items)\nsaid=$({command}) || die '{case.name}'\n"
+                       f"echo \"{leg}|{case.name}|{what}|$said sent=$(($(items) - items))\" >> /tmp/said\n")
     if ours:
         script += MEMORY.format(leg=leg, device=device)
     return script + icount.GONE.format(xprt=xprt)
 
 
 def _script(turn, chosen):
-    script, first = icount.PREPARE, True
+    script, first = icount.PREPARE + ITEMS, True
     for device in icount.DEVICES:
         some = [case for case in chosen if case.name.startswith(f"{device}: ")]
         if not some:

@@ -158,6 +158,8 @@ void Requester::done(rpc_rqst *rqst)
 {
 	rqst->waiting = false;
 	rpcordma_core_buf_free(core, rqst->call);
+	/* Its pages go now. */
+	EXPECT_FALSE(rqst->call->is_read());
 	if (rqst->credit && rpcordma_core_release_credit(core, rqst->call)) {
 		rqst->credit = false;
 		sunrpc.in_flight--;

@@ -100,6 +100,7 @@ void rpcordma_rqst_complete(rpc_rqst *rqst, int result)
 {
 	EXPECT_TRUE(rqst->pinned);
 	EXPECT_TRUE(rqst->call->mapped.empty());
+	EXPECT_FALSE(rqst->call->is_read());
 	rqst->pinned = rqst->waiting = false;
 	EXPECT_EQ(rqst->completed, 0);
 	rqst->completed++;

@@ -185,6 +185,9 @@ void PortVerbs::complete(rpcordma_cqe *cqe, rpcordma_completion completion)
 	case RPCORDMA_CQE_INVALIDATE:
 		rpcordma_core_invalidate_done(requester, &completion);
 		break;
+	case RPCORDMA_CQE_GATHERED:
+		rpcordma_core_gathered_done(requester, &completion);
+		break;
 	default:
 		EXPECT_TRUE(false);
 	}
@@ -442,9 +445,12 @@ void rpcordma_endpoint_drain(rpcordma_endpoint *)
 	EXPECT_FALSE(the_port->verbs.connected);
 	/* Completions may come until it returns; none of them is to post. */
 	the_port->verbs.drained = true;
-	the_port->verbs.takes_receives = false;
+	/* But for a reply that its Sends' completion ends: then its Receive is posted once more, and flushed. */
+	the_port->verbs.takes_receives = the_port->verbs.requester;
 	if (the_port->verbs.completes_in_drain)
 		the_port->verbs.work();
+	the_port->verbs.flush();
+	the_port->verbs.takes_receives = false;
 	the_port->verbs.flush();
 }
 
@@ -457,6 +463,7 @@ void rpcordma_endpoint_destroy(rpcordma_endpoint *)
 		rpcordma_core_server_event(the_port->verbs.server, RPCORDMA_EVENT_ESTABLISHED);
 	}
 	EXPECT_EQ(the_port->dma.mappings, 0);
+	EXPECT_EQ(the_port->dma.bulk_maps, 0);
 	EXPECT_EQ(the_port->dma.regions, 0);
 }
 

@@ -110,6 +110,7 @@ static void show_transport(struct seq_file *seq, struct rpcordma_transport *tran
 	seq_printf(seq, "scratch_count: %lu\n", stats->scratch_count);
 	seq_printf(seq, "group_count: %lu\n", stats->group_count);
 	seq_printf(seq, "sent_item_count: %lu\n", stats->sent_item_count);
+	seq_printf(seq, "gathered_item_count: %lu\n", stats->gathered_item_count);
 	seq_printf(seq, "asked_item_count: %lu\n", stats->asked_item_count);
 	seq_printf(seq, "received_item_count: %lu\n", stats->received_item_count);
 	seq_printf(seq, "credits_short: %lu\n", stats->credits_short);

@@ -51,6 +51,11 @@ static void invalidate_done(struct ib_cq *cq, struct ib_wc *wc)
 	rpcordma_core_invalidate_done(cq->cq_context, completion_of(wc));
 }
 
+static void gathered_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	rpcordma_core_gathered_done(cq->cq_context, completion_of(wc));
+}
+
 static void server_receive_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	rpcordma_core_server_receive_done(cq->cq_context, completion_of(wc));
@@ -87,6 +92,9 @@ void rpcordma_cqe_init(struct rpcordma_cqe *cqe, enum rpcordma_cqe_kind kind)
 		break;
 	case RPCORDMA_CQE_INVALIDATE:
 		entry->done = invalidate_done;
+		break;
+	case RPCORDMA_CQE_GATHERED:
+		entry->done = gathered_done;
 		break;
 	case RPCORDMA_CQE_SERVER_RECEIVE:
 		entry->done = server_receive_done;

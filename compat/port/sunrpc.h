@@ -95,6 +95,7 @@ struct rpcordma_client_stats {
 	/* Of version 2's round-trip reduction; not on the line: */
 	unsigned long group_count; /* calls sent in several transmissions */
 	unsigned long sent_item_count; /* calls whose payload went in Sends, into pages of the server's */
+	unsigned long gathered_item_count; /* those of them whose Sends read it where it lay */
 	unsigned long asked_item_count; /* calls that asked for the payload of their replies in Sends */
 	unsigned long received_item_count; /* replies whose payload came so */
 	unsigned long credits_short; /* calls that went by chunks, as there were too few credits for that */

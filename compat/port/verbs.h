@@ -39,6 +39,7 @@ enum rpcordma_cqe_kind {
 	RPCORDMA_CQE_RECEIVE, /* rpcordma_core_receive_done() */
 	RPCORDMA_CQE_REGISTER, /* rpcordma_core_register_done(), on failure only */
 	RPCORDMA_CQE_INVALIDATE, /* rpcordma_core_invalidate_done() */
+	RPCORDMA_CQE_GATHERED, /* rpcordma_core_gathered_done() */
 	RPCORDMA_CQE_SERVER_RECEIVE, /* rpcordma_core_server_receive_done(), and so on: svc.h */
 	RPCORDMA_CQE_SERVER_SEND,
 	RPCORDMA_CQE_SERVER_READ,
@@ -124,6 +125,7 @@ RPCORDMA_CORE void rpcordma_core_send_done(void *context, const struct rpcordma_
 RPCORDMA_CORE void rpcordma_core_receive_done(void *context, const struct rpcordma_completion *completion);
 RPCORDMA_CORE void rpcordma_core_register_done(void *context, const struct rpcordma_completion *completion);
 RPCORDMA_CORE void rpcordma_core_invalidate_done(void *context, const struct rpcordma_completion *completion);
+RPCORDMA_CORE void rpcordma_core_gathered_done(void *context, const struct rpcordma_completion *completion);
 
 /* What the device can do; figures as the device reports them. */
 struct rpcordma_device {

@@ -11,10 +11,12 @@ namespace rpcordma {
 
 struct ClientAudit {
 	/* Forward calls. */
-	u32 calls = 0;	  /* there are */
-	u32 free = 0;	  /* on the free list, idle and with no region but the one that it keeps */
-	u32 zombies = 0;  /* on the list of zombies */
-	u32 unfenced = 0; /* with a mapped region, or whose LOCAL_INVs somebody waits for */
+	u32 calls = 0;	 /* there are */
+	u32 free = 0;	 /* on the free list, idle and with no region but the one that it keeps */
+	u32 zombies = 0; /* on the list of zombies */
+	u32 unfenced =
+		0; /* with a mapped region, or pages that Sends read, or whose LOCAL_INVs somebody waits for */
+	u32 gathered = 0; /* with pages that Sends read */
 
 	/* Backward calls. */
 	u32 backward = 0;
@@ -27,7 +29,7 @@ struct ClientAudit {
 	u32 mapped = 0;	  /* with a call, whose LOCAL_INVs have room reserved */
 	u32 reserved = 0; /* in the send queue */
 	u32 markers = 0;  /* of signaled work requests that have not completed */
-	u64 lost = 0;	  /* work requests that no completion will return; without markers out */
+	u64 lost = 0; /* work requests that no completion will return; with nothing signaled out */
 
 	/** Nothing is under way: each count is where it began. */
 	[[nodiscard]] bool at_rest() const
@@ -73,7 +75,9 @@ struct ClientAudit {
 		a.listed += mapped + spare;
 		/* The count beside the list, which room is given back by. */
 		a.mapped += call->mapped_count;
-		a.unfenced += mapped || call->mapped_count || call->held || is_fencing(state);
+		a.gathered += call->is_read();
+		a.unfenced += mapped || call->mapped_count || call->held || is_fencing(state) ||
+			      call->is_read();
 		if (call->backward) {
 			a.backward++;
 			a.backward_free += listed;
@@ -95,7 +99,7 @@ struct ClientAudit {
 			    c->regions_created[1].load(std::memory_order_acquire);
 		a.reserved = c->send_queue.reserved();
 		a.markers = c->send_queue.markers_out();
-		if (!a.markers)
+		if (!a.markers && !a.gathered)
 			a.lost = c->send_queue.lost();
 	}
 	return a;

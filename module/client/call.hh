@@ -6,7 +6,8 @@
  *	posting   its work requests are being posted
  *	early     as posting, and the reply is here already: whoever posts goes on with it
  *	sent      the peer owes the reply
- *	replied   the reply is here; its memory is being fenced, in the background
+ *	reading   as sent, and the device may be reading the call's pages still (gather.hh)
+ *	replied   the reply is here; its memory is being fenced, or read by the device, in the background
  *	lost      the reply was here, and its memory could not be fenced: the drain does it
  *
  *	     .--------------------- the reply, and no region is left --------------------.
@@ -16,6 +17,9 @@
  *	             v        |
  *	           early --post failed
  *	             \--posted--> replied
+ *
+ * A call whose Sends read its pages is `reading` where others are `sent`. If its post fails it is `lost`: what was posted of it
+ * may be read until the drain.
  *
  * A task that is killed, or gives up, leaves its call at the peer:
  *
@@ -53,6 +57,7 @@
 #include "module/base/result.hh"
 #include "module/chunk/reduce.hh"
 #include "module/chunk/reply.hh"
+#include "module/client/gather.hh"
 #include "module/client/pin.hh"
 #include "module/protocol/codec.hh"
 #include "module/protocol/reduction.hh"
@@ -81,6 +86,7 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 		posting,
 		early,
 		sent,
+		reading,
 		replied,
 		lost,
 		fencing,
@@ -109,7 +115,10 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	/* What the reply invalidated, which came when the call was given up. */
 	bool late_invalidated = false;
 	u32 late_invalidated_rkey = 0;
-	/* While its LOCAL_INVs are posted: one more than the checks that have found them so; else 0. */
+	/*
+	 * While its LOCAL_INVs are posted, or somebody waits for its Sends: one more than the checks that have found that so;
+	 * else 0.
+	 */
 	std::atomic<u32> invalidating{0};
 	/* How the peer answered the call with failed_xid. */
 	rpcordma::Error failure = rpcordma::Error::none;
@@ -147,6 +156,8 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	rpcordma::SendBuffer sends[rpcordma::protocol::kTransmissions];
 	/* Of its other transmissions with round-trip reduction; made when first needed. */
 	rpcordma::Owned<rpcordma::GroupSends> others;
+	/* Its pages, where Sends read them; made when first needed. */
+	rpcordma::Owned<rpcordma::GatheredPages> gathered;
 
 	/** The first Send of its message. */
 	[[nodiscard]] rpcordma::SendBuffer &send()
@@ -156,6 +167,16 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	[[nodiscard]] const rpcordma::SendBuffer &send() const
 	{
 		return sends[0];
+	}
+	/** It is about to be posted, and its Sends read its pages. The sender. */
+	[[nodiscard]] bool is_gathered() const
+	{
+		return gathered && gathered->mapped();
+	}
+	/** The device may be reading its pages. */
+	[[nodiscard]] bool is_read() const
+	{
+		return gathered && gathered->are_out();
 	}
 	/** What alloc_buffers() would provide is there. */
 	[[nodiscard]] bool has_buffers(rpcordma::usize call_size, rpcordma::usize reply_size,
@@ -200,6 +221,7 @@ using CallList = List<Call, CallListTag>;
 {
 	switch (state) {
 	case CallState::sent:
+	case CallState::reading:
 	case CallState::fencing:
 	case CallState::fencing_answered:
 	case CallState::cancelled:

@@ -26,7 +26,8 @@
  *
  *   A call's message and pages belong to sunrpc, and to the peer as well while a region maps them:
  *   from the post of the REG_MR until the R_key is invalidated, by the peer's Send With Invalidate, by our
- *   LOCAL_INV, or by the drain of the queue pair.
+ *   LOCAL_INV, or by the drain of the queue pair. Pages that Sends read (gather.hh) are the device's as well, from their
+ *   post until the last of them is done.
  *
  * The invariants C1 to C5 are listed in Documentation/architecture.rst, each with the place that asserts it.
  */
@@ -166,6 +167,7 @@ struct rpcordma_client {
 	[[gnu::noinline]] void cancel(Call *call);
 	void free_slot(Call *call);
 	[[nodiscard, gnu::noinline]] bool keep_owed(Call *call);
+	[[nodiscard]] bool await_sends(Call *call);
 	[[nodiscard]] bool take_late_reply(Connection &c, u32 xid, const Receive &receive);
 	void end_fence(Connection &c, Call *call, bool success);
 	void check_overdue();
@@ -193,7 +195,9 @@ struct rpcordma_client {
 	/* reply.cc */
 	void handle_message(Connection &c, Receive *receive);
 	void process_early_reply(Connection &c, Call *call);
+	void process_early_gathered(Connection &c, Call *call);
 	void end_invalidation(Connection &c, Call *call, bool success);
+	void end_gathered(Connection &c, Call *call);
 
 	/* negotiate.cc */
 	[[nodiscard]] Status ask_version(Connection &c);
@@ -209,14 +213,12 @@ struct rpcordma_client {
 	[[nodiscard]] bool begin_group(Connection &c, Call *call, const rpcordma_request &request);
 	[[nodiscard]] bool begin_item(Connection &c, Call *call, const rpcordma_request &request);
 	[[nodiscard]] bool begin_asking(Connection &c, Call *call, const rpcordma_request &request);
-	[[nodiscard]] bool take_for_group(Call *call, u32 count, u32 replies,
-					  const rpcordma_request &request);
+	[[nodiscard]] bool take_for_group(Call *call, u32 count, u32 replies);
 	[[nodiscard]] Status make_group(const Connection &c, Call *call,
 					const rpcordma_request &request);
 	[[nodiscard]] Status make_item(const Connection &c, Call *call,
 				       const rpcordma_request &request);
-	[[nodiscard]] Status post_group(Connection &c, Call *call,
-					rpcordma::SendQueue::Marker *marker);
+	[[nodiscard]] Status post_group(Connection &c, Call *call, rpcordma_cqe *signaled);
 
 	/** The message of @call, of @kind, is made. Ask trace::on() first. */
 	[[gnu::noinline]] void trace_marshal(const Connection &c, const Call &call,

@@ -48,6 +48,8 @@ static void unmap_call(Client &client, Connection &c, Call *call)
 	if (call->others)
 		for (SendBuffer &send : call->others->sends)
 			send.unmap(c.endpoint);
+	if (call->gathered)
+		call->gathered->drained(c.endpoint);
 }
 
 /* @call is unmapped: it is idle, and its regions are @doomed. Fence mutex and client lock held. */

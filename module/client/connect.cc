@@ -113,7 +113,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	sizes.send_wrs = min(room, max(least_sends(c), calls * sends + kBackwardCredits));
 	/* Each call may have a reply of as many transmissions as there may be. */
 	sizes.receive_wrs = calls * transmissions + extra_receives(c);
-	sizes.send_sges = 1 + c.send_pages.count;
+	sizes.send_sges = 1 + max(c.send_pages.count, c.gather_sges);
 	sizes.receive_sges = 1 + receive_pages;
 	return sizes;
 }
@@ -141,6 +141,9 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 	Error error = Error::none;
 
 	c.send_pages = pages_within(client, c, c.device.max_send_sge);
+	/* As much of a call's as there are pages for, which may begin within a page. */
+	if (c.send_write_max && c.send_pages.count)
+		c.gather_sges = min(c.send_pages.count + 1, c.device.max_send_sge - 1);
 	for (u32 calls = wanted; calls; calls /= 2) {
 		const rpcordma_queue_sizes sizes = size_queues(c, room, calls, receive_pages.count);
 		const int rc = rpcordma_endpoint_create_qp(c.endpoint, &sizes);
@@ -172,7 +175,7 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 			break;
 		/* Long messages are what it can do without. */
 		if (receive_pages.count || c.send_pages.count) {
-			receive_pages.count = c.send_pages.count = 0;
+			receive_pages.count = c.send_pages.count = c.gather_sges = 0;
 			calls *= 2;
 		}
 	}

@@ -31,6 +31,8 @@ struct Connection : ConnectionBase {
 	rpcordma_cqe silent_invalidate_cqe = {};
 	/* Pages behind the head of a long call, as the device has SGEs; none where the version is 1 for certain. */
 	MessagePages::Layout send_pages;
+	/* SGEs of a Send for pages of a call; 0: it reads none. */
+	u32 gather_sges = 0;
 	u32 unmatched = 0; /* replies that no call owed; receive completions */
 	u32 regions_limit = 0;
 	std::atomic<u32> regions_created[2] =

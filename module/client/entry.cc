@@ -242,6 +242,17 @@ void rpcordma_core_invalidate_done(void *context, const rpcordma_completion *com
 	c->client->end_invalidation(*c, OwnedCqe<Call>::owner_of(completion->cqe), success);
 }
 
+void rpcordma_core_gathered_done(void *context, const rpcordma_completion *completion)
+{
+	Connection *c = static_cast<Connection *>(context);
+
+	trace::completion(c->endpoint, "send", *completion, completion->cqe);
+	if (completion->status != RPCORDMA_WC_SUCCESS)
+		c->request_close(Loss::send_failed, completion->status);
+	c->client->end_gathered(*c, OwnedCqe<Call>::owner_of(completion->cqe));
+	c->client->announce_space();
+}
+
 void rpcordma_core_receive_done(void *context, const rpcordma_completion *completion)
 {
 	Connection *c = static_cast<Connection *>(context);

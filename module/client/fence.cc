@@ -79,7 +79,7 @@ static void begin_fencing(Call *call)
 
 	/* A reply may come meanwhile. */
 	do {
-		to = state == CallState::sent	  ? CallState::fencing :
+		to = state == CallState::sent || state == CallState::reading ? CallState::fencing :
 		     state == CallState::answered ? CallState::fencing_answered :
 						    CallState::fencing_lost;
 	} while (!call->change(state, to));
@@ -96,6 +96,23 @@ static void begin_fencing(Call *call)
 }
 
 /*
+ * Have end_gathered() go on with @call, whose state says with what, when its Sends are done that read its pages. False: they
+ * are, or there are none.
+ */
+bool rpcordma_client::await_sends(Call *call)
+{
+	if (!call->is_read())
+		return false;
+	/* A peer that acknowledges nothing is found out as one is that keeps LOCAL_INVs from being done. */
+	call->invalidating.store(1, std::memory_order_relaxed);
+	rpcordma_xprt_queue_check(xprt, kInvalidationLimitMs);
+	if (call->gathered->await())
+		return true;
+	call->invalidating.store(0, std::memory_order_relaxed);
+	return false;
+}
+
+/*
  * buf_free(): the task has done with @call, which is not idle, and its pages are about to go.
  */
 void rpcordma_client::cancel(Call *call)
@@ -105,27 +122,29 @@ void rpcordma_client::cancel(Call *call)
 	/* A drain may have come between, and none can now. */
 	if (!c || call->get_state() == CallState::idle)
 		return;
-	if (call->mapped.empty()) {
+	if (call->mapped.empty() && !call->is_read()) {
 		/* Where that fails, its reply has come since. */
-		(void)call->change_from(CallState::sent, CallState::cancelled);
+		if (!call->change_from(CallState::sent, CallState::cancelled))
+			(void)call->change_from(CallState::reading, CallState::cancelled);
 		return;
 	}
-	trace::region(peer, "cancel", call->xid, *call->mapped.front());
+	if (!call->mapped.empty())
+		trace::region(peer, "cancel", call->xid, *call->mapped.front());
 	call->fenced.reset();
 	begin_fencing(call);
 	/* The reply is here, and to invalidate what it has invalidated costs the connection with some devices. */
 	if (call->get_state() == CallState::fencing_answered && call->late_invalidated)
 		unmap_invalidated(*c, call, call->late_invalidated_rkey);
-	if (call->mapped.empty()) {
+	if (call->mapped.empty() && !await_sends(call)) {
 		(void)end_fencing(call);
 		return;
 	}
 	/*
-	 * The event is bound to come: the LOCAL_INVs are done; or they failed, could not be posted, or are overdue
-	 * (check_overdue()), and the drain is what takes the memory back. For that tear_down() must be able to have the
-	 * mutex.
+	 * The event is bound to come: the LOCAL_INVs, or the Sends, are done; or they failed, could not be posted, or are
+	 * overdue (check_overdue()), and the drain is what takes the memory back. For that tear_down() must be able to have
+	 * the mutex.
 	 */
-	if (!c->closing)
+	if (!c->closing && !call->mapped.empty())
 		(void)post_invalidations(*c, call);
 	guard.release();
 	call->fenced.wait();
@@ -203,6 +222,7 @@ void rpcordma_client::free_slot(Call *call)
 {
 	switch (state) {
 	case CallState::sent:
+	case CallState::reading:
 	case CallState::cancelled:
 	case CallState::zombie:
 		return CallState::answered;
@@ -255,7 +275,7 @@ bool rpcordma_client::take_late_reply(Connection &c, u32 xid, const Receive &rec
 	return true;
 }
 
-/* The LOCAL_INVs that buf_free() or unpark() posted for @call have completed. Send completion. */
+/* The LOCAL_INVs that buf_free() or unpark() posted for @call have completed, or the Sends that it waits for. Send completion. */
 void rpcordma_client::end_fence(Connection &c, Call *call, bool success)
 {
 	/* The connection is lost: the drain does it, and wakes buf_free(). */

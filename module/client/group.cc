@@ -6,8 +6,8 @@
  * an XMTREQ as well, and says in how many transmissions that may come: for these it has Receives.
  *
  * Calls whose page data go in Sends instead of a Read chunk: each transmission begins with what is as long as the peer's
- * head, header, stream and zeros, so that its part of the page data comes into pages of the peer's. The data are copied into
- * the Sends' own pages.
+ * head, header, stream and zeros, so that its part of the page data comes into pages of the peer's. The Sends read the data where
+ * they lie (gather.hh); without a mapping, or enough SGEs, they are copied into the Sends' own pages.
  *
  * And calls whose reply's page data may come in Sends instead of a Write chunk: they say so, and reply.cc copies the data from
  * the Receives' pages.
@@ -91,8 +91,7 @@ static constexpr u32 kItemSegments = protocol::kCallTransmissions * MessagePages
 }
 
 /* Have credits for @count transmissions of @call, and Receives for @replies of its reply; or none. */
-bool rpcordma_client::take_for_group(Call *call, u32 count, u32 replies,
-				     const rpcordma_request &request)
+bool rpcordma_client::take_for_group(Call *call, u32 count, u32 replies)
 {
 	/* The peer may use those at once that another call gave back. */
 	if (reserve.load(std::memory_order_acquire) < replies) {
@@ -107,10 +106,44 @@ bool rpcordma_client::take_for_group(Call *call, u32 count, u32 replies,
 	reserve.fetch_sub(replies, std::memory_order_relaxed);
 	call->receives = replies;
 	call->credits = count - 1;
-	/* Where its reply goes, and not where it would have been written. */
+	return true;
+}
+
+/* The reply of @call goes where it belongs, and not where it would have been written. */
+static void place_reply_apart(Call *call, const rpcordma_request &request)
+{
 	call->shape.receive.head_address = reinterpret_cast<u64>(request.receive->head.base);
 	call->shape.receive.tail_address = reinterpret_cast<u64>(request.receive->tail.base);
-	return true;
+}
+
+/* Have the @count Sends of @call read its page data where they lie. */
+[[nodiscard]] static bool gather(Connection &c, Call *call, const rpcordma_xdr_buf &buf,
+				 const properties::Structure &room, u32 count)
+{
+	if (!c.gather_sges || room.head() > call->send().capacity() ||
+	    provide_sends(c, call, count, room.head()) < room.head())
+		return false;
+	/* What precedes the data is in the heads, of which one may be from before they were made longer. */
+	for (u32 i = 1; i < count; i++)
+		if (send_of(call, i).capacity() < room.head())
+			return false;
+	if (!call->gathered)
+		call->gathered = Owned<GatheredPages>::create(RPCORDMA_ALLOC_ATOMIC);
+	if (!call->gathered)
+		return false;
+	/* C1 */
+	if (call->is_read()) {
+		rpcordma_warn("C1: a call is to be sent while the device reads its pages");
+		return false;
+	}
+	return call->gathered->map(c.endpoint, buf, room, count, c.gather_sges);
+}
+
+/* Have the @count Sends of @call carry a copy of its page data, the first one @bytes in all, and none more. */
+[[nodiscard]] static bool carry(Connection &c, Call *call, u32 count, u32 bytes)
+{
+	return bytes <= call->send().capacity() + c.send_pages.bytes() &&
+	       provide_sends(c, call, count, bytes) >= bytes;
 }
 
 /* Whether @call, which was planned with a Read chunk, goes with its page data in Sends; as begin_group(). */
@@ -131,10 +164,14 @@ bool rpcordma_client::begin_item(Connection &c, Call *call, const rpcordma_reque
 	if (!placed.transmissions || placed.segments > kItemSegments)
 		return false;
 	const u32 bytes = room.head() + chunk::item_bytes(room, item, 0);
-	if (bytes > call->send().capacity() + c.send_pages.bytes() ||
-	    provide_sends(c, call, placed.transmissions, bytes) < bytes ||
-	    !take_for_group(call, placed.transmissions, replies, request))
+	if (!take_for_group(call, placed.transmissions, replies))
 		return false;
+	if (!gather(c, call, *request.send, room, placed.transmissions) &&
+	    !carry(c, call, placed.transmissions, bytes)) {
+		return_extra_credits(call);
+		return false;
+	}
+	place_reply_apart(call, request);
 	call->plan.set_sent_item(header, placed.transmissions);
 	item_room = room;
 	return true;
@@ -169,8 +206,9 @@ bool rpcordma_client::begin_asking(Connection &c, Call *call, const rpcordma_req
 		return false;
 	const u32 replies = max(placed.transmissions, u32(inline_count));
 	if (provide_sends(c, call, 1, kHeader + plan.inline_length) < kHeader + plan.inline_length ||
-	    !take_for_group(call, 1, replies > 1 ? replies : 0, request))
+	    !take_for_group(call, 1, replies > 1 ? replies : 0))
 		return false;
+	place_reply_apart(call, request);
 	/* What fits one transmission costs no padding there. */
 	const u32 one = rtrext::stream_room(bytes, kReplyHeader);
 	item_least = one > around ? (one - around) & ~u32(xdr::word_size - 1) : 0;
@@ -216,8 +254,9 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 		if (count > most || provide_sends(c, call, u32(count), bytes) < bytes)
 			return false;
 	}
-	if (!take_for_group(call, u32(count), replies, request))
+	if (!take_for_group(call, u32(count), replies))
 		return false;
+	place_reply_apart(call, request);
 	call->plan.set_short(rtrext::least_request_length, u32(length));
 	call->plan.transmissions = u32(count);
 	group_bytes = bytes;
@@ -260,6 +299,7 @@ Status rpcordma_client::make_item(const Connection &c, Call *call, const rpcordm
 	const Credits credits = c.credits.requested();
 	const rpcordma_xdr_buf &buf = *request.send;
 	const u32 count = call->plan.transmissions, head = item_room.head();
+	const bool gathered = call->is_gathered();
 	u32 at = u32(buf.head.length), numbers[kItemSegments];
 
 	for (u32 i = 0; i < count; i++) {
@@ -288,11 +328,16 @@ Status rpcordma_client::make_item(const Connection &c, Call *call, const rpcordm
 		trace::group_sent(peer, xid, xdr::Option::xmtreq, i, count,
 				  i ? 0 : call->plan.inline_length);
 		clear(send, used, head);
+		if (gathered) {
+			send.hand_over_with(c.endpoint, head, call->gathered->sges(i));
+			continue;
+		}
 		copy_into(send, head, buf, at, n);
 		at += n;
 		send.hand_over(c.endpoint, head + n);
 	}
-	tally(stats.pullup_copy_count, buf.page_length);
+	tally(stats.gathered_item_count, gathered);
+	tally(stats.pullup_copy_count, gathered ? 0 : buf.page_length);
 	if (trace::on(RPCORDMA_TRACE_MARSHAL))
 		trace_marshal(c, *call, xdr::Kind::optional);
 	return {};
@@ -337,8 +382,8 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 	return {};
 }
 
-/* Post the transmissions of @call. Room for them is taken. The last is signaled when there is a @marker. */
-Status rpcordma_client::post_group(Connection &c, Call *call, SendQueue::Marker *marker)
+/* Post the transmissions of @call. Room for them is taken. The last is signaled when there is an entry for it. */
+Status rpcordma_client::post_group(Connection &c, Call *call, rpcordma_cqe *signaled)
 {
 	const u32 count = call->plan.transmissions;
 
@@ -351,9 +396,9 @@ Status rpcordma_client::post_group(Connection &c, Call *call, SendQueue::Marker 
 		wr.next = i + 1 < count ? &send_of(call, i + 1).wr : nullptr;
 	}
 	rpcordma_send_wr &last = send_of(call, count - 1).wr;
-	if (marker) {
+	if (signaled) {
 		last.send_flags = RPCORDMA_SEND_SIGNALED;
-		last.cqe = &marker->cqe;
+		last.cqe = signaled;
 	}
 	const u32 xid = call->xid;
 	const rpcordma_cqe *const entry = last.cqe;
@@ -362,6 +407,6 @@ Status rpcordma_client::post_group(Connection &c, Call *call, SendQueue::Marker 
 	const int rc = rpcordma_post_send(c.endpoint, &call->send().wr).error;
 
 	guard.release();
-	trace::post(c.endpoint, "group", xid, count, marker != nullptr, rc, entry);
+	trace::post(c.endpoint, "group", xid, count, signaled != nullptr, rc, entry);
 	return rc ? Status(from_errno(rc)) : Status();
 }

@@ -408,6 +408,21 @@ process_reply(Client &client, Connection &c, Pin pin, Call *call, Receive *recei
 }
 
 /*
+ * As process_reply(), of a call whose pages the device may be reading still: then end_gathered() goes on with it. What is needed
+ * for that is held by the call (2A). Out of the way of all others.
+ */
+[[gnu::noinline]] static void process_held_reply(Client &client, Connection &c, Call *call,
+						 Context context)
+{
+	Receive *receive = call->held;
+
+	if (client.await_sends(call))
+		return;
+	call->held = nullptr;
+	process_reply(client, c, static_cast<Pin &&>(call->pin), call, receive, context);
+}
+
+/*
  * The reply may have overtaken the post that it answers. Then whoever posts will find it, with its pin. Returns
  * false when the post has returned meanwhile; @pin is empty only when this returns true.
  */
@@ -542,6 +557,12 @@ static void note_unmatched(Client &client, Connection &c, u32 xid)
 	if (replied) {
 		process_reply(client, c, static_cast<Pin &&>(pin), call, receive,
 			      Context::receive_completion);
+		return;
+	}
+	if (state == CallState::reading && call->change(state, CallState::replied)) {
+		call->held = receive;
+		call->pin = static_cast<Pin &&>(pin);
+		process_held_reply(client, c, call, Context::receive_completion);
 		return;
 	}
 	/* A second reply, or one to a call that was not sent on this connection. */
@@ -682,12 +703,20 @@ void rpcordma_client::process_early_reply(Connection &c, Call *call)
 	process_reply(*this, c, static_cast<Pin &&>(call->pin), call, receive, Context::elsewhere);
 }
 
-/* The last LOCAL_INV of @call has completed. Send completion. */
-void rpcordma_client::end_invalidation(Connection &c, Call *call, bool success)
+/* The same, of a call whose Sends read its pages. */
+void rpcordma_client::process_early_gathered(Connection &c, Call *call)
+{
+	call->set_state(CallState::replied);
+	process_held_reply(*this, c, call, Context::elsewhere);
+}
+
+/* What @call's reply or buf_free() waits for is done: with @success, or the connection is lost. */
+[[gnu::always_inline]] static inline void go_on(Client &client, Connection &c, Call *call,
+						bool success)
 {
 	call->invalidating.store(0, std::memory_order_relaxed);
 	if (call->get_state() != CallState::replied) {
-		end_fence(c, call, success);
+		client.end_fence(c, call, success);
 		return;
 	}
 	Receive *receive = call->held;
@@ -699,7 +728,21 @@ void rpcordma_client::end_invalidation(Connection &c, Call *call, bool success)
 		call->pin.drop();
 		return;
 	}
-	unmap_all(c, call);
-	announce_space();
-	finish(*this, c, static_cast<Pin &&>(call->pin), call, receive, Context::elsewhere);
+	client.unmap_all(c, call);
+	client.announce_space();
+	finish(client, c, static_cast<Pin &&>(call->pin), call, receive, Context::elsewhere);
+}
+
+/* The last LOCAL_INV of @call has completed. Send completion. */
+void rpcordma_client::end_invalidation(Connection &c, Call *call, bool success)
+{
+	go_on(*this, c, call, success);
+}
+
+/* The last Send that read pages of @call is done, whatever became of it: the device reads no more of them. Send completion. */
+void rpcordma_client::end_gathered(Connection &c, Call *call)
+{
+	/* (1C) */
+	if (call->gathered->end(c.endpoint, c.send_queue))
+		go_on(*this, c, call, true);
 }

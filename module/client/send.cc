@@ -558,33 +558,47 @@ marshal_lone(Client &client, const Connection &c, Call *call, const rpcordma_req
 
 /* --- the whole of it --- */
 
-/* Post @call, whose message is made, by @post(marker), and see to a reply that was faster. */
+/*
+ * Post @call, whose message is made, by @post(marker), and see to a reply that was faster.
+ *
+ * @gathered  its pages, if its Sends read them: @post has the last one signaled for that; else null
+ */
 template <typename Post>
 [[nodiscard, gnu::always_inline]] static inline Status
-transmit(Client &client, Connection &c, Call *call, const rpcordma_request &request, Post &&post)
+transmit(Client &client, Connection &c, Call *call, const rpcordma_request &request,
+	 GatheredPages *gathered, Post &&post)
 {
+	SendQueue::Marker *marker = nullptr;
+
 	rpcordma_rqst_sent(call->rqst);
 	call->set_state(CallState::posting);
-	SendQueue::Marker *marker = c.send_queue.should_signal() ? c.send_queue.signal(nullptr) :
-								   nullptr;
+	if (gathered)
+		gathered->begin(call, c.send_queue);
+	else if (c.send_queue.should_signal())
+		marker = c.send_queue.signal(nullptr);
 	const Status posted = post(marker);
 	if (!posted.ok()) {
 		/*
 		 * Some of it may have been posted: the drain sorts it out. A reply to what was not sent in
-		 * full is a peer's guess. It is let go of before the next guess can be taken for a reply.
+		 * full is a peer's guess. It is let go of before the next guess can be taken for a reply; where the device
+		 * may read pages until the drain, with no completion to tell of the end of it, none is.
 		 */
+		const CallState to = gathered ? CallState::lost : CallState::sent;
 		Pin early;
-		if (!call->change_from(CallState::posting, CallState::sent)) {
+		if (!call->change_from(CallState::posting, to)) {
 			call->held = nullptr;
 			early = static_cast<Pin &&>(call->pin);
-			call->set_state(CallState::sent);
+			call->set_state(to);
 		}
 		early.drop();
 		return client.drop_connection(Failure::post_failed, call->xid,
 					      to_errno(posted.error()));
 	}
-	if (!call->change_from(CallState::posting, CallState::sent)) {
-		client.process_early_reply(c, call);
+	if (!call->change_from(CallState::posting, gathered ? CallState::reading : CallState::sent)) {
+		if (gathered)
+			client.process_early_gathered(c, call);
+		else
+			client.process_early_reply(c, call);
 		return request.own ? failure_of(*call, request.xid) : Error::none;
 	}
 	/* Without a reply, credits would be off for good: start over with a fresh connection. */
@@ -598,10 +612,13 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 						      const rpcordma_request &request)
 {
 	const u32 requests = call->plan.transmissions;
+	GatheredPages *const gathered = call->is_gathered() ? call->gathered.get() : nullptr;
 
 	if (!c.send_queue.take(requests, 0)) {
 		trace::failure(client.peer, Failure::send_queue_full, call->xid,
 			       static_cast<int>(requests));
+		if (gathered)
+			gathered->unmap(c.endpoint);
 		client.return_extra_credits(call);
 		return client.wait_for_space([&] { return c.send_queue.has_room(requests, 0); });
 	}
@@ -609,6 +626,8 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 		tally(client.stats.failed_marshal_count, 1);
 		trace::failure(client.peer, Failure::marshal_failed, call->xid, made.error());
 		c.send_queue.give_back(requests, 0);
+		if (gathered)
+			gathered->unmap(c.endpoint);
 		client.return_extra_credits(call);
 		return fail_own(request, Error::io);
 	}
@@ -618,8 +637,11 @@ transmit(Client &client, Connection &c, Call *call, const rpcordma_request &requ
 		tally(client.stats.sent_item_count, 1);
 	else
 		tally(client.stats.group_count, call->plan.transmissions > 1);
-	return transmit(client, c, call, request, [&](SendQueue::Marker *marker) {
-		return client.post_group(c, call, marker);
+	return transmit(client, c, call, request, gathered, [&](SendQueue::Marker *marker) {
+		return client.post_group(c, call,
+					 gathered ? &gathered->cqe.cqe :
+					 marker	  ? &marker->cqe :
+						    nullptr);
 	});
 }
 
@@ -710,7 +732,7 @@ Status rpcordma_client::send_request(Call *call)
 				       marshal(*this, *c, call, request);
 	if (!made.ok())
 		return undo(*this, *c, call, request, regions, made.error());
-	return transmit(*this, *c, call, request, [&](SendQueue::Marker *marker) {
+	return transmit(*this, *c, call, request, nullptr, [&](SendQueue::Marker *marker) {
 		return post(*c, call, sends_of(call->plan), marker);
 	});
 }

@@ -104,6 +104,18 @@ public:
 			wr.num_sge = 1;
 		}
 	}
+	/**
+	 * The same, the first @length bytes of the head, and what @sges describe behind the first of them, which is for the head.
+	 * They stay until the Send is done.
+	 */
+	void hand_over_with(rpcordma_endpoint *endpoint, u32 length, Span<rpcordma_sge> sges)
+	{
+		sge_.length = length;
+		rpcordma_dma_sync_for_device(endpoint, &sge_, length);
+		sges[0] = sge_;
+		wr.sg_list = sges.data();
+		wr.num_sge = int(sges.size());
+	}
 
 private:
 	[[nodiscard]] bool enough_(u32 size) const

@@ -7,7 +7,9 @@
  * completes in order. LOCAL_INVs are accounted apart: room for them is reserved together with the
  * REG_MR they undo, so that posting one never fails for want of room.
  *
- * take(), give_back() and signal() are for the sender, of which there is one at a time; everything else
+ * A Send that its owner hears of in any case is signaled without one.
+ *
+ * take(), give_back(), signal() and signal_unmarked() are for the sender, of which there is one at a time; everything else
  * may be called from any context. Who posts beside the sender (a refusal, scratch memory) uses take_aside() and
  * signal_aside(). All take their room from one count, so that two who ask at once never get more than there is.
  */
@@ -93,6 +95,16 @@ public:
 	}
 
 	/**
+	 * The same for a signaled Send that has a completion entry of its own: what completed_unmarked() is to be told when it
+	 * is done.
+	 */
+	[[nodiscard]] u64 signal_unmarked()
+	{
+		since_signal_ = 0;
+		return counted_.load(std::memory_order_relaxed);
+	}
+
+	/**
 	 * Reserve room for @requests of somebody who is not the sender, until he gives it back with
 	 * return_invalidations(); false, and nothing, without room.
 	 */
@@ -146,15 +158,21 @@ public:
 				asides_.fetch_sub(1, std::memory_order_release);
 				return &marker;
 			}
-			/* Send completions come one at a time. */
-			const u64 seen = completed_.load(std::memory_order_relaxed);
-			if (seen < marker.counted) {
-				completed_.store(marker.counted, std::memory_order_relaxed);
-				return_room_(static_cast<u32>(marker.counted - seen));
-			}
+			completed_unmarked(marker.counted);
 			return &marker;
 		}
 		return nullptr;
+	}
+	/** A Send has completed of which signal_unmarked() said @counted. */
+	void completed_unmarked(u64 counted)
+	{
+		/* Send completions come one at a time. */
+		const u64 seen = completed_.load(std::memory_order_relaxed);
+
+		if (seen < counted) {
+			completed_.store(counted, std::memory_order_relaxed);
+			return_room_(static_cast<u32>(counted - seen));
+		}
 	}
 	static void release(Marker &marker)
 	{
@@ -183,7 +201,7 @@ public:
 
 	/**
 	 * Requests that are counted, and will not be returned by the completion of the next signaled Send; at
-	 * rest, none. With no marker out; the sender, or nobody sends.
+	 * rest, none. With nothing signaled out; the sender, or nobody sends.
 	 */
 	[[nodiscard]] u64 lost() const
 	{

@@ -187,6 +187,8 @@ static void dispatch(void *context, rpcordma_completion what)
 		return rpcordma_core_register_done(context, &what);
 	case RPCORDMA_CQE_INVALIDATE:
 		return rpcordma_core_invalidate_done(context, &what);
+	case RPCORDMA_CQE_GATHERED:
+		return rpcordma_core_gathered_done(context, &what);
 	case RPCORDMA_CQE_SERVER_RECEIVE:
 		return rpcordma_core_server_receive_done(context, &what);
 	case RPCORDMA_CQE_SERVER_SEND:
@@ -330,8 +332,16 @@ int Qp::post_send(const rpcordma_send_wr *first, const rpcordma_send_wr **bad)
 		for (const rpcordma_sge &sge : entry->sges)
 			entry->length += sge.length;
 		if (wr->opcode == RPCORDMA_WR_SEND || wr->opcode == RPCORDMA_WR_SEND_WITH_INV) {
+			u32 at = 0;
+
 			entry->message.resize(entry->length);
 			gather_(*entry, 0, entry->length, entry->message.data());
+			for (const rpcordma_sge &sge : entry->sges) {
+				if (entry->lent_from == ~0u && dma_is_lent(sge.addr))
+					entry->lent_from = at;
+				at += sge.length;
+			}
+			VersionTalk::gathered += entry->lent_from != ~0u;
 			overhear_post_(*entry);
 		}
 		send_used++;
@@ -502,6 +512,7 @@ void Qp::retire_()
 	while (!sends_.empty() && sends_.front()->done) {
 		const Entry entry = sends_.front();
 
+		check_lent_(*entry);
 		if (failed_ && !entry->status)
 			entry->status = RPCORDMA_WC_FLUSHED;
 		failed_ = failed_ || entry->status;
@@ -621,6 +632,21 @@ void Qp::gather_(const SendEntry &entry, u32 offset, u32 length, u8 *to)
 		if (!length)
 			break;
 	}
+}
+
+/*
+ * A Send's completion is about to come. Until now the device may have had to send it once more: it reads what is the RPC's own
+ * again. What is in the module's buffers may be another message's by now, if the reply has come.
+ */
+void Qp::check_lent_(const SendEntry &entry)
+{
+	if (entry.lent_from == ~0u)
+		return;
+	std::vector<u8> now(entry.length - entry.lent_from);
+
+	gather_(entry, entry.lent_from, u32(now.size()), now.data());
+	REQUIRE(std::equal(now.begin(), now.end(), entry.message.begin() + entry.lent_from),
+		"%s: pages that a Send reads were changed before it was done", name.c_str());
 }
 
 bool Qp::accessible_(u64 address, u32 key, u32 length, u8 *buffer, Access access)

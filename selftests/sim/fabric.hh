@@ -167,6 +167,8 @@ struct SendEntry {
 	ib_mr::Content content;
 	int access = 0;
 	std::vector<u8> message; /* of a Send, when it was posted */
+	u32 lent_from =
+		~0u; /* where in it the RPC's own memory begins, if it has such; all behind is */
 	bool *drained = nullptr;
 	bool started = false, done = false, gone = false;
 	int status = 0;
@@ -245,6 +247,7 @@ private:
 	bool local_access_(const rpcordma_sge &sge, u32 offset, u32 length, u8 *buffer,
 			   Access access);
 	void gather_(const SendEntry &entry, u32 offset, u32 length, u8 *to);
+	void check_lent_(const SendEntry &entry);
 	void answer_stranger_(u32 xid);
 	bool remote_access_(u64 address, u32 key, u32 length, u8 *buffer, Access access);
 	bool accessible_(u64 address, u32 key, u32 length, u8 *buffer, Access access);

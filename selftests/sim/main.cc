@@ -43,11 +43,11 @@ struct Progress {
 	unsigned long long passed, steps;
 	unsigned long long histories; /* of all seeds, in one number */
 	unsigned long long two_reads, two_replies, both_used, groups, reply_groups, items,
-		reply_items, results_sent, results_written; /* VersionTalk's */
-	unsigned long long several_reads[2];		    /* the same */
-	unsigned long long went_down, came_back;	    /* VersionMemory's */
-	unsigned long long full_payloads;		    /* Swarm's */
-	unsigned long long replayed, met_running, repeated; /* Ledger's */
+		reply_items, gathered, results_sent, results_written; /* VersionTalk's */
+	unsigned long long several_reads[2];			      /* the same */
+	unsigned long long went_down, came_back;		      /* VersionMemory's */
+	unsigned long long full_payloads;			      /* Swarm's */
+	unsigned long long replayed, met_running, repeated;	      /* Ledger's */
 } * progress;
 
 /* No seed takes so long, s: one that does goes in circles without giving up the processor. */
@@ -91,6 +91,7 @@ void run(unsigned long long seed, bool verify)
 	progress->reply_groups += sim::VersionTalk::reply_groups;
 	progress->items += sim::VersionTalk::items;
 	progress->reply_items += sim::VersionTalk::reply_items;
+	progress->gathered += sim::VersionTalk::gathered;
 	progress->results_sent += sim::VersionTalk::results_sent;
 	progress->results_written += sim::VersionTalk::results_written;
 	for (int i : {0, 1}) {
@@ -104,9 +105,10 @@ void run(unsigned long long seed, bool verify)
 	progress->met_running += sim::Ledger::met_running;
 	progress->repeated += sim::Ledger::repeated;
 	sim::VersionTalk::two_reads = sim::VersionTalk::two_replies = sim::VersionTalk::both_used =
-		sim::VersionTalk::groups = sim::VersionTalk::reply_groups = sim::VersionTalk::items =
-			sim::VersionTalk::reply_items = sim::VersionTalk::results_sent =
-				sim::VersionTalk::results_written = 0;
+		sim::VersionTalk::groups = sim::VersionTalk::reply_groups =
+			sim::VersionTalk::items = sim::VersionTalk::reply_items =
+				sim::VersionTalk::gathered = sim::VersionTalk::results_sent =
+					sim::VersionTalk::results_written = 0;
 	sim::VersionMemory::went_down = sim::VersionMemory::came_back = 0;
 	sim::Swarm::full_payloads = 0;
 	sim::Ledger::replayed = sim::Ledger::met_running = sim::Ledger::repeated = 0;
@@ -305,10 +307,10 @@ int main(int argc, char **argv)
 	if (!single)
 		std::printf("several transmissions: %llu calls, %llu replies; items in Sends: %llu "
 			    "of calls, "
-			    "%llu of replies; "
+			    "%llu of replies; %llu Sends read the pages of calls; "
 			    "results by directions: %llu sent, %llu written\n",
 			    progress->groups, progress->reply_groups, progress->items,
-			    progress->reply_items, progress->results_sent,
+			    progress->reply_items, progress->gathered, progress->results_sent,
 			    progress->results_written);
 	if (!single)
 		std::printf("versions: %llu clients went down to version 1, %llu came back to 2\n",
@@ -331,7 +333,8 @@ int main(int argc, char **argv)
 	    (!progress->two_reads || !progress->two_replies || !progress->both_used ||
 	     !progress->groups || !progress->reply_groups ||
 	     /* Receives of version 2 have no larger pages. */
-	     (kPageSize <= sim::kLeast && (!progress->items || !progress->reply_items)) ||
+	     (kPageSize <= sim::kLeast &&
+	      (!progress->items || !progress->reply_items || !progress->gathered)) ||
 	     !progress->results_sent || !progress->results_written || !progress->several_reads[0] ||
 	     !progress->several_reads[1] ||
 	     (progress->passed >= kEnoughServers && (!progress->went_down || !progress->came_back)))) {

@@ -33,7 +33,8 @@ struct Mapping {
 	u8 *at;
 	u32 length;
 	rpcordma_dma direction;
-	u8 *copy; /* with bounce buffers */
+	u8 *copy;  /* with bounce buffers */
+	bool lent; /* dma_lend() */
 };
 
 struct Arena {
@@ -241,7 +242,7 @@ u64 dma_map(void *at, u32 length, rpcordma_dma direction)
 		/* Both ways: what the device does not write is to stay as it is. */
 		std::memcpy(copy, bytes, length);
 	}
-	mappings[address] = {bytes, length, direction, copy};
+	mappings[address] = {bytes, length, direction, copy, false};
 	return address;
 }
 
@@ -302,6 +303,16 @@ void dma_access(u64 address, u32 length, void *buffer, Access access)
 		address += n;
 		length -= n;
 	}
+}
+
+void dma_lend(u64 address)
+{
+	mapping_at(address, "lender").second.lent = true;
+}
+
+bool dma_is_lent(u64 address)
+{
+	return mapping_at(address, "device").second.lent;
 }
 
 bool dma_is_others(u64 address, u32 length)

@@ -67,6 +67,9 @@ void dma_access(u64 address, u32 length, void *buffer, Access access);
 extern std::function<void(u8 *to, const u8 *from, u32 length)> device_wrote;
 /** Whether a page at the device's @address is lent to the service, or somebody has a reference besides its owner. */
 bool dma_is_others(u64 address, u32 length);
+/** The memory that is mapped at @address is an RPC's, mapped for this alone; and whether it is. */
+void dma_lend(u64 address);
+bool dma_is_lent(u64 address);
 /** Whether any byte of that memory is mapped. */
 bool dma_is_mapped(const void *at, u32 length);
 

@@ -261,6 +261,7 @@ int rpcordma_pages_map(rpcordma_endpoint *, rpcordma_dma direction, page **pages
 			rpcordma_pages_unmap(nullptr, direction, sges, count);
 			return -ENOMEM;
 		}
+		dma_lend(address);
 		sges[count] = {address, n, kLocalKey};
 		length -= n;
 	}

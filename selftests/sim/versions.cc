@@ -154,7 +154,7 @@ bool VersionMemory::calm;
 u32 VersionTalk::grown;
 unsigned long long VersionTalk::two_reads, VersionTalk::two_replies, VersionTalk::both_used;
 unsigned long long VersionTalk::groups, VersionTalk::reply_groups, VersionTalk::items,
-	VersionTalk::reply_items;
+	VersionTalk::reply_items, VersionTalk::gathered;
 unsigned long long VersionTalk::results_sent, VersionTalk::results_written;
 unsigned long long VersionTalk::several_reads[2];
 u32 VersionMemory::changes, VersionMemory::asked_again;

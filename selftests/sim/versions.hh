@@ -59,6 +59,7 @@ public:
 	static unsigned long long two_reads, two_replies, both_used;
 	/* Calls and replies of several transmissions, and those with an item; of all runs. */
 	static unsigned long long groups, reply_groups, items, reply_items;
+	static unsigned long long gathered; /* Sends of these that read an RPC's own pages */
 	/* Of clients with directions (strange_directions.cc). */
 	static unsigned long long results_sent, results_written;
 	/* Calls with several Read chunks, but for one of Position Zero, by version (strange_chunks.cc). */

@@ -35,6 +35,7 @@ CLIENT_COUNTERS = {
     "bcall_count": "Backward calls handed to the callback service.",
     "group_count": "Calls sent in several messages.",
     "sent_item_count": "Calls whose payload went in Sends.",
+    "gathered_item_count": "Calls whose payload went in Sends, out of their own pages.",
     "asked_item_count": "Calls that asked for the payload of their replies in Sends.",
     "received_item_count": "Replies whose payload came in Sends.",
     "credits_short": "Calls that went by a chunk for want of credits.",

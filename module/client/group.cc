@@ -117,8 +117,8 @@ static void place_reply_apart(Call *call, const rpcordma_request &request)
 }
 
 /* Have the @count Sends of @call read its page data where they lie. */
-[[nodiscard]] static bool gather(Connection &c, Call *call, const rpcordma_xdr_buf &buf,
-				 const properties::Structure &room, u32 count)
+[[nodiscard]] static bool gather_item(Connection &c, Call *call, const rpcordma_xdr_buf &buf,
+				      const properties::Structure &room, u32 count)
 {
 	if (!c.gather_sges || room.head() > call->send().capacity() ||
 	    provide_sends(c, call, count, room.head()) < room.head())
@@ -140,7 +140,7 @@ static void place_reply_apart(Call *call, const rpcordma_request &request)
 }
 
 /* Have the @count Sends of @call carry a copy of its page data, the first one @bytes in all, and none more. */
-[[nodiscard]] static bool carry(Connection &c, Call *call, u32 count, u32 bytes)
+[[nodiscard]] static bool copy_item_whole(Connection &c, Call *call, u32 count, u32 bytes)
 {
 	return bytes <= call->send().capacity() + c.send_pages.bytes() &&
 	       provide_sends(c, call, count, bytes) >= bytes;
@@ -166,8 +166,8 @@ bool rpcordma_client::begin_item(Connection &c, Call *call, const rpcordma_reque
 	const u32 bytes = room.head() + chunk::item_bytes(room, item, 0);
 	if (!take_for_group(call, placed.transmissions, replies))
 		return false;
-	if (!gather(c, call, *request.send, room, placed.transmissions) &&
-	    !carry(c, call, placed.transmissions, bytes)) {
+	if (!gather_item(c, call, *request.send, room, placed.transmissions) &&
+	    !copy_item_whole(c, call, placed.transmissions, bytes)) {
 		return_extra_credits(call);
 		return false;
 	}

@@ -404,15 +404,19 @@ RPCORDMA_TEST(client_gather, sges)
 		EXPECT_EQ(r.verbs.sizes.send_sges, pages + 1);
 		EXPECT_EQ(r.connection()->gather_sges, 0);
 	}
-	/* Where there is no memory for a queue pair of so many, it does without. */
-	GroupSetting setting = Placer::with(1 << 18);
-	Gatherer less(setting);
-	less.verbs.qp_sges = pages + 1;
-	less.reconnect(setting);
-	less.grow();
-	EXPECT_EQ(less.connection()->gather_sges, 0);
-	EXPECT_FALSE(less.goes(9, kSize, kSends));
-	less.at_rest();
+	/* Where there is no memory for a queue pair of so many, it does without; then without long messages. */
+	for (const bool longer : {true, false}) {
+		TEST_NOTE("longer", longer);
+		GroupSetting setting = Placer::with(1 << 18);
+		Gatherer less(setting);
+		less.verbs.qp_sges = longer ? pages + 1 : pages;
+		less.reconnect(setting);
+		less.grow();
+		EXPECT_EQ(less.connection()->gather_sges, 0);
+		EXPECT_EQ(less.goes(9, kSize, kSends), longer);
+		EXPECT_EQ(less.gathered(), 0);
+		less.at_rest();
+	}
 }
 
 RPCORDMA_SUITE(client_gather, order, places, overtakes_its_post, given_up, answered_before, stuck,

@@ -173,9 +173,12 @@ static constexpr u32 kMostRegions = 3 * chunk::kMaxSegments;
 		/* Drivers say either when it is too large. */
 		if (error != Error::no_memory && error != Error::invalid)
 			break;
-		/* Long messages are what it can do without. */
-		if (receive_pages.count || c.send_pages.count) {
-			receive_pages.count = c.send_pages.count = c.gather_sges = 0;
+		/* Gathering is what it can do without, and then long messages. */
+		if (c.gather_sges) {
+			c.gather_sges = 0;
+			calls *= 2;
+		} else if (receive_pages.count || c.send_pages.count) {
+			receive_pages.count = c.send_pages.count = 0;
 			calls *= 2;
 		}
 	}

@@ -128,7 +128,9 @@ void rpcordma_client::cancel(Call *call)
 			(void)call->change_from(CallState::reading, CallState::cancelled);
 		return;
 	}
-	if (!call->mapped.empty())
+	/* Else the spare region is the slot's, which the sender may take: see rpcordma_call::spare. */
+	const bool had_regions = !call->mapped.empty();
+	if (had_regions)
 		trace::region(peer, "cancel", call->xid, *call->mapped.front());
 	call->fenced.reset();
 	begin_fencing(call);
@@ -154,7 +156,7 @@ void rpcordma_client::cancel(Call *call)
 		return;
 	/* A call that is not idle has the connection that it was sent on. */
 	unmap_all(*c, call);
-	if (end_fencing(call) && rpcordma_tunables.scratch_remap && !c->closing)
+	if (end_fencing(call) && had_regions && rpcordma_tunables.scratch_remap && !c->closing)
 		park(*this, *c, call);
 	guard.release();
 	announce_space();

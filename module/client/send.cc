@@ -568,14 +568,12 @@ template <typename Post>
 transmit(Client &client, Connection &c, Call *call, const rpcordma_request &request,
 	 GatheredPages *gathered, Post &&post)
 {
-	SendQueue::Marker *marker = nullptr;
-
 	rpcordma_rqst_sent(call->rqst);
 	call->set_state(CallState::posting);
 	if (gathered)
 		gathered->begin(call, c.send_queue);
-	else if (c.send_queue.should_signal())
-		marker = c.send_queue.signal(nullptr);
+	const bool signaled = !gathered && c.send_queue.should_signal();
+	SendQueue::Marker *marker = signaled ? c.send_queue.signal(nullptr) : nullptr;
 	const Status posted = post(marker);
 	if (!posted.ok()) {
 		/*

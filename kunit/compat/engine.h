@@ -5,6 +5,7 @@
  *	log		log each call, until told otherwise
  *	call:N		the Nth call from now on fails
  *	place:P:N	the Nth call from now on fails of those that come by the same way, the place P that a log had
+ *	name:CALL:N	the Nth call from now on fails of those of CALL, a function of the kernel's
  *	none		none fails
  *
  * Each of these begins to count anew. Reading the parameter tells of the calls since, and of the one that failed.

@@ -25,6 +25,7 @@ static enum { NONE, LOG, CALL, PLACE, NAME } mode;
 static unsigned int at; /* the number of the call that fails, of all or of those that match */
 static u32 place;
 static const char *name;
+static char told[32]; /* the name when the parameter says it */
 static unsigned int calls, matching;
 static bool hit;
 static char failed[96];
@@ -73,7 +74,7 @@ bool rpcordma_fault(const char *call, const char *file, int line)
 		pr_info("call %u %s %s:%d %08x %ps %ps %ps\n", number, call, file, line, here,
 			(void *)(ways > 0 ? entries[0] : 0), (void *)(ways > 1 ? entries[1] : 0),
 			(void *)(ways > 2 ? entries[2] : 0));
-	else if (fails && name == NULL)
+	else if (fails && (!name || name == told))
 		pr_info("failed: call %u %s %s:%d %08x\n", number, call, file, line, here);
 	return fails;
 }
@@ -105,6 +106,7 @@ bool rpcordma_fault_hit(void)
 
 static int set_fault(const char *text, const struct kernel_param *parameter)
 {
+	char its_name[sizeof(told)];
 	unsigned int nth;
 	u32 its_place;
 
@@ -116,7 +118,12 @@ static int set_fault(const char *text, const struct kernel_param *parameter)
 		set_mode(CALL, 0, NULL, nth);
 	else if (sscanf(text, "place:%x:%u", &its_place, &nth) == 2)
 		set_mode(PLACE, its_place, NULL, nth);
-	else
+	else if (sscanf(text, "name:%31[^:]:%u", its_name, &nth) == 2) {
+		/* Nobody reads it meanwhile. */
+		set_mode(NONE, 0, NULL, 0);
+		strscpy(told, its_name);
+		set_mode(NAME, 0, told, nth);
+	} else
 		return -EINVAL;
 	return 0;
 }
@@ -132,4 +139,4 @@ static const struct kernel_param_ops fault_ops = {
 };
 
 module_param_cb(fault, &fault_ops, NULL, 0644);
-MODULE_PARM_DESC(fault, "which call fails: log, call:N, place:P:N, none (default: none)");
+MODULE_PARM_DESC(fault, "which call fails: log, call:N, place:P:N, name:CALL:N, none (default: none)");

@@ -128,6 +128,11 @@ class Job:
     def running(self):
         return self._process.poll() is None
 
+    @property
+    def pid(self):
+        """Of the machine's process, and of its group."""
+        return self._process.pid
+
     def wait(self, seconds, what):
         """Waits for the machine to stop, at most @seconds; @what it was doing is for the message."""
         try:
@@ -138,7 +143,7 @@ class Job:
         self.stop()
 
     def stop(self):
-        """Ends the process group, whatever state it is in."""
+        """Ends the process group, whatever state it is in; returns the status with which the machine's process ended."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -146,6 +151,7 @@ class Job:
         self._process.wait()
         os.close(self._stdin_write)
         self._reader.join(5)
+        return self._process.returncode
 
     def file(self, name):
         """The text of a file that the guest left in the folder, or "" when there is none."""

@@ -31,6 +31,23 @@ static struct page **strangers(struct kunit *test, struct page **neighbours, u32
 	return pages;
 }
 
+/* All PAGES of them in runs of several lengths, each shorter than 64 KiB, the last one first. */
+static struct page **short_runs(struct kunit *test, struct page **neighbours)
+{
+	static const u32 runs[] = { 2, 3, 5, 7, 8, 6, 9 };
+	struct page **pages = kunit_kcalloc(test, PAGES, sizeof(*pages), GFP_KERNEL);
+	u32 i, j, to = PAGES, from = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	for (i = 0; i < ARRAY_SIZE(runs); i++) {
+		to -= runs[i];
+		for (j = 0; j < runs[i]; j++)
+			pages[to + j] = neighbours[from++];
+	}
+	KUNIT_ASSERT_EQ(test, to, 0);
+	return pages;
+}
+
 static struct rpcordma_scatter *make_scatter(struct kunit *test, u32 room)
 {
 	struct rpcordma_scatter *scatter =
@@ -89,11 +106,12 @@ static u32 fewest(struct page **pages, u32 offset, u32 length)
 
 static void pieces(struct kunit *test)
 {
-	struct page **near = test_neighbours(test, PAGES), **far = strangers(test, near, PAGES);
+	struct page **near = test_neighbours(test, PAGES);
+	struct page **layouts[] = { near, strangers(test, near, PAGES), short_runs(test, near) };
 	u32 o, l, which;
 
-	for (which = 0; which < 2; which++) {
-		struct page **pages = which ? far : near;
+	for (which = 0; which < ARRAY_SIZE(layouts); which++) {
+		struct page **pages = layouts[which];
 
 		for (o = 0; o < ARRAY_SIZE(offsets); o++) {
 			for (l = 0; l < ARRAY_SIZE(lengths); l++) {
@@ -351,12 +369,13 @@ static void bulk_of_message(struct kunit *test)
 static void pages_by_runs(struct kunit *test)
 {
 	struct test_device *device = test_device_make(test);
-	struct page **near = test_neighbours(test, PAGES), **far = strangers(test, near, PAGES);
+	struct page **near = test_neighbours(test, PAGES);
+	struct page **layouts[] = { near, strangers(test, near, PAGES), short_runs(test, near) };
 	struct rpcordma_sge sges[PAGES + 1];
 	u32 o, l, which;
 
-	for (which = 0; which < 2; which++) {
-		struct page **pages = which ? far : near;
+	for (which = 0; which < ARRAY_SIZE(layouts); which++) {
+		struct page **pages = layouts[which];
 
 		for (o = 0; o < ARRAY_SIZE(offsets); o++) {
 			for (l = 0; l < ARRAY_SIZE(lengths); l++) {

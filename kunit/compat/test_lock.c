@@ -86,8 +86,10 @@ static void events(struct kunit *test)
 	began = jiffies;
 	rpcordma_event_wait(later.event);
 	KUNIT_EXPECT_GE(test, jiffies - began, msecs_to_jiffies(20));
+	began = jiffies;
 	schedule_delayed_work(&later.work, msecs_to_jiffies(30));
 	KUNIT_EXPECT_TRUE(test, rpcordma_event_wait_for(later.event, 60000));
+	KUNIT_EXPECT_LT(test, jiffies - began, msecs_to_jiffies(30000));
 	cancel_delayed_work_sync(&later.work);
 	destroy_delayed_work_on_stack(&later.work);
 	rpcordma_event_destroy(later.event);
@@ -111,8 +113,11 @@ static void gates(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, rpcordma_gate_wait(later.gate, ticket, 20));
 
 	INIT_DELAYED_WORK_ONSTACK(&later.work, raise_later);
+	began = jiffies;
 	schedule_delayed_work(&later.work, msecs_to_jiffies(30));
 	KUNIT_EXPECT_TRUE(test, rpcordma_gate_wait(later.gate, ticket, 60000));
+	/* Opening it wakes who waits: it has not slept until the end of its limit. */
+	KUNIT_EXPECT_LT(test, jiffies - began, msecs_to_jiffies(30000));
 	cancel_delayed_work_sync(&later.work);
 	destroy_delayed_work_on_stack(&later.work);
 	rpcordma_gate_destroy(later.gate);

@@ -9,6 +9,7 @@
  *	none		none fails
  *
  * Each of these begins to count anew. Reading the parameter tells of the calls since, and of the one that failed.
+ * The parameter "mappings" has how many mappings there are for devices; without a connection it has to be none.
  */
 #ifndef RPCORDMA_FAULTS_ENGINE_H
 #define RPCORDMA_FAULTS_ENGINE_H
@@ -17,6 +18,9 @@
 
 /** Whether the call of @call at @line of @file is to fail. Any context. */
 bool rpcordma_fault(const char *call, const char *file, int line);
+
+/** @more mappings for a device are there, or less. Any context. */
+void rpcordma_fault_mapped(int more);
 
 /** The @nth call of @call from now on fails: 1 is the next one. 0: none does any more. */
 void rpcordma_fault_arm(const char *call, unsigned int nth);

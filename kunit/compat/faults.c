@@ -6,6 +6,7 @@
  */
 #define pr_fmt(fmt) "faults: " fmt
 
+#include <linux/atomic.h>
 #include <linux/jhash.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
@@ -29,6 +30,7 @@ static char told[32]; /* the name when the parameter says it */
 static unsigned int calls, matching;
 static bool hit;
 static char failed[96];
+static atomic_t mappings = ATOMIC_INIT(0);
 
 /* The frames of ours that led here, of @entries; returns how many, and their hash. */
 static unsigned int way_here(unsigned long *entries, u32 *hash)
@@ -77,6 +79,11 @@ bool rpcordma_fault(const char *call, const char *file, int line)
 	else if (fails && (!name || name == told))
 		pr_info("failed: call %u %s %s:%d %08x\n", number, call, file, line, here);
 	return fails;
+}
+
+void rpcordma_fault_mapped(int more)
+{
+	atomic_add(more, &mappings);
 }
 
 static void set_mode(int to, u32 its_place, const char *its_name, unsigned int nth)
@@ -140,3 +147,15 @@ static const struct kernel_param_ops fault_ops = {
 
 module_param_cb(fault, &fault_ops, NULL, 0644);
 MODULE_PARM_DESC(fault, "which call fails: log, call:N, place:P:N, name:CALL:N, none (default: none)");
+
+static int get_mappings(char *text, const struct kernel_param *parameter)
+{
+	return sysfs_emit(text, "%d\n", atomic_read(&mappings));
+}
+
+static const struct kernel_param_ops mappings_ops = {
+	.get = get_mappings,
+};
+
+module_param_cb(mappings, &mappings_ops, NULL, 0444);
+MODULE_PARM_DESC(mappings, "how many mappings for devices there are");

@@ -123,6 +123,22 @@ static inline bool faultless_mapping_error(struct ib_device *device, u64 address
 	return address == FAULTY_ADDRESS || ib_dma_mapping_error(device, address);
 }
 
+/* What is mapped and not unmapped, which nobody else sees where a device does no DMA. */
+
+static __always_inline u64 counted_address(struct ib_device *device, u64 address)
+{
+	if (!ib_dma_mapping_error(device, address))
+		rpcordma_fault_mapped(1);
+	return address;
+}
+
+static __always_inline int counted_entries(int entries)
+{
+	if (entries > 0)
+		rpcordma_fault_mapped(1);
+	return entries;
+}
+
 /* The region goes, and the device says that it has not. */
 static inline int faulty_dereg_mr(struct ib_mr *mr)
 {
@@ -214,13 +230,24 @@ static inline int faulty_dereg_mr(struct ib_mr *mr)
 #define ib_post_recv(qp, wr, bad)                                                                  \
 	(FAULT(ib_post_recv) ? faulty_post_recv(wr, bad) : (ib_post_recv)(qp, wr, bad))
 #undef ib_dma_map_sg
-#define ib_dma_map_sg(...) (FAULT(ib_dma_map_sg) ? 0 : (ib_dma_map_sg)(__VA_ARGS__))
+#define ib_dma_map_sg(...)                                                                         \
+	(FAULT(ib_dma_map_sg) ? 0 : counted_entries((ib_dma_map_sg)(__VA_ARGS__)))
 #undef ib_dma_map_page
-#define ib_dma_map_page(...)                                                                       \
-	(FAULT(ib_dma_map_page) ? FAULTY_ADDRESS : (ib_dma_map_page)(__VA_ARGS__))
+#define ib_dma_map_page(device, ...)                                                               \
+	(FAULT(ib_dma_map_page) ? FAULTY_ADDRESS :                                                 \
+				  counted_address(device, (ib_dma_map_page)(device, __VA_ARGS__)))
 #undef ib_dma_map_single
-#define ib_dma_map_single(...)                                                                     \
-	(FAULT(ib_dma_map_single) ? FAULTY_ADDRESS : (ib_dma_map_single)(__VA_ARGS__))
+#define ib_dma_map_single(device, ...)                                                             \
+	(FAULT(ib_dma_map_single) ?                                                                \
+		 FAULTY_ADDRESS :                                                                  \
+		 counted_address(device, (ib_dma_map_single)(device, __VA_ARGS__)))
+#undef ib_dma_unmap_sg
+#define ib_dma_unmap_sg(...) (rpcordma_fault_mapped(-1), (ib_dma_unmap_sg)(__VA_ARGS__))
+#undef ib_dma_unmap_page
+#define ib_dma_unmap_page(...) (rpcordma_fault_mapped(-1), (ib_dma_unmap_page)(__VA_ARGS__))
+/* Who asks unmaps: rpcordma_dma_unmap() alone does, ahead of what needs a device that does DMA. */
+#undef ib_uses_virt_dma
+#define ib_uses_virt_dma(...) (rpcordma_fault_mapped(-1), (ib_uses_virt_dma)(__VA_ARGS__))
 #undef ib_dma_mapping_error
 #define ib_dma_mapping_error(...) faultless_mapping_error(__VA_ARGS__)
 

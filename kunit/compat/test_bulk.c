@@ -400,6 +400,8 @@ static void pages_by_runs(struct kunit *test)
 				again = rpcordma_pages_map(&device->endpoint, RPCORDMA_DMA_FROM_DEVICE,
 							   pages, offsets[o], lengths[l], sges, count);
 				KUNIT_EXPECT_EQ(test, again, count);
+				rpcordma_pages_unmap(&device->endpoint, RPCORDMA_DMA_FROM_DEVICE,
+						     sges, count);
 				again = rpcordma_pages_map(&device->endpoint, RPCORDMA_DMA_FROM_DEVICE,
 							   pages, offsets[o], lengths[l], sges, count - 1);
 				KUNIT_EXPECT_EQ(test, again, 0);

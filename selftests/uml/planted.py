@@ -164,4 +164,5 @@ def watch(machine, limit=LIMIT, processor_limit=PROCESSOR_LIMIT):
     if not sign and status < 0:
         raise uml.UmlError(f"its machine was killed by signal {-status}, not by this: {machine.log}")
     wrong = machine.judge()
-    return sign or first_sign(machine) or (wrong and wrong[0][:120]) or None
+    # That the script did not end well is said first, and at last why.
+    return sign or first_sign(machine) or (wrong and wrong[-1 if "did not end well" in wrong[0] else 0][:120]) or None

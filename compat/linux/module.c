@@ -281,7 +281,8 @@ out_page:
 	__free_page(rpcordma_scratch_page);
 out_workqueue:
 	destroy_workqueue(rpcordma_workqueue);
-	return rc;
+	/* modprobe takes EEXIST to mean that the module is already loaded, and says nothing. */
+	return rc == -EEXIST ? -EBUSY : rc;
 }
 
 static void __exit rpcordma_exit(void)

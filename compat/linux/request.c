@@ -161,7 +161,7 @@ void rpcordma_copy_to_pages(struct rpcordma_xdr_buf *buf, rpcordma_u32 offset, c
 {
 	u32 at = buf->page_base + offset;
 
-	/* Most lie in one page; none have none. */
+	/* Most bytes lie in one page. Where there are none, no page is looked at. */
 	if (likely(length - 1 < PAGE_SIZE - offset_in_page(at))) {
 		memcpy_to_page(buf->pages[at >> PAGE_SHIFT], offset_in_page(at), from, length);
 		return;
@@ -181,7 +181,7 @@ void rpcordma_copy_from_pages(const struct rpcordma_xdr_buf *buf, rpcordma_u32 o
 {
 	u32 at = buf->page_base + offset;
 
-	/* Most lie in one page; none have none. */
+	/* Most bytes lie in one page. Where there are none, no page is looked at. */
 	if (likely(length - 1 < PAGE_SIZE - offset_in_page(at))) {
 		memcpy_from_page(to, buf->pages[at >> PAGE_SHIFT], offset_in_page(at), length);
 		return;

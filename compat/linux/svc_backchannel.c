@@ -230,10 +230,7 @@ rpcordma_bool rpcordma_svc_backward_error(struct svc_xprt *connection, rpcordma_
 
 int rpcordma_svc_bc_register(void)
 {
-	int rc = xprt_register_transport(&callback_class);
-
-	/* modprobe takes EEXIST to mean that the module is already loaded, and says nothing. */
-	return rc == -EEXIST ? -EBUSY : rc;
+	return xprt_register_transport(&callback_class);
 }
 
 void rpcordma_svc_bc_unregister(void)

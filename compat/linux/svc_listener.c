@@ -292,11 +292,9 @@ no_sinks:
 	rpcordma_connections_exit();
 no_connections:
 	rpcordma_core_server_exit();
-	if (rc != -EEXIST)
-		return rc;
-	pr_err("another module serves the server's transport \"rdma\", most likely the in-tree rpcrdma; unload it first (rmmod rpcrdma)\n");
-	/* modprobe takes EEXIST to mean that the module is already loaded, and says nothing. */
-	return -EBUSY;
+	if (rc == -EEXIST)
+		pr_err("another module serves the server's transport \"rdma\", most likely the in-tree rpcrdma; unload it first (rmmod rpcrdma)\n");
+	return rc;
 }
 
 void rpcordma_svc_unregister(void)

@@ -498,11 +498,9 @@ int rpcordma_xprt_register(void)
 {
 	int rc = xprt_register_transport(&client_class);
 
-	if (rc != -EEXIST)
-		return rc;
-	pr_err("another module serves the transport \"rdma\", most likely the in-tree rpcrdma; unload it first (rmmod rpcrdma)\n");
-	/* modprobe takes EEXIST to mean that the module is already loaded, and says nothing. */
-	return -EBUSY;
+	if (rc == -EEXIST)
+		pr_err("another module serves the transport \"rdma\", most likely the in-tree rpcrdma; unload it first (rmmod rpcrdma)\n");
+	return rc;
 }
 
 void rpcordma_xprt_unregister(void)

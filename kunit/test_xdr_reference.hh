@@ -444,6 +444,27 @@ inline void expect_same(const xdr::Message &h, const Model &m)
 	expect_same_lists(h, m);
 }
 
+/** Two decoders say the same of the same bytes, which have no error message. */
+inline void expect_same(const xdr::Message &h, const xdr::Message &other)
+{
+	EXPECT_EQ(h.xid, other.xid);
+	EXPECT_EQ(h.version, other.version);
+	EXPECT_EQ(h.credits, other.credits);
+	EXPECT_EQ(h.invalidate, other.invalidate);
+	EXPECT_EQ(h.kind, other.kind);
+	EXPECT_EQ(h.direction, other.direction);
+	EXPECT_EQ(h.header_length, other.header_length);
+	EXPECT_EQ(h.transmissions, other.transmissions);
+	EXPECT_EQ(h.transmission, other.transmission);
+	EXPECT_EQ(h.payload.data(), other.payload.data());
+	EXPECT_EQ(h.payload.size(), other.payload.size());
+	EXPECT_EQ(h.has_chunks(), other.has_chunks());
+	EXPECT_EQ(h.reads.count(), other.reads.count());
+	EXPECT_EQ(h.writes.count(), other.writes.count());
+	EXPECT_EQ(h.writes.segments(), other.writes.segments());
+	EXPECT_EQ(h.reply.present(), other.reply.present());
+}
+
 /** The payload of @message, and the direction by RFC 8167 4.1, from @m and the words behind the header. */
 inline void expect_payload(const xdr::Message &h, const Model &m, Bytes message)
 {

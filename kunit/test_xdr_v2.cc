@@ -432,20 +432,7 @@ static void compare_with_decode(u32 (&words)[N], bool (*decode_some)(Bytes, Mess
 				}
 				taken++;
 				EXPECT_EQ(error, Error::none);
-				EXPECT_EQ(some.xid, any.xid);
-				EXPECT_EQ(some.version, any.version);
-				EXPECT_EQ(some.credits, any.credits);
-				EXPECT_EQ(some.invalidate, any.invalidate);
-				EXPECT_EQ(some.kind, any.kind);
-				EXPECT_EQ(some.direction, any.direction);
-				EXPECT_EQ(some.header_length, any.header_length);
-				EXPECT_EQ(some.payload.data(), any.payload.data());
-				EXPECT_EQ(some.payload.size(), any.payload.size());
-				EXPECT_EQ(some.has_chunks(), any.has_chunks());
-				EXPECT_EQ(some.reads.count(), any.reads.count());
-				EXPECT_EQ(some.writes.count(), any.writes.count());
-				EXPECT_EQ(some.writes.segments(), any.writes.segments());
-				EXPECT_EQ(some.reply.present(), any.reply.present());
+				xdr_reference::expect_same(some, any);
 			}
 }
 

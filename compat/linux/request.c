@@ -26,18 +26,19 @@
 
 struct rpc_rqst *rpcordma_rqst_create(struct rpc_xprt *xprt)
 {
-	struct rpc_rqst *rqst;
+	struct rpcordma_slot *slot;
 
-	rqst = rpcordma_alloc(sizeof(*rqst) + RPCORDMA_CORE_ALIGN - 1 + rpcordma_core_call_size(),
+	slot = rpcordma_alloc(sizeof(*slot) + RPCORDMA_CORE_ALIGN - 1 + rpcordma_core_call_size(),
 			      RPCORDMA_ALLOC_NOIO);
-	if (rqst)
-		rqst->rq_xprt = xprt;
-	return rqst;
+	if (!slot)
+		return NULL;
+	slot->rqst.rq_xprt = xprt;
+	return &slot->rqst;
 }
 
 void rpcordma_rqst_destroy(struct rpc_rqst *rqst)
 {
-	rpcordma_free(rqst);
+	rpcordma_free(to_slot(rqst));
 }
 
 struct rpcordma_call *rpcordma_rqst_call(struct rpc_rqst *rqst)

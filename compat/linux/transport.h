@@ -41,9 +41,21 @@ static inline struct rpcordma_client *to_client(struct rpc_xprt *xprt)
 						   RPCORDMA_CORE_ALIGN);
 }
 
+/** A request, and what the kernel's has no place for. The core's half follows. */
+struct rpcordma_slot {
+	struct rpc_rqst rqst;
+	/* Who frees the encrypted pages, while rq_release_snd_buf is the transport's: xprt.c. */
+	typeof(((struct rpc_rqst *)NULL)->rq_release_snd_buf) release_snd_buf;
+};
+
+static inline struct rpcordma_slot *to_slot(struct rpc_rqst *rqst)
+{
+	return container_of(rqst, struct rpcordma_slot, rqst);
+}
+
 static inline struct rpcordma_call *to_call(struct rpc_rqst *rqst)
 {
-	return (struct rpcordma_call *)PTR_ALIGN((char *)(rqst + 1), RPCORDMA_CORE_ALIGN);
+	return (struct rpcordma_call *)PTR_ALIGN((char *)(to_slot(rqst) + 1), RPCORDMA_CORE_ALIGN);
 }
 
 /** For connects, refills and checks, and for events from interrupt context; module.c. */

@@ -186,11 +186,34 @@ static int client_buf_alloc(struct rpc_task *task)
 				       rqst->rq_rcvsize, &rqst->rq_buffer, &rqst->rq_rbuffer);
 }
 
+/*
+ * The encrypted pages of a request (krb5p) are about to be freed. That is so behind client_buf_free(), but also before sunrpc
+ * encodes a request once more, for which no operation of the transport's is called: the server, or the device, may still read
+ * them then.
+ */
+static void client_release_snd_buf(struct rpc_rqst *rqst)
+{
+	rpcordma_core_buf_free(to_client(rqst->rq_xprt), to_call(rqst));
+	rqst->rq_release_snd_buf = to_slot(rqst)->release_snd_buf;
+	rqst->rq_release_snd_buf(rqst);
+}
+
+/* Be asked before @rqst's encrypted pages go. Who sends has it pinned, and its own task waits for that before it frees them. */
+static noinline void guard_snd_buf(struct rpc_rqst *rqst)
+{
+	if (rqst->rq_release_snd_buf == client_release_snd_buf)
+		return;
+	to_slot(rqst)->release_snd_buf = rqst->rq_release_snd_buf;
+	rqst->rq_release_snd_buf = client_release_snd_buf;
+}
+
 static void client_buf_free(struct rpc_task *task)
 {
 	struct rpc_rqst *rqst = task->tk_rqstp;
 
 	rpcordma_core_buf_free(to_client(rqst->rq_xprt), to_call(rqst));
+	if (unlikely(rqst->rq_release_snd_buf == client_release_snd_buf))
+		rqst->rq_release_snd_buf = to_slot(rqst)->release_snd_buf;
 }
 
 /* Under the transport lock. */
@@ -213,6 +236,8 @@ static int client_send_request(struct rpc_rqst *rqst)
 	const unsigned int noio = memalloc_noio_save();
 	int rc;
 
+	if (unlikely(rqst->rq_release_snd_buf))
+		guard_snd_buf(rqst);
 	/* Buffers are allocated for calls only, so this is the reply to a backward call. */
 	if (unlikely(!rqst->rq_buffer))
 		rc = rpcordma_core_bc_send_reply(client, to_call(rqst));

@@ -158,8 +158,9 @@ RPCORDMA_CORE int rpcordma_core_buf_alloc(struct rpcordma_client *client, struct
 			    rpcordma_size call_size, rpcordma_size reply_size, void **call_buffer,
 			    void **reply_buffer);
 /**
- * @call's message and pages are about to be released: on return the peer cannot reach them. May
- * sleep.
+ * @call's message and pages are about to be released: on return the peer cannot reach them, nor does the device read them.
+ * Nobody finds the call for a reply any more. Its task has done with it, or goes on: then the connection that it was sent on is
+ * closed before it is sent again. More than once does no harm. May sleep.
  */
 RPCORDMA_CORE void rpcordma_core_buf_free(struct rpcordma_client *client, struct rpcordma_call *call);
 /**

@@ -3,6 +3,7 @@
  * KUnit suite of compat/linux/request.c: requests, their buffers and their replies.
  */
 #include <kunit/test.h>
+#include <linux/in.h>
 #include <linux/mm.h>
 #include <linux/sizes.h>
 #include <linux/sunrpc/auth.h>
@@ -100,6 +101,72 @@ static void what_it_is(struct kunit *test)
 	rpcordma_rqst_get(&rqst, &is);
 	KUNIT_EXPECT_FALSE(test, is.reply_expected);
 	KUNIT_EXPECT_FALSE(test, is.ddp_allowed);
+}
+
+static unsigned int released;
+
+static void release_encrypted(struct rpc_rqst *rqst)
+{
+	released++;
+	rqst->rq_release_snd_buf = NULL;
+}
+
+static const struct rpc_version version = { .number = 1 };
+static const struct rpc_version *versions[] = { NULL, &version };
+static struct rpc_stat stats;
+static const struct rpc_program program = {
+	.name = "test", .number = 1, .nrvers = ARRAY_SIZE(versions), .version = versions, .stats = &stats
+};
+
+static void shut_down(void *client)
+{
+	rpc_shutdown_client(client);
+}
+
+/* Who is about to free a request's encrypted pages asks the transport first, from the first attempt to send them on. */
+static void encrypted_pages(struct kunit *test)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(20049),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct rpc_create_args create = {
+		.net = &init_net, .protocol = XPRT_TRANSPORT_RDMA, .address = (struct sockaddr *)&to,
+		.addrsize = sizeof(to), .servername = "server", .program = &program, .version = 1,
+		.authflavor = RPC_AUTH_NULL, .flags = RPC_CLNT_CREATE_NOPING, .cred = current_cred(),
+	};
+	struct rpc_clnt *client = rpc_create(&create);
+	struct rpc_task task = {};
+	struct rpc_xprt *xprt;
+	struct rpc_rqst *rqst;
+	u32 byte;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, shut_down, client), 0);
+	xprt = rcu_access_pointer(client->cl_xprt);
+	xprt->ops->alloc_slot(xprt, &task);
+	rqst = task.tk_rqstp;
+	KUNIT_ASSERT_NOT_NULL(test, rqst);
+	rqst->rq_xprt = xprt;
+	rqst->rq_buffer = &byte;
+	released = 0;
+
+	rqst->rq_release_snd_buf = release_encrypted;
+	/* There is no connection; twice, as sunrpc may try again. */
+	KUNIT_EXPECT_EQ(test, xprt->ops->send_request(rqst), -ENOTCONN);
+	KUNIT_EXPECT_EQ(test, xprt->ops->send_request(rqst), -ENOTCONN);
+	KUNIT_ASSERT_NOT_NULL(test, rqst->rq_release_snd_buf);
+	KUNIT_EXPECT_PTR_NE(test, rqst->rq_release_snd_buf, &release_encrypted);
+	/* It is encoded once more. */
+	rqst->rq_release_snd_buf(rqst);
+	KUNIT_EXPECT_EQ(test, released, 1);
+	KUNIT_EXPECT_NULL(test, rqst->rq_release_snd_buf);
+
+	/* Its task has done with it: the buffers go first, and the transport is not asked again. */
+	rqst->rq_release_snd_buf = release_encrypted;
+	KUNIT_EXPECT_EQ(test, xprt->ops->send_request(rqst), -ENOTCONN);
+	xprt->ops->buf_free(&task);
+	KUNIT_EXPECT_EQ(test, released, 1);
+	KUNIT_EXPECT_PTR_EQ(test, rqst->rq_release_snd_buf, &release_encrypted);
+	xprt->ops->free_slot(xprt, rqst);
 }
 
 static void sending(struct kunit *test)
@@ -229,6 +296,7 @@ static void copies(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE(life),
 	KUNIT_CASE(what_it_is),
+	KUNIT_CASE(encrypted_pages),
 	KUNIT_CASE(sending),
 	KUNIT_CASE(nobody_waits),
 	KUNIT_CASE(sparse_pages),

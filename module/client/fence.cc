@@ -112,8 +112,15 @@ bool rpcordma_client::await_sends(Call *call)
 	return false;
 }
 
+/* The call was fenced, and the reply is owed, or has come to nobody; its regions have scratch memory. */
+[[nodiscard]] static bool is_parked(CallState state)
+{
+	return state == CallState::parked || state == CallState::parked_answered;
+}
+
 /*
- * buf_free(): the task has done with @call, which is not idle, and its pages are about to go.
+ * buf_free(): the task has done with @call, which is not idle, and its pages are about to go. Or these are another one's, as it is
+ * made once more.
  */
 void rpcordma_client::cancel(Call *call)
 {
@@ -121,6 +128,9 @@ void rpcordma_client::cancel(Call *call)
 	Connection *c = connection;
 	/* A drain may have come between, and none can now. */
 	if (!c || call->get_state() == CallState::idle)
+		return;
+	/* It was given up before: what its regions have is scratch memory. */
+	if (is_parked(call->get_state()))
 		return;
 	if (call->mapped.empty() && !call->is_read()) {
 		/* Where that fails, its reply has come since. */

@@ -65,6 +65,17 @@ ClientCall::~ClientCall()
 			page_put(p);
 }
 
+void ClientCall::replace_pages()
+{
+	for (page *&p : send_pages_) {
+		page *const fresh = page_create();
+
+		std::memcpy(fresh->data, p->data, kPageSize);
+		page_put(p);
+		p = fresh;
+	}
+}
+
 void ClientCall::encode(rpc_rqst &rqst)
 {
 	xid_ = rqst.xid;

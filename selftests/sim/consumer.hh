@@ -18,6 +18,7 @@ public:
 	explicit ClientCall(const Call &call);
 	~ClientCall() override;
 	void encode(rpc_rqst &rqst) override;
+	void replace_pages() override;
 	void decode(const rpcordma_xdr_buf &buf, u32 length) override;
 
 	bool decoded = false;

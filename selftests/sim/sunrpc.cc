@@ -394,6 +394,11 @@ void Task::encode_()
 	if (!need_encode_())
 		return;
 	dequeue_();
+	/* gss_wrap_req_priv(); the glue has it ask before. */
+	if (!procedure_->ddp_allowed) {
+		rpcordma_core_buf_free(xprt_.core, rpcordma_rqst_call(rqst_));
+		procedure_->replace_pages();
+	}
 	rqst_->send = send_;
 	rqst_->receive = receive_;
 	rqst_->reply_bytes = 0;

@@ -24,6 +24,10 @@ public:
 	bool ddp_allowed = true;
 	/** Write the call, and say where the reply goes. */
 	virtual void encode(rpc_rqst &rqst) = 0;
+	/** As each encoding of a message that is encrypted does: its page data are in other pages from now on. */
+	virtual void replace_pages()
+	{
+	}
 	/** The reply of @length bytes is in the receive buffer, in the lengths that @buf says. */
 	virtual void decode(const rpcordma_xdr_buf &buf, u32 length) = 0;
 };

@@ -74,9 +74,13 @@ static void connect_worker(struct work_struct *work)
 		xprt->stat.connect_time += (long)jiffies - xprt->stat.connect_start;
 		xprt_set_connected(xprt);
 	}
-	xprt_unlock_connect(xprt, transport);
-	/* The core returns only errors after which sunrpc retries: others fail even hard mounts. */
+	/*
+	 * The core returns only errors after which sunrpc retries: others fail even hard mounts. Those who wait here waited for
+	 * this: nobody sends, and then waits for a reply, before the send lock is given back. Such a one would send again at
+	 * once what the server has.
+	 */
 	xprt_wake_pending_tasks(xprt, rc ? rc : -EAGAIN);
+	xprt_unlock_connect(xprt, transport);
 
 	memalloc_noio_restore(noio);
 	current_restore_flags(flags, PF_MEMALLOC);

@@ -164,6 +164,7 @@ rpc_xprt::rpc_xprt(const char *name)
 				  unlock_locked();
 				  next_sender_locked();
 			  }
+			  /* The glue does this before; here nothing comes between the two. */
 			  wake_pending(rc ? rc : -EAGAIN);
 		  }),
 	  refill("refill worker", [this] { rpcordma_core_client_refill(core); }),

@@ -223,12 +223,6 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 	if (!c.session.reduction().takes_groups() || !theirs.takes_groups() ||
 	    plainness.in_force(rpcordma_now_ms()))
 		return false;
-	/* C1 */
-	if (call->is_read()) {
-		rpcordma_warn("C1: a call is to be sent while the device reads its pages");
-		(void)drop_connection(trace::Failure::call_still_out, call->xid, 0);
-		return false;
-	}
 	/* A chunk for a part of the reply: then chunks for all, as an XMTREQ offers none. */
 	if (!plan.write_chunk.empty())
 		return begin_asking(c, call, request);

@@ -224,8 +224,15 @@ static constexpr Error kGoesAsGroup = Error::no_option;
 							const rpcordma_request &request, u32 regions)
 {
 	/* Without regions there is nothing that several transmissions could save. */
-	if (regions && may_be_group(c, call->plan) && client.begin_group(c, call, request))
-		return kGoesAsGroup;
+	if (regions && may_be_group(c, call->plan)) {
+		/* C1 */
+		if (call->is_read()) {
+			rpcordma_warn("C1: a call is to be sent while the device reads its pages");
+			return client.drop_connection(Failure::call_still_out, request.xid, 0);
+		}
+		if (client.begin_group(c, call, request))
+			return kGoesAsGroup;
+	}
 	if (regions && !client.take_regions(c, call)) {
 		trace::failure(client.peer, Failure::regions_missing, call->xid,
 			       static_cast<int>(regions));

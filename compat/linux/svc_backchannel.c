@@ -105,6 +105,11 @@ static void callback_print_stats(struct rpc_xprt *xprt, struct seq_file *seq)
 	rpcordma_print_stats(xprt, &none, seq);
 }
 
+/* sunrpc's fault injection calls it without asking. Faults of this connection are those of the server's. */
+static void callback_inject_disconnect(struct rpc_xprt *xprt)
+{
+}
+
 static const struct rpc_xprt_ops callback_ops = {
 	.reserve_xprt = xprt_reserve_xprt_cong,
 	.release_xprt = xprt_release_xprt_cong,
@@ -118,6 +123,7 @@ static const struct rpc_xprt_ops callback_ops = {
 	.close = callback_close,
 	.destroy = callback_destroy,
 	.print_stats = callback_print_stats,
+	.inject_disconnect = callback_inject_disconnect,
 };
 
 static struct rpc_xprt *callback_setup(struct xprt_create *args)

@@ -257,6 +257,45 @@ RPCORDMA_TEST(server_credits, short_of_receives)
 	EXPECT_EQ(c.log.take(trace::Failure::receives_missing), 3);
 }
 
+/* So it is with whatever else has the client send again: an error for a call, and a backward call, which it replies to. */
+RPCORDMA_TEST(server_credits, others_pay)
+{
+	for (const bool backward : {false, true}) {
+		Connected c;
+		rpcordma_server_call *calls[kInitial - 1];
+		CallMaker bad(500, 1);
+		u32 xid = 0;
+
+		bad.finish(40, kNeither);
+		c.memory.allocations_left = 0;
+		for (u32 i = 0; i < kInitial - 1; i++)
+			ASSERT_TRUE(c.send_inline(++xid));
+		ASSERT_TRUE(c.send(bad));
+		c.memory.allocations_left = kNoLimit;
+		for (rpcordma_server_call *&call : calls) {
+			ASSERT_EQ(c.receive(), 40);
+			call = c.rqst->call;
+		}
+		EXPECT_TRUE(c.short_of_receives());
+		if (backward)
+			EXPECT_EQ(c.send_backward(1000, 40), 0);
+		else
+			EXPECT_EQ(c.receive(), 0);
+		EXPECT_FALSE(c.short_of_receives());
+		EXPECT_GE(c.verbs.receives_at_send, kInitial);
+		if (backward)
+			EXPECT_EQ(c.receive(), 0);
+		c.work();
+		for (rpcordma_server_call *call : calls) {
+			c.rqst->call = call;
+			c.release();
+		}
+		EXPECT_EQ(c.log.take(trace::Failure::message_undecodable), 1);
+		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+		EXPECT_GE(c.log.take(trace::Failure::receives_missing), 1);
+	}
+}
+
 /*
  * As many are posted as are promised, and no batch in reserve: the call that comes then may be a thread's, and its reply sent,
  * before others are posted in its place. So that reply is to pay, whatever becomes of them.
@@ -353,6 +392,7 @@ RPCORDMA_TEST(server_credits, post_fails)
 }
 
 RPCORDMA_SUITE(server_credits, grant_grows, idle_client, lower_request, bad_messages, any_client,
-	       no_memory_to_grow, short_of_receives, none_in_reserve, greedy_client, post_fails);
+	       no_memory_to_grow, short_of_receives, others_pay, none_in_reserve, greedy_client,
+	       post_fails);
 
 } // namespace rpcordma

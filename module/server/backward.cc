@@ -59,6 +59,9 @@ void take_backward_reply(Server &server, const Receive &receive)
 [[nodiscard]] static bool back_with_receive(Server &server)
 {
 	u32 backed, receives;
+
+	if (server.grant.in_debt())
+		pay_debt(server, RPCORDMA_ALLOC_NOIO);
 	{
 		SpinGuard guard(server.lock);
 

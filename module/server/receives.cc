@@ -103,7 +103,7 @@ void replenish(Server &server)
 	begin_growth(server);
 }
 
-void pay_debt(Server &server)
+void pay_debt(Server &server, rpcordma_alloc_how how)
 {
 	u32 promised;
 	{
@@ -112,7 +112,7 @@ void pay_debt(Server &server)
 		promised = promised_locked(server);
 	}
 	/* In a thread there is memory for what the completion had none for. */
-	if (!provide_receives(server, promised, RPCORDMA_ALLOC_SERVICE)) {
+	if (!provide_receives(server, promised, how)) {
 		trace::failure(server.peer, trace::Failure::receives_missing, 0, int(promised));
 		return;
 	}

@@ -172,11 +172,14 @@ private:
 [[nodiscard]] bool provide_receives(Server &server, u32 receives, rpcordma_alloc_how how);
 /**
  * A Receive was consumed, and few are left: post others, before anything that lets the client send again; or a debt has been
- * noted, which the reply that would do so pays. Receive completion.
+ * noted, which what would do so pays. Receive completion.
  */
 void replenish(Server &server);
-/** There is a debt, and the reply that is about to be sent gives a credit back: make up for it. A service thread. */
-void pay_debt(Server &server);
+/**
+ * There is a debt, and what is about to be sent has the client send again, a call for the credit that it gives back, or a reply:
+ * make up for it. Process context, with @how to match.
+ */
+void pay_debt(Server &server, rpcordma_alloc_how how);
 /** @receives, chained by `next`, are done with: post those that are missing, the others are spare. May be null. */
 void put_receives(Server &server, Receive *receives);
 /** The same, of the transmissions of a message of round-trip reduction: of any version's messages there may be one. */

@@ -57,11 +57,14 @@ void refuse(Server &server, ServerCall *call, const xdr::ErrorBody &error)
 
 		if (const Status built = call->report ? build_report(server, call, out) :
 							build_refusal(server, call, error, out);
-		    built.ok())
+		    built.ok()) {
+			if (server.grant.in_debt())
+				pay_debt(server, RPCORDMA_ALLOC_SERVICE);
 			(void)post_message(server, call, out, call->xid());
-		else
+		} else {
 			close_after(server, trace::Failure::refusal_failed, call->xid(),
 				    built.error());
+		}
 	} else {
 		request_close(server, trace::Loss::rpc_failed, to_errno(Error::no_memory));
 	}

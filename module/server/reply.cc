@@ -257,7 +257,7 @@ Status send_reply(Server &server, svc_rqst *rqst, ServerCall *call)
 	}
 	/* The reply gives the client a credit back, and what it sends with that must find a Receive. */
 	if (server.grant.in_debt())
-		pay_debt(server);
+		pay_debt(server, RPCORDMA_ALLOC_SERVICE);
 	const Status posted = post_message(server, call, out, xid);
 	if (posted.ok())
 		server.eager.note_reply();

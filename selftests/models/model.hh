@@ -71,7 +71,7 @@ template <typename T> class atomic {
 	static constexpr auto rep()
 	{
 		if constexpr (std::is_enum_v<T>)
-			return std::underlying_type_t<T>();
+			return unsigned(); /* and not as a character */
 		else if constexpr (std::is_pointer_v<T>)
 			return std::uintptr_t();
 		else

@@ -120,9 +120,9 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 	 * else 0.
 	 */
 	std::atomic<u32> invalidating{0};
-	/* How the peer answered the call with failed_xid. */
+	/* How the peer answered the call with failed_xid, which is written behind it: the sender may look as the reply ends the call. */
 	rpcordma::Error failure = rpcordma::Error::none;
-	u32 failed_xid = 0;
+	std::atomic<u32> failed_xid{0};
 
 	/* What the call was sent with; valid from marshal to the end of the transmission. A reply may renew shape.receive. */
 	rpcordma_xdr_buf *reply = nullptr;     /* rq_rcv_buf */

@@ -363,7 +363,7 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 	if (!delivered.ok()) {
 		tally(client.stats.bad_reply_count, 1);
 		call->failure = delivered.error();
-		call->failed_xid = call->xid;
+		call->failed_xid.store(call->xid, std::memory_order_release);
 	}
 	/* The Receive first: the credit that the completion frees must find it. */
 	if (context == Context::receive_completion)

@@ -36,7 +36,7 @@ using trace::Failure;
 /* The error that the peer answered this very call with, if it did. */
 [[nodiscard]] static Error failure_of(const Call &call, u32 xid)
 {
-	return call.failed_xid == xid ? call.failure : Error::none;
+	return call.failed_xid.load(std::memory_order_acquire) == xid ? call.failure : Error::none;
 }
 
 /* Sends of a message: one, where no version has more. */

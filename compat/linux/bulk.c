@@ -123,6 +123,39 @@ static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 	return min_t(u32, take + (p - second) * PAGE_SIZE, left);
 }
 
+/* Make @page, all of it, @entry, which has no mark. */
+static __always_inline void set_whole(struct scatterlist *entry, struct page *page)
+{
+	entry->page_link = (unsigned long)page;
+	entry->offset = 0;
+	entry->length = PAGE_SIZE;
+}
+
+/*
+ * Make whole pages from @page on, of @left bytes, entries of their own, two at a time, as long as none has its neighbour in
+ * memory behind it. Neither the last page is taken, which may be a part of one, nor the last entry, which has a mark.
+ * Returns how many pages were.
+ */
+static __always_inline u32 take_apart(struct cursor *cursor, struct page *const *page, u32 left)
+{
+	const long most = min_t(long, (left - 1) >> PAGE_SHIFT, cursor->limit - cursor->entry - 1);
+	struct page *const *const first = page, *const *const last = page + most - 1;
+	struct scatterlist *entry = cursor->entry;
+	struct page *one = *page;
+
+	for (; page < last; page += 2, entry += 2) {
+		struct page *const two = page[1], *const next = page[2];
+
+		if (!one || two == one + 1 || !two || next == two + 1)
+			break;
+		set_whole(&entry[0], one);
+		set_whole(&entry[1], two);
+		one = next;
+	}
+	cursor->entry = entry;
+	return page - first;
+}
+
 bool rpcordma_scatter_add_any_pages(struct rpcordma_scatter *scatter, struct page **page,
 				    u32 in_page, u32 left)
 {
@@ -142,6 +175,13 @@ bool rpcordma_scatter_add_any_pages(struct rpcordma_scatter *scatter, struct pag
 		return false;
 	while (left -= take) {
 		in_page = 0;
+		/* Behind a page that has no neighbour there are mostly more. */
+		if (POINTERS_TELL && take <= PAGE_SIZE && left > PAGE_SIZE) {
+			const u32 apart = take_apart(&cursor, page, left);
+
+			page += apart;
+			left -= apart * PAGE_SIZE;
+		}
 		first = *page;
 		if (unlikely(!first))
 			goto absent;
@@ -254,7 +294,8 @@ int rpcordma_bulk_add_buf(struct rpcordma_bulk *bulk, const struct rpcordma_xdr_
 int rpcordma_bulk_map(struct rpcordma_bulk *bulk, struct rpcordma_endpoint *ep,
 		      enum rpcordma_dma direction, struct rpcordma_sge *sges, rpcordma_u32 room)
 {
-	struct scatterlist *entry;
+	const struct scatterlist *entry = bulk->scatter.entries;
+	const u32 lkey = ep->pd->local_dma_lkey;
 	int entries, i;
 
 	if (bulk->scatter.mapped) {
@@ -270,11 +311,12 @@ int rpcordma_bulk_map(struct rpcordma_bulk *bulk, struct rpcordma_endpoint *ep,
 		return entries < 0 ? entries : -ENOSPC;
 	}
 	/* An IOMMU may have merged entries. */
-	for_each_sg(bulk->scatter.entries, entry, entries, i) {
-		sges[i].addr = sg_dma_address(entry);
-		sges[i].length = sg_dma_len(entry);
-		sges[i].lkey = ep->pd->local_dma_lkey;
-	}
+	for (i = 0; i < entries; i++, entry++)
+		sges[i] = (struct rpcordma_sge){
+			.addr = sg_dma_address(entry),
+			.length = sg_dma_len(entry),
+			.lkey = lkey,
+		};
 	return entries;
 }
 
@@ -300,6 +342,7 @@ int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction
 		       struct rpcordma_sge *sges, rpcordma_u32 room)
 {
 	struct ib_device *device = ep->id->device;
+	const u32 lkey = ep->pd->local_dma_lkey;
 	u32 count = 0, mapped, in_page;
 
 	if (length > (u64)room * LONGEST_RUN)
@@ -324,7 +367,7 @@ int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction
 	for (mapped = 0; mapped < count; mapped++) {
 		struct rpcordma_sge *sge = &sges[mapped];
 
-		sge->lkey = ep->pd->local_dma_lkey;
+		sge->lkey = lkey;
 		sge->addr = ib_dma_map_page(device, (struct page *)(uintptr_t)sge->addr, offset,
 					    sge->length, dma_direction(direction));
 		if (unlikely(ib_dma_mapping_error(device, sge->addr))) {

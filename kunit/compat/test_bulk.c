@@ -31,21 +31,36 @@ static struct page **strangers(struct kunit *test, struct page **neighbours, u32
 	return pages;
 }
 
-/* All PAGES of them in runs of several lengths, each shorter than 64 KiB, the last one first. */
-static struct page **short_runs(struct kunit *test, struct page **neighbours)
+/* All PAGES of them in @count @runs, each shorter than 64 KiB, the last one first. */
+static struct page **in_runs(struct kunit *test, struct page **neighbours, const u32 *runs,
+			     u32 count)
 {
-	static const u32 runs[] = { 2, 3, 5, 7, 8, 6, 9 };
 	struct page **pages = kunit_kcalloc(test, PAGES, sizeof(*pages), GFP_KERNEL);
 	u32 i, j, to = PAGES, from = 0;
 
 	KUNIT_ASSERT_NOT_NULL(test, pages);
-	for (i = 0; i < ARRAY_SIZE(runs); i++) {
+	for (i = 0; i < count; i++) {
 		to -= runs[i];
 		for (j = 0; j < runs[i]; j++)
 			pages[to + j] = neighbours[from++];
 	}
 	KUNIT_ASSERT_EQ(test, to, 0);
 	return pages;
+}
+
+static struct page **short_runs(struct kunit *test, struct page **neighbours)
+{
+	static const u32 runs[] = { 2, 3, 5, 7, 8, 6, 9 };
+
+	return in_runs(test, neighbours, runs, ARRAY_SIZE(runs));
+}
+
+/* Pages that stand alone, an odd and an even number of them, between runs. */
+static struct page **some_alone(struct kunit *test, struct page **neighbours)
+{
+	static const u32 runs[] = { 1, 1, 1, 4, 1, 2, 1, 1, 3, 1, 1, 1, 1, 1, 2, 2, 1, 5, 1, 1, 8 };
+
+	return in_runs(test, neighbours, runs, ARRAY_SIZE(runs));
 }
 
 static struct rpcordma_scatter *make_scatter(struct kunit *test, u32 room)
@@ -107,7 +122,8 @@ static u32 fewest(struct page **pages, u32 offset, u32 length)
 static void pieces(struct kunit *test)
 {
 	struct page **near = test_neighbours(test, PAGES);
-	struct page **layouts[] = { near, strangers(test, near, PAGES), short_runs(test, near) };
+	struct page **layouts[] = { near, strangers(test, near, PAGES), short_runs(test, near),
+				    some_alone(test, near) };
 	u32 o, l, which;
 
 	for (which = 0; which < ARRAY_SIZE(layouts); which++) {
@@ -163,6 +179,27 @@ static void no_room(struct kunit *test)
 	/* Nothing is nothing, of absent pages as well. */
 	KUNIT_EXPECT_TRUE(test, rpcordma_scatter_add_pages(scatter, NULL, 0, 0));
 	KUNIT_EXPECT_EQ(test, scatter->used, 0);
+}
+
+/* Pages of which none is behind another: an entry for each, up to the last one, which keeps its mark. */
+static void room_for_all_alone(struct kunit *test)
+{
+	struct page **far = strangers(test, test_neighbours(test, 12), 12);
+	u32 room, count;
+
+	for (room = 1; room <= 11; room++) {
+		for (count = 1; count <= 12; count++) {
+			struct rpcordma_scatter *scatter = make_scatter(test, room);
+			const u32 length = count * PAGE_SIZE - 1;
+
+			KUNIT_EXPECT_EQ(test, rpcordma_scatter_add_pages(scatter, far, 0, length),
+					count <= room);
+			if (count <= room)
+				expect_bytes(test, scatter, far, 0, length);
+			KUNIT_EXPECT_TRUE(test, sg_is_last(&scatter->entries[room - 1]));
+			kunit_kfree(test, scatter);
+		}
+	}
 }
 
 static void joining(struct kunit *test)
@@ -370,7 +407,8 @@ static void pages_by_runs(struct kunit *test)
 {
 	struct test_device *device = test_device_make(test);
 	struct page **near = test_neighbours(test, PAGES);
-	struct page **layouts[] = { near, strangers(test, near, PAGES), short_runs(test, near) };
+	struct page **layouts[] = { near, strangers(test, near, PAGES), short_runs(test, near),
+				    some_alone(test, near) };
 	struct rpcordma_sge sges[PAGES + 1];
 	u32 o, l, which;
 
@@ -442,6 +480,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(pieces),
 	KUNIT_CASE(no_run_is_longer),
 	KUNIT_CASE(no_room),
+	KUNIT_CASE(room_for_all_alone),
 	KUNIT_CASE(joining),
 	KUNIT_CASE(message),
 	KUNIT_CASE(message_too_short),

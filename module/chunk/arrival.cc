@@ -5,6 +5,24 @@
 
 namespace rpcordma::chunk {
 
+/** A call with one segment at @position, which is not zero. False: it is not as it should be, or empty. */
+[[nodiscard, gnu::always_inline]] static inline bool
+plan_one_segment(u32 position, u32 length, u32 inline_length, u32 max_message, Arrival &arrival)
+{
+	const u64 total = u64(inline_length) + length + xdr_pad(length);
+
+	if (!length || position > inline_length || total > max_message)
+		return false;
+	arrival.how = Arrival::How::single;
+	arrival.inline_length = inline_length;
+	arrival.position = position;
+	arrival.sink_length = length;
+	arrival.message_length = u32(total);
+	arrival.segments = 1;
+	arrival.position_zero = false;
+	return true;
+}
+
 Status plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_message,
 		    Arrival &arrival, bool whole)
 {
@@ -12,6 +30,9 @@ Status plan_arrival(const xdr::ReadList &reads, u32 inline_length, u32 max_messa
 	const bool one = reads.count() == 1;
 	const u32 its = one ? reads[0].position.get() : 0;
 
+	if (its && !whole &&
+	    plan_one_segment(its, reads[0].target.length, inline_length, max_message, arrival))
+		return {};
 	arrival = Arrival::inline_only(inline_length);
 	arrival.position_zero = one ? !its : reads.has_position_zero();
 	if (inline_length > max_message || reads.total_length() > max_message)

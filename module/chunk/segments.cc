@@ -143,9 +143,32 @@ BufferShape place_kvecs(const BufferShape &shape, const Limits &limits, u64 memo
 	return placed;
 }
 
+/**
+ * Whether all of @shape is one segment, as boundaries of pages are between its parts: place_kvecs() has them there for Reply
+ * chunks and Position Zero Read chunks. False where that would have to be looked at piece by piece.
+ */
+[[nodiscard]] static bool in_one_segment(const BufferShape &shape, const Limits &limits)
+{
+	const u64 page = limits.mr_page_size;
+	u64 boundaries = (shape.head_address + shape.head_length) | shape.page_base;
+
+	if (limits.sg_gaps || limits.parts_alone || !shape.head_length || !shape.page_length)
+		return false;
+	if (shape.tail_length)
+		boundaries |= (u64(shape.page_base) + shape.page_length) | shape.tail_address;
+	return !(boundaries & (page - 1)) &&
+	       (shape.head_address & (page - 1)) + shape.length() <= limits.mr_pages * page;
+}
+
 Status layout_segments(const BufferShape &shape, ByteRange range, const Limits &limits,
 		       SegmentList &out)
 {
+	if (!range.offset && range.length == shape.length() && in_one_segment(shape, limits)) {
+		out.clear();
+		out.gaps = false;
+		(void)out.push(range);
+		return {};
+	}
 	const u64 begin = range.offset, end = begin + range.length;
 	const u64 pages_at = shape.head_length, tail_at = pages_at + shape.page_length;
 	const bool joined = !shape.page_length && shape.kvecs_adjacent();

@@ -116,12 +116,19 @@ private:
 			first + min<usize>(max_sge_, sges_.size() - sges_used_);
 		u32 in_sge = in_sge_;
 
+		if (!in_sge) {
+			/* Most are taken whole, one after the other. */
+			const auto *const last = from + min(limit - to, end - from);
+
+			while (from != last && from->length <= length) {
+				length -= from->length;
+				*to++ = *from++;
+			}
+		}
 		for (; length && to != limit && from != end; to++) {
 			const u32 n = min(length, from->length - in_sge);
 
-			to->addr = from->addr + in_sge;
-			to->length = n;
-			to->lkey = from->lkey;
+			*to = {from->addr + in_sge, n, from->lkey};
 			length -= n;
 			in_sge += n;
 			if (in_sge == from->length) {

@@ -202,22 +202,27 @@ static void client_release_snd_buf(struct rpc_rqst *rqst)
 	rqst->rq_release_snd_buf(rqst);
 }
 
-/* Be asked before @rqst's encrypted pages go. Who sends has it pinned, and its own task waits for that before it frees them. */
-static noinline void guard_snd_buf(struct rpc_rqst *rqst)
+/*
+ * Be asked before @rqst's encrypted pages go. Who sends has it pinned, and its own task waits for that before it frees them.
+ * Returns @rqst.
+ */
+static noinline struct rpc_rqst *guard_snd_buf(struct rpc_rqst *rqst)
 {
-	if (rqst->rq_release_snd_buf == client_release_snd_buf)
-		return;
-	to_slot(rqst)->release_snd_buf = rqst->rq_release_snd_buf;
-	rqst->rq_release_snd_buf = client_release_snd_buf;
+	if (rqst->rq_release_snd_buf != client_release_snd_buf) {
+		to_slot(rqst)->release_snd_buf = rqst->rq_release_snd_buf;
+		rqst->rq_release_snd_buf = client_release_snd_buf;
+	}
+	return rqst;
 }
 
 static void client_buf_free(struct rpc_task *task)
 {
 	struct rpc_rqst *rqst = task->tk_rqstp;
 
-	rpcordma_core_buf_free(to_client(rqst->rq_xprt), to_call(rqst));
+	/* Which sunrpc calls behind this: there is nothing to be asked any more. */
 	if (unlikely(rqst->rq_release_snd_buf == client_release_snd_buf))
 		rqst->rq_release_snd_buf = to_slot(rqst)->release_snd_buf;
+	rpcordma_core_buf_free(to_client(rqst->rq_xprt), to_call(rqst));
 }
 
 /* Under the transport lock. */
@@ -241,7 +246,7 @@ static int client_send_request(struct rpc_rqst *rqst)
 	int rc;
 
 	if (unlikely(rqst->rq_release_snd_buf))
-		guard_snd_buf(rqst);
+		rqst = guard_snd_buf(rqst);
 	/* Buffers are allocated for calls only, so this is the reply to a backward call. */
 	if (unlikely(!rqst->rq_buffer))
 		rc = rpcordma_core_bc_send_reply(client, to_call(rqst));

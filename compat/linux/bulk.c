@@ -337,9 +337,10 @@ void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk)
 	rpcordma_scatter_reset(&bulk->scatter);
 }
 
-int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
-		       struct page **page, rpcordma_u32 offset, rpcordma_u32 length,
-		       struct rpcordma_sge *sges, rpcordma_u32 room)
+/* As rpcordma_pages_map(). */
+static noinline int map_runs(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
+			     struct page **page, u32 offset, u32 length, struct rpcordma_sge *sges,
+			     u32 room)
 {
 	struct ib_device *device = ep->id->device;
 	const u32 lkey = ep->pd->local_dma_lkey;
@@ -377,6 +378,27 @@ int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction
 		offset = 0;
 	}
 	return count;
+}
+
+int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
+		       struct page **pages, rpcordma_u32 offset, rpcordma_u32 length,
+		       struct rpcordma_sge *sges, rpcordma_u32 room)
+{
+	struct ib_device *device = ep->id->device;
+	const u32 in_page = offset_in_page(offset);
+	struct page *page = NULL;
+
+	/* Small transfers are of one page. */
+	if (length <= PAGE_SIZE - in_page && room)
+		page = pages[offset >> PAGE_SHIFT];
+	if (!page)
+		return map_runs(ep, direction, pages, offset, length, sges, room);
+	sges->addr = ib_dma_map_page(device, page, in_page, length, dma_direction(direction));
+	if (unlikely(ib_dma_mapping_error(device, sges->addr)))
+		return -ENOMEM;
+	sges->length = length;
+	sges->lkey = ep->pd->local_dma_lkey;
+	return 1;
 }
 
 void rpcordma_pages_unmap(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,

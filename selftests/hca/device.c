@@ -56,6 +56,10 @@ static uint align_mask = PAGE_SIZE - 1;
 module_param(align_mask, uint, 0644);
 MODULE_PARM_DESC(align_mask, "Bits of an address that bounce buffers keep: 4095, or 0 as swiotlb has it by default");
 
+static uint sgl_rd;
+module_param(sgl_rd, uint, 0644);
+MODULE_PARM_DESC(sgl_rd, "Pieces beyond which devices made from now on want a Read's memory registered; 0: as the preset says");
+
 static uint read_delay, cq_delay, cq_batch = 1;
 module_param(read_delay, uint, 0644);
 MODULE_PARM_DESC(read_delay, "us until a Read's data comes");
@@ -86,7 +90,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.kernel_cap_flags = IBK_LOCAL_DMA_LKEY | IBK_ALLOW_USER_UNREG |
 			(p->sg_gaps ? IBK_SG_GAPS_REG : 0),
 		.max_send_sge = p->send_sge, .max_recv_sge = p->recv_sge, .max_sge_rd = p->read_sge,
-		.max_sgl_rd = p->sgl_rd, .max_cq = 1 << 16, .max_cqe = p->cqe, .max_mr = p->mrs, .max_pd = 1 << 16,
+		.max_sgl_rd = sgl_rd ?: p->sgl_rd, .max_cq = 1 << 16, .max_cqe = p->cqe, .max_mr = p->mrs, .max_pd = 1 << 16,
 		.max_qp_rd_atom = p->reads, .max_qp_init_rd_atom = p->reads, .max_res_rd_atom = p->reads << 16,
 		.max_fast_reg_page_list_len = p->page_list, .max_pkeys = 1, .max_ah = 1 << 16,
 	};

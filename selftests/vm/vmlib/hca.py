@@ -328,7 +328,8 @@ class OneKernel:
 
     def devices_up(self, preset, bounce=True, **params):
         """Makes both devices; @params are module parameters of vhca."""
-        params = {"preset": preset, "bounce": "Y" if bounce else "N", "checks": "Y", "align_mask": 4095, **params}
+        params = {"preset": preset, "bounce": "Y" if bounce else "N", "checks": "Y", "align_mask": 4095, "sgl_rd": 0,
+                  **params}
         self.vm.run("".join(f"echo {value} > /sys/module/vhca/parameters/{name}\n" for name, value in params.items()) +
                     "for dev in va vb; do rdma link add vhca_$dev type vhca netdev $dev || die \"no vhca_$dev\"; done",
                     20, f"devices of preset {preset}")

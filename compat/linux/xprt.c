@@ -193,10 +193,22 @@ static int client_buf_alloc(struct rpc_task *task)
 /*
  * The encrypted pages of a request (krb5p) are about to be freed. That is so behind client_buf_free(), but also before sunrpc
  * encodes a request once more, for which no operation of the transport's is called: the server, or the device, may still read
- * them then.
+ * them then. (Its head has been written anew already.)
  */
 static void client_release_snd_buf(struct rpc_rqst *rqst)
 {
+	struct rpc_xprt *xprt = rqst->rq_xprt;
+	struct rpc_task *task = rqst->rq_task;
+
+	/*
+	 * A task whose request another one has sent may have been given the send lock behind that. Closing takes it, and may
+	 * have to be waited for.
+	 */
+	if (task && unlikely(READ_ONCE(xprt->snd_task) == task)) {
+		spin_lock(&xprt->transport_lock);
+		xprt_release_xprt_cong(xprt, task);
+		spin_unlock(&xprt->transport_lock);
+	}
 	rpcordma_core_buf_free(to_client(rqst->rq_xprt), to_call(rqst));
 	rqst->rq_release_snd_buf = to_slot(rqst)->release_snd_buf;
 	rqst->rq_release_snd_buf(rqst);

@@ -155,8 +155,13 @@ static void encrypted_pages(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, xprt->ops->send_request(rqst), -ENOTCONN);
 	KUNIT_ASSERT_NOT_NULL(test, rqst->rq_release_snd_buf);
 	KUNIT_EXPECT_PTR_NE(test, rqst->rq_release_snd_buf, &release_encrypted);
-	/* It is encoded once more. */
+	/* It is encoded once more, by a task that was given the send lock and had no need of it. */
+	rqst->rq_task = &task;
+	set_bit(XPRT_LOCKED, &xprt->state);
+	xprt->snd_task = &task;
 	rqst->rq_release_snd_buf(rqst);
+	KUNIT_EXPECT_PTR_NE(test, xprt->snd_task, &task);
+	KUNIT_EXPECT_FALSE(test, test_bit(XPRT_LOCKED, &xprt->state));
 	KUNIT_EXPECT_EQ(test, released, 1);
 	KUNIT_EXPECT_NULL(test, rqst->rq_release_snd_buf);
 

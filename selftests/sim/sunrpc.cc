@@ -157,15 +157,12 @@ rpc_xprt::rpc_xprt(const char *name)
 				  connects++;
 				  connected = true;
 			  }
-			  {
-				  Hold hold(transport_lock);
-				  sender_is_cookie = false;
-				  sender = nullptr;
-				  unlock_locked();
-				  next_sender_locked();
-			  }
-			  /* The glue does this before; here nothing comes between the two. */
 			  wake_pending(rc ? rc : -EAGAIN);
+			  Hold hold(transport_lock);
+			  sender_is_cookie = false;
+			  sender = nullptr;
+			  unlock_locked();
+			  next_sender_locked();
 		  }),
 	  refill("refill worker", [this] { rpcordma_core_client_refill(core); }),
 	  check("check worker", [this] { rpcordma_core_client_check(core); }),
@@ -395,8 +392,12 @@ void Task::encode_()
 	if (!need_encode_())
 		return;
 	dequeue_();
-	/* gss_wrap_req_priv(); the glue has it ask before. */
+	/* gss_wrap_req_priv(); the glue has it ask before, and gives back the send lock, which the task may have been given. */
 	if (!procedure_->ddp_allowed) {
+		xprt_.release_write(this);
+		/* Its memory goes, until it is sent again. */
+		if (rqst_->sent)
+			given_up.insert(rqst_->xid);
 		rpcordma_core_buf_free(xprt_.core, rpcordma_rqst_call(rqst_));
 		procedure_->replace_pages();
 	}
@@ -540,6 +541,7 @@ int Task::transmit_one_(rpc_rqst &rqst)
 		if (rc)
 			return rc;
 		rqst.sent = true;
+		given_up.erase(rqst.xid);
 		rqst.connect_cookie = cookie;
 	}
 	Hold hold(xprt_.queue_lock);

@@ -123,7 +123,7 @@ static __always_inline u32 take_run(struct page ***page, u32 in_page, u32 left)
 	return min_t(u32, take + (p - second) * PAGE_SIZE, left);
 }
 
-/* Make @page, all of it, @entry, which has no mark. */
+/* Have @entry, which is not the one with the end mark, describe the whole of @page. */
 static __always_inline void set_whole(struct scatterlist *entry, struct page *page)
 {
 	entry->page_link = (unsigned long)page;
@@ -132,9 +132,9 @@ static __always_inline void set_whole(struct scatterlist *entry, struct page *pa
 }
 
 /*
- * Make whole pages from @page on, of @left bytes, entries of their own, two at a time, as long as none has its neighbour in
- * memory behind it. Neither the last page is taken, which may be a part of one, nor the last entry, which has a mark.
- * Returns how many pages were.
+ * Add pages from @page on, of which @left bytes are wanted, as entries of a whole page each: two at a time, up to a page whose
+ * neighbour in memory comes next. The last page is not taken, as not all of it may be wanted, nor is the last entry, which has
+ * the end mark. Returns how many pages were added.
  */
 static __always_inline u32 take_apart(struct cursor *cursor, struct page *const *page, u32 left)
 {

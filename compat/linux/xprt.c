@@ -75,9 +75,9 @@ static void connect_worker(struct work_struct *work)
 		xprt_set_connected(xprt);
 	}
 	/*
-	 * The core returns only errors after which sunrpc retries: others fail even hard mounts. Those who wait here waited for
-	 * this: nobody sends, and then waits for a reply, before the send lock is given back. Such a one would send again at
-	 * once what the server has.
+	 * The core returns only errors after which sunrpc retries: others fail even hard mounts. Before the send lock is given
+	 * back, so that only tasks that wait for the connection are woken: the next sender would wait for its reply in the same
+	 * queue, be woken by this, and send again what the server has already.
 	 */
 	xprt_wake_pending_tasks(xprt, rc ? rc : -EAGAIN);
 	xprt_unlock_connect(xprt, transport);

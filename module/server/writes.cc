@@ -121,6 +121,33 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 	return {};
 }
 
+/* Whether what @answer has written, which is in @mapped pieces, is what one Write has. */
+[[nodiscard]] static bool takes_one_write(const Server &server, const xdr::ChunkLists &lists,
+					  const chunk::Answer &answer, u32 mapped)
+{
+	return answer.placed_count == 1 && !answer.reply_length && lists.writes.segments() == 1 &&
+	       mapped <= server.limits.send_sges && answer.write_length <= kLongestWrite;
+}
+
+/* Make that Write, of the @mapped pieces of @call's transfer, where they are: there is nothing to cut. */
+static void build_one_write(ServerCall *call, u32 mapped, Outgoing &out)
+{
+	const xdr::Segment target = call->message().writes.first_segment();
+	Transfer &t = *call->transfer;
+	rpcordma_rdma_wr &write = t.requests[0];
+
+	write = {};
+	write.wr.next = &call->sends[0].wr;
+	write.wr.cqe = &call->chain_cqe;
+	write.wr.opcode = RPCORDMA_WR_RDMA_WRITE;
+	write.wr.sg_list = t.local;
+	write.wr.num_sge = int(mapped);
+	write.remote_addr = target.offset;
+	write.rkey = target.handle.get();
+	out.first_write = &write.wr;
+	out.writes = 1;
+}
+
 Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *reply,
 		    const chunk::Answer &answer, svc_rqst *rqst, Outgoing &out)
 {
@@ -133,6 +160,10 @@ Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *re
 	TRY_STATUS(take_reply_transfer(server, call, rqst));
 	parts.mapped = TRY(map_pieces(server, *call, reply, answer));
 	TRY_STATUS(take_reply_pages(call, rqst));
+	if (takes_one_write(server, message, answer, parts.mapped)) {
+		build_one_write(call, parts.mapped, out);
+		return {};
+	}
 	parts.segments = message.writes.segments() + message.reply.count();
 	parts.bytes = u64(answer.write_length) + answer.reply_length;
 	parts.sends = &call->sends[0].wr;

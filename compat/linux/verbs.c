@@ -373,6 +373,8 @@ int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xd
 {
 	const struct xdr_buf *xdr = (const struct xdr_buf *)buf;
 	struct ib_mr *mr = region->mr;
+	u32 rkey, lkey;
+	u64 iova;
 	int rc;
 
 	if (region->scatter.mapped) {
@@ -387,18 +389,23 @@ int rpcordma_region_map(struct rpcordma_region *region, const struct rpcordma_xd
 	if (rc)
 		return rc;
 
-	/* The device uses only the offset within a page, so the upper half is free for a mark. */
-	mr->iova = lower_32_bits(mr->iova) | (u64)tag << 32;
 	ib_update_fast_reg_key(mr, (u8)mr->rkey + 1);
+	/* Read before anything is written, which may be anywhere for all the compiler knows. */
+	rkey = mr->rkey;
+	lkey = mr->lkey;
+	iova = mr->iova;
 
+	/* The device uses only the offset within a page, so the upper half is free for a mark. */
+	iova = lower_32_bits(iova) | (u64)tag << 32;
+	mr->iova = iova;
 	wr->mr = mr;
-	wr->key = mr->rkey;
+	wr->key = rkey;
 	wr->access = writable ? IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE :
 				IB_ACCESS_REMOTE_READ;
-	mapping->rkey = mr->rkey;
-	mapping->lkey = mr->lkey;
-	mapping->length = mr->length;
-	mapping->iova = mr->iova;
+	mapping->rkey = rkey;
+	mapping->lkey = lkey;
+	mapping->length = length;
+	mapping->iova = iova;
 	return 0;
 }
 

@@ -146,6 +146,7 @@ struct rpcordma_client {
 	void take_kept(const Call *but) REQUIRES(lock);
 	void want_more_regions(rpcordma::Connection &c, bool gaps);
 	[[nodiscard]] bool take_regions(rpcordma::Connection &c, Call *call);
+	/** Map bytes @range of @buf by @region, which is one of @call's spare ones. */
 	[[nodiscard]] Status map_region(Call *call, Region *region, const rpcordma_xdr_buf *buf,
 					rpcordma::chunk::ByteRange range, bool writable);
 	[[nodiscard]] Status map_segments(const rpcordma::chunk::SegmentList &segments,
@@ -269,6 +270,27 @@ inline void rpcordma_client::announce_space()
 	if (wants_space.load(std::memory_order_acquire) &&
 	    wants_space.exchange(false, std::memory_order_acq_rel))
 		rpcordma_xprt_write_space(xprt);
+}
+
+[[gnu::always_inline]] inline rpcordma::Status
+rpcordma_client::map_region(rpcordma::Call *call, rpcordma::Region *region,
+			    const rpcordma_xdr_buf *buf, rpcordma::chunk::ByteRange range,
+			    bool writable)
+{
+	const int rc = rpcordma_region_map(region->device, buf, range.offset, range.length, writable,
+					   call->xid, &region->register_wr, &region->mapping);
+
+	if (__builtin_expect(rc, 0)) {
+		rpcordma::trace::failure(peer, rpcordma::trace::Failure::region_map_failed,
+					 call->xid, rc);
+		return rpcordma::from_errno(rc);
+	}
+	region->writable = writable;
+	decltype(call->spare)::remove(region);
+	call->mapped.push_back(region);
+	call->mapped_count++;
+	rpcordma::trace::region(peer, "map", call->xid, *region);
+	return {};
 }
 
 template <typename HasSpace>

@@ -169,25 +169,6 @@ bool rpcordma_client::take_regions(Connection &c, Call *call)
 	return true;
 }
 
-/* Map bytes @range of @buf by @region, which is one of @call's spare ones. */
-Status rpcordma_client::map_region(Call *call, Region *region, const rpcordma_xdr_buf *buf,
-				   chunk::ByteRange range, bool writable)
-{
-	const int rc = rpcordma_region_map(region->device, buf, range.offset, range.length, writable,
-					   call->xid, &region->register_wr, &region->mapping);
-
-	if (rc) {
-		trace::failure(peer, Failure::region_map_failed, call->xid, rc);
-		return from_errno(rc);
-	}
-	region->writable = writable;
-	decltype(call->spare)::remove(region);
-	call->mapped.push_back(region);
-	call->mapped_count++;
-	trace::region(peer, "map", call->xid, *region);
-	return {};
-}
-
 Status rpcordma_client::map_segments(const chunk::SegmentList &segments,
 				     const rpcordma_xdr_buf *buf, Call *call, bool writable)
 {
@@ -218,14 +199,16 @@ void rpcordma_client::unmap_all(Connection &c, Call *call)
  * Send With Invalidate: the device has invalidated @rkey, whatever the peer's R bit said (RFC 8797 4.1). Take the region that
  * has it off those that @call has mapped, with the room for its LOCAL_INV. Returns null, with a trace, if none has.
  */
-Region *rpcordma_client::take_invalidated(Connection &c, Call *call, u32 rkey)
+[[nodiscard, gnu::always_inline]] static inline Region *take_off(const Client &client,
+								 Connection &c, Call *call, u32 rkey)
 {
 	Region *region = call->mapped.front();
 
 	while (region && region->mapping.rkey != rkey)
 		region = call->mapped.next(region);
 	if (!region) {
-		trace::failure(peer, Failure::invalidate_foreign, call->xid, static_cast<int>(rkey));
+		trace::failure(client.peer, Failure::invalidate_foreign, call->xid,
+			       static_cast<int>(rkey));
 		return nullptr;
 	}
 	decltype(call->mapped)::remove(region);
@@ -234,10 +217,15 @@ Region *rpcordma_client::take_invalidated(Connection &c, Call *call, u32 rkey)
 	return region;
 }
 
+Region *rpcordma_client::take_invalidated(Connection &c, Call *call, u32 rkey)
+{
+	return take_off(*this, c, call, rkey);
+}
+
 /* One of the call's regions is out of the peer's reach already. */
 void rpcordma_client::unmap_invalidated(Connection &c, Call *call, u32 rkey)
 {
-	Region *region = take_invalidated(c, call, rkey);
+	Region *region = take_off(*this, c, call, rkey);
 
 	if (!region)
 		return;

@@ -174,12 +174,15 @@ plan_within_credits(Client &client, Connection &c, Call *call, const rpcordma_re
 {
 	chunk::Thresholds thresholds = c.session.thresholds();
 	const rpcordma_xdr_buf &send = *request.send, &receive = *request.receive;
+
+	/* Nearly all that have a chunk. */
+	if ((send.page_length | send.tail.length) || receive.page_length > thresholds.receive)
+		return false;
 	const u64 length = send.head.length,
 		  reply = u64(receive.head.length) + receive.page_length + receive.tail.length;
 
 	thresholds.send = min(thresholds.send, call->send().capacity());
-	if ((send.page_length | send.tail.length) ||
-	    !chunk::goes_short(length, reply, c.limits, thresholds))
+	if (!chunk::goes_short(length, reply, c.limits, thresholds))
 		return false;
 	call->xid = request.xid;
 	call->reply = request.receive;

@@ -171,10 +171,9 @@ public:
 	/** Inline thresholds, and what headers cost in this version. The one to the peer may change: see PeerRoom. */
 	[[nodiscard]] chunk::Thresholds thresholds() const
 	{
-		chunk::Thresholds now = thresholds_;
-
-		now.send = peer_room_.now().bytes;
-		return now;
+		/* Each by itself: a copy of all of them is one in memory, of which most callers want two. */
+		return {peer_room_.now().bytes, thresholds_.receive, thresholds_.bare_header,
+			thresholds_.continuation_header, thresholds_.transmissions};
 	}
 	/** Where the peer takes items of a message that are placed directly; it may change, as the threshold. Any context. */
 	[[nodiscard]] properties::Structure peer_structure() const

@@ -208,7 +208,7 @@ link_sends(Server &server, ServerCall *call, const Outgoing &out)
 
 /*
  * Post what begins with @first. Where replies may have several transmissions, nothing of another thread's is to come in
- * between, and drivers promise nothing of a chain.
+ * between, and drivers promise nothing of a chain; nor behind one of which a part was posted.
  */
 [[nodiscard, gnu::always_inline]] static inline rpcordma_posted
 post_chain(Server &server, const rpcordma_send_wr *first)
@@ -217,7 +217,11 @@ post_chain(Server &server, const rpcordma_send_wr *first)
 		return rpcordma_post_send(server.endpoint, first);
 	SpinGuard guard(server.posts);
 
-	return rpcordma_post_send(server.endpoint, first);
+	if (server.cut_short)
+		return {to_errno(Error::not_connected), false};
+	const rpcordma_posted posted = rpcordma_post_send(server.endpoint, first);
+	server.cut_short = posted.error && posted.any;
+	return posted;
 }
 
 /* post_with_room(). */

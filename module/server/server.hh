@@ -110,6 +110,8 @@ struct rpcordma_server : rpcordma::ConnectionBase {
 
 	/* Held by each post with a Send where replies may have several transmissions; a leaf. */
 	rpcordma::SpinLock posts;
+	/* A chain was posted in part: the rest of its message will not come, so nothing may, and the connection closes. */
+	bool cut_short GUARDED_BY(posts) = false;
 	rpcordma::SpinLock lock;
 	rpcordma::CallQueue queue GUARDED_BY(lock);
 	rpcordma::Receives receives GUARDED_BY(lock);

@@ -168,6 +168,30 @@ RPCORDMA_TEST(client_backward, unserved)
 	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), 1);
 }
 
+/*
+ * The last session's service goes without a look at what is queued for it: that comes back, and no more goes there. As long as
+ * there is another session nothing comes back; nor where the transport itself goes, whose service may be gone.
+ */
+RPCORDMA_TEST(client_backward, last_session)
+{
+	Requester r;
+	r.connect({.backchannel = true});
+	EXPECT_EQ(rpcordma_core_bc_setup(r.core, 1), 0);
+	rpcordma_core_bc_destroy(r.core, 1);
+	EXPECT_EQ(r.sunrpc.taken_back, 0);
+	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	rpcordma_core_bc_destroy(r.core, 1);
+	EXPECT_EQ(r.sunrpc.taken_back, 1);
+	EXPECT_TRUE(r.deliver(SmallCall(10).message()));
+	EXPECT_EQ(r.sunrpc.backward_calls, 1);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), 1);
+
+	EXPECT_EQ(rpcordma_core_bc_setup(r.core, 1), 0);
+	rpcordma_core_bc_destroy(r.core, ~0u);
+	EXPECT_EQ(r.sunrpc.taken_back, 1);
+}
+
 /* The reply to a backward call of a connection that is gone goes nowhere: the next one's peer did not ask. */
 RPCORDMA_TEST(client_backward, orphan)
 {
@@ -433,8 +457,8 @@ RPCORDMA_TEST(client_backward, receives_beside_the_grant)
 	}
 }
 
-RPCORDMA_SUITE(client_backward, call, chunks, version, unserved, orphan, undeliverable, shortage,
-	       markers, credits, not_submitted, reply_not_posted, refusal_not_posted,
+RPCORDMA_SUITE(client_backward, call, chunks, version, unserved, orphan, last_session, undeliverable,
+	       shortage, markers, credits, not_submitted, reply_not_posted, refusal_not_posted,
 	       refusal_dropped, longer_than_its_buffer, receives_beside_the_grant);
 
 } // namespace rpcordma

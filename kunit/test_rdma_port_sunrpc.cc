@@ -271,6 +271,11 @@ rpcordma_bool rpcordma_bc_rqst_submit(rpc_rqst *rqst, rpcordma_u32 xid, void *me
 	return true;
 }
 
+void rpcordma_bc_take_back(rpc_xprt *)
+{
+	the_port->sunrpc.taken_back++;
+}
+
 void rpcordma_bc_rqst_done(rpc_xprt *)
 {
 	the_port->sunrpc.backward_done++;

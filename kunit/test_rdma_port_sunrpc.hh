@@ -42,6 +42,7 @@ struct PortSunrpc {
 	bool busy = false;    /* it takes no more of them */
 	u32 backward_calls = 0, backward_done = 0;
 	rpc_rqst *backward = nullptr; /* the last of them */
+	u32 taken_back = 0;	      /* how often what is queued was asked for */
 
 	/** Time passes until the check that is queued, of @client. */
 	void check(rpcordma_client *client);

@@ -7,6 +7,7 @@
 
 #include <linux/atomic.h>
 #include <linux/bitops.h>
+#include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/sunrpc/svc.h>
@@ -57,20 +58,80 @@ void rpcordma_bc_rqst_init(struct rpc_rqst *rqst, struct rpc_xprt *xprt, void *r
 	xdr_buf_init(&rqst->rq_snd_buf, reply_buffer, reply_size);
 }
 
-static void enqueue(struct svc_serv *serv, struct rpc_rqst *rqst)
+static void wake(struct svc_serv *serv)
 {
-#ifdef HAVE_BC_LIST_LWQ
-	lwq_enqueue(&rqst->rq_bc_list, &serv->sv_cb_list);
-#else
-	spin_lock(&serv->sv_cb_lock);
-	list_add_tail(&rqst->rq_bc_list, &serv->sv_cb_list);
-	spin_unlock(&serv->sv_cb_lock);
-#endif
 #ifdef HAVE_SVC_POOL_WAKE_IDLE_THREAD
 	svc_pool_wake_idle_thread(&serv->sv_pools[0]);
 #else
 	wake_up(&serv->sv_cb_waitq);
 #endif
+}
+
+/* Its service has not begun with @rqst, and does not see it any more. */
+static void give_back(struct rpc_rqst *rqst)
+{
+	atomic_dec(&rqst->rq_xprt->bc_slot_count);
+	rpcordma_bc_free_rqst(rqst);
+}
+
+#ifdef HAVE_BC_LIST_LWQ
+
+static void enqueue(struct svc_serv *serv, struct rpc_rqst *rqst)
+{
+	lwq_enqueue(&rqst->rq_bc_list, &serv->sv_cb_list);
+	wake(serv);
+}
+
+static void take_back(struct svc_serv *serv, struct rpc_xprt *xprt)
+{
+	struct llist_node *all = lwq_dequeue_all(&serv->sv_cb_list), **at, *next;
+	struct rpc_rqst *rqst;
+
+	/* Null takes one off the list, before it may be another one's. */
+	lwq_for_each_safe(rqst, at, next, &all, rq_bc_list)
+		if (rqst->rq_xprt == xprt) {
+			give_back(rqst);
+			rqst = NULL;
+		}
+	if (!all)
+		return;
+	lwq_enqueue_batch(all, &serv->sv_cb_list);
+	wake(serv);
+}
+
+#else
+
+static void enqueue(struct svc_serv *serv, struct rpc_rqst *rqst)
+{
+	spin_lock(&serv->sv_cb_lock);
+	list_add_tail(&rqst->rq_bc_list, &serv->sv_cb_list);
+	spin_unlock(&serv->sv_cb_lock);
+	wake(serv);
+}
+
+static void take_back(struct svc_serv *serv, struct rpc_xprt *xprt)
+{
+	struct rpc_rqst *rqst, *next;
+	LIST_HEAD(own);
+
+	spin_lock(&serv->sv_cb_lock);
+	list_for_each_entry_safe(rqst, next, &serv->sv_cb_list, rq_bc_list)
+		if (rqst->rq_xprt == xprt)
+			list_move_tail(&rqst->rq_bc_list, &own);
+	spin_unlock(&serv->sv_cb_lock);
+	list_for_each_entry_safe(rqst, next, &own, rq_bc_list)
+		give_back(rqst);
+}
+
+#endif
+
+void rpcordma_bc_take_back(struct rpc_xprt *xprt)
+{
+	/* It goes when the last session has: whoever calls has one. */
+	struct svc_serv *serv = READ_ONCE(xprt->bc_serv);
+
+	if (serv)
+		take_back(serv, xprt);
 }
 
 rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, void *message,
@@ -87,8 +148,9 @@ rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, v
 	rqst->rq_rcv_buf.len = length;
 	/*
 	 * Newer kernels take the service away with this lock, then give back what is queued
-	 * (bc_free_rqst()), and then free it. Older ones do not take the lock there: with those it is
-	 * for rpcordma_core_bc_destroy() that a service with users does not go.
+	 * (bc_free_rqst()), and then free it. Older ones do neither: with those it is for
+	 * rpcordma_core_bc_destroy() that a service with users does not go, and for
+	 * rpcordma_bc_take_back() that nothing stays queued.
 	 */
 	spin_lock(&xprt->bc_pa_lock);
 	serv = xprt->bc_serv;
@@ -104,6 +166,10 @@ rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, v
 }
 
 #else /* nobody can answer */
+
+void rpcordma_bc_take_back(struct rpc_xprt *xprt)
+{
+}
 
 rpcordma_bool rpcordma_xprt_has_bc_service(struct rpc_xprt *xprt)
 {

@@ -29,17 +29,24 @@ Status rpcordma_client::setup_backchannel()
 
 /*
  * One user less, or none left. The last one's service goes next, and sunrpc does not say so to the
- * transport: after this nothing is handed to it.
+ * transport: after this nothing is handed to it. What it has not begun with by then it may never look at, and each call of
+ * these would keep the transport for good.
  */
 void rpcordma_client::end_backchannel(bool all_users)
 {
-	SpinGuard guard(lock);
+	{
+		SpinGuard guard(lock);
 
-	if (all_users)
-		backward_users = 0;
-	else if (backward_users)
-		backward_users--;
-	backchannel.store(backward_users != 0, std::memory_order_relaxed);
+		if (all_users)
+			backward_users = 0;
+		else if (backward_users)
+			backward_users--;
+		backchannel.store(backward_users != 0, std::memory_order_relaxed);
+		/* With the transport itself there are no calls, and its service may be gone. */
+		if (backward_users || all_users)
+			return;
+	}
+	rpcordma_bc_take_back(xprt);
 }
 
 void rpcordma_client::put_backward(Call *call)

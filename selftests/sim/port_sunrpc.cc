@@ -352,6 +352,19 @@ rpcordma_bool rpcordma_bc_rqst_submit(rpc_rqst *rqst, rpcordma_u32 xid, void *me
 	return true;
 }
 
+void rpcordma_bc_take_back(rpc_xprt *xprt)
+{
+	port_call();
+	while (!xprt->backward_calls.empty()) {
+		rpc_rqst *rqst = xprt->backward_calls.front();
+
+		xprt->backward_calls.pop_front();
+		TRACE("backward xid %#x is taken back", rqst->xid);
+		dropped_calls.insert(rqst->xid);
+		rpcordma_core_bc_free(xprt->core, rpcordma_rqst_call(rqst));
+	}
+}
+
 void rpcordma_bc_rqst_done(rpc_xprt *xprt)
 {
 	REQUIRE(xprt->references, "a transport is put that nobody has");

@@ -2,8 +2,9 @@
 /*
  * Loading and unloading, and the module's parameters. What others can see is registered in this
  * order and unregistered in reverse: client's transport class, debugfs, sysctls, the backchannel's
- * class, the server's class. A mount or nfsd may use a class before rpcordma_init() returns, so
- * what a class itself needs is made before it is registered.
+ * class, the server's class. nfsd may use a class before rpcordma_init() returns, so what a class
+ * itself needs is made before it is registered. A mount may not before all of it is: if the rest
+ * fails the module goes, whoever has a reference to it.
  */
 
 #define pr_fmt(fmt) "rpcordma: " fmt
@@ -23,6 +24,7 @@
 #include "compat/port/svc.h"
 
 struct workqueue_struct *rpcordma_workqueue;
+bool rpcordma_ready;
 struct page *rpcordma_scratch_page;
 
 /* Logs @text up to the end of line, which echo appends. */
@@ -265,6 +267,8 @@ static int __init rpcordma_init(void)
 	rc = rpcordma_svc_register();
 	if (rc)
 		goto out_svc_bc;
+	/* Pairs with client_setup(). */
+	smp_store_release(&rpcordma_ready, true);
 	return 0;
 
 out_svc_bc:

@@ -36,6 +36,11 @@ static const struct rpc_timeout callback_timeout = {
 
 static struct xprt_class callback_class;
 
+struct callback_transport {
+	struct rpc_xprt xprt;
+	struct rpcordma_port_text port;
+};
+
 /* One allocation for both buffers. The core copies what it sends. */
 static int callback_buf_alloc(struct rpc_task *task)
 {
@@ -130,6 +135,7 @@ static struct rpc_xprt *callback_setup(struct xprt_create *args)
 {
 	const u32 calls = rpcordma_core_server_backward_calls();
 	struct svc_xprt *connection = args->bc_xprt;
+	struct callback_transport *transport;
 	struct rpc_xprt *xprt;
 	int rc;
 
@@ -139,11 +145,12 @@ static struct rpc_xprt *callback_setup(struct xprt_create *args)
 		return ERR_PTR(-EBADF);
 	if (!try_module_get(THIS_MODULE))
 		return ERR_PTR(-EIO);
-	xprt = xprt_alloc(args->net, sizeof(*xprt), calls, calls);
+	xprt = xprt_alloc(args->net, sizeof(*transport), calls, calls);
 	if (!xprt) {
 		rc = -ENOMEM;
 		goto out_module;
 	}
+	transport = container_of(xprt, struct callback_transport, xprt);
 	xprt->ops = &callback_ops;
 	xprt->xprt_class = &callback_class;
 	xprt->timeout = &callback_timeout;
@@ -158,7 +165,7 @@ static struct rpc_xprt *callback_setup(struct xprt_create *args)
 	xprt->max_payload = rpcordma_core_server_backward_payload(rpcordma_svc_server(connection));
 	xprt->addrlen = args->addrlen;
 	memcpy(&xprt->addr, args->dstaddr, args->addrlen);
-	rc = rpcordma_format_addresses(xprt);
+	rc = rpcordma_format_addresses(xprt, &transport->port);
 	if (rc)
 		goto out_xprt;
 	xprt_set_bound(xprt);

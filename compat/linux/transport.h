@@ -19,6 +19,11 @@
 #define RPCORDMA_CORE_ALIGN 64
 
 /** A client transport; the core's half follows. sunrpc frees it, by the pointer to xprt. */
+/** A port to display, which is where it is for good: who reads it has no lock, and rpcbind may tell another one meanwhile. */
+struct rpcordma_port_text {
+	char decimal[sizeof("65535")], hex[sizeof("ffff")];
+};
+
 struct rpcordma_transport {
 	struct rpc_xprt xprt;
 	struct rpcordma_peer peer;
@@ -28,6 +33,7 @@ struct rpcordma_transport {
 	struct rpc_timeout timeout; /* xprt->timeout, once set_connect_timeout() changed it */
 	struct list_head link; /* debugfs.c's list */
 	struct rpc_rqst nudge; /* see nudge_sender() in credits.c; transport_lock */
+	struct rpcordma_port_text port;
 };
 
 static inline struct rpcordma_transport *to_transport(struct rpc_xprt *xprt)
@@ -60,13 +66,15 @@ static inline struct rpcordma_call *to_call(struct rpc_rqst *rqst)
 
 /** For connects, refills and checks, and for events from interrupt context; module.c. */
 extern struct workqueue_struct *rpcordma_workqueue;
+/** All of the module is registered. What is made before would outlive the module, if the rest fails. smp_load_acquire(). */
+extern bool rpcordma_ready;
 
 /** A page into which peers may write, and which nobody reads; module.c. */
 extern struct page *rpcordma_scratch_page;
 
 /* xprt.c */
 /** Make the address strings that side protocols and users see. */
-int rpcordma_format_addresses(struct rpc_xprt *xprt);
+int rpcordma_format_addresses(struct rpc_xprt *xprt, struct rpcordma_port_text *port);
 void rpcordma_free_addresses(struct rpc_xprt *xprt);
 /** The line of /proc/self/mountstats. */
 void rpcordma_print_stats(struct rpc_xprt *xprt, const struct rpcordma_client_stats *counters,

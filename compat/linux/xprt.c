@@ -344,24 +344,16 @@ void rpcordma_free_addresses(struct rpc_xprt *xprt)
 {
 	/* The other strings are literals. */
 	kfree(xprt->address_strings[RPC_DISPLAY_ADDR]);
-	kfree(xprt->address_strings[RPC_DISPLAY_PORT]);
 	kfree(xprt->address_strings[RPC_DISPLAY_HEX_ADDR]);
-	kfree(xprt->address_strings[RPC_DISPLAY_HEX_PORT]);
 }
 
-static int format_port(struct rpc_xprt *xprt, unsigned int port)
+static void format_port(struct rpcordma_port_text *text, unsigned short port)
 {
-	char *decimal = kasprintf(GFP_KERNEL, "%u", port);
-	char *hex = kasprintf(GFP_KERNEL, "%4hx", port);
-
-	kfree(xprt->address_strings[RPC_DISPLAY_PORT]);
-	kfree(xprt->address_strings[RPC_DISPLAY_HEX_PORT]);
-	xprt->address_strings[RPC_DISPLAY_PORT] = decimal;
-	xprt->address_strings[RPC_DISPLAY_HEX_PORT] = hex;
-	return decimal && hex ? 0 : -ENOMEM;
+	snprintf(text->decimal, sizeof(text->decimal), "%hu", port);
+	snprintf(text->hex, sizeof(text->hex), "%4hx", port);
 }
 
-int rpcordma_format_addresses(struct rpc_xprt *xprt)
+int rpcordma_format_addresses(struct rpc_xprt *xprt, struct rpcordma_port_text *port)
 {
 	const struct sockaddr *address = (const struct sockaddr *)&xprt->addr;
 	char text[INET6_ADDRSTRLEN + IPV6_SCOPE_ID_LEN + 1];
@@ -391,15 +383,17 @@ int rpcordma_format_addresses(struct rpc_xprt *xprt)
 	if (!xprt->address_strings[RPC_DISPLAY_ADDR] ||
 	    !xprt->address_strings[RPC_DISPLAY_HEX_ADDR])
 		return -ENOMEM;
-	return format_port(xprt, rpc_get_port(address));
+	format_port(port, rpc_get_port(address));
+	xprt->address_strings[RPC_DISPLAY_PORT] = port->decimal;
+	xprt->address_strings[RPC_DISPLAY_HEX_PORT] = port->hex;
+	return 0;
 }
 
 /* rpcbind knows the port now. */
 static void client_set_port(struct rpc_xprt *xprt, unsigned short port)
 {
 	rpc_set_port((struct sockaddr *)&xprt->addr, port);
-	/* If there is no memory, only the text to display is missing; the address is set. */
-	format_port(xprt, port);
+	format_port(&to_transport(xprt)->port, port);
 }
 
 /* --- life --- */
@@ -420,7 +414,8 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 
 	if (args->addrlen > sizeof(xprt->addr))
 		return ERR_PTR(-EBADF);
-	if (!try_module_get(THIS_MODULE))
+	/* Pairs with rpcordma_init(). */
+	if (!smp_load_acquire(&rpcordma_ready) || !try_module_get(THIS_MODULE))
 		return ERR_PTR(-EIO);
 
 	slots = READ_ONCE(rpcordma_tunables.slot_table_entries);
@@ -457,7 +452,7 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 
 	xprt->addrlen = args->addrlen;
 	memcpy(&xprt->addr, args->dstaddr, args->addrlen);
-	rc = rpcordma_format_addresses(xprt);
+	rc = rpcordma_format_addresses(xprt, &transport->port);
 	if (rc)
 		goto out_xprt;
 	rpcordma_peer_set(&transport->peer, args->dstaddr);

@@ -11,6 +11,9 @@ namespace rpcordma {
 static constexpr u32 kSegment = 2048;
 
 struct Placer : GroupRequester {
+	/* Bytes of the server's heads, from which on they have segments. */
+	u32 before_segments = kHead;
+
 	static GroupSetting with(u32 send_write_max)
 	{
 		GroupSetting setting;
@@ -27,13 +30,14 @@ struct Placer : GroupRequester {
 		grow();
 	}
 	/* The server's Receives have so many segments. */
-	void grow(u32 segments = 2, u32 segment_length = kSegment)
+	void grow(u32 segments = 2, u32 segment_length = kSegment, u32 head = kHead)
 	{
 		u8 room[128];
 		const auto said = protocol::encode_sizes({room, sizeof(room)}, Xid(0),
 							 Credits(grant),
-							 {kHead, segments, segment_length});
+							 {head, segments, segment_length});
 
+		before_segments = head;
 		EXPECT_TRUE(deliver({room, said.value()}));
 	}
 	[[nodiscard]] rpc_rqst *write(u32 xid, u32 size, u32 head = 60)
@@ -87,11 +91,11 @@ struct Placer : GroupRequester {
 					wrong += peer.message[used + head + k] != 0x77;
 				used += head + tail;
 			}
-			for (; used < kHead; used++)
+			for (; used < before_segments; used++)
 				wrong += peer.message[used] != 0;
-			ASSERT_EQ(peer.message_length, kHead + n);
+			ASSERT_EQ(peer.message_length, before_segments + n);
 			for (u32 k = 0; k < n; k++)
-				wrong += peer.message[kHead + k] != pattern(base + at + k);
+				wrong += peer.message[before_segments + k] != pattern(base + at + k);
 			at += n;
 		}
 		EXPECT_EQ(at, size);
@@ -102,10 +106,17 @@ struct Placer : GroupRequester {
 	/* Whether a WRITE of @size goes in @count Sends, and is answered; else it went by a Read chunk. */
 	[[nodiscard]] bool goes(u32 xid, u32 size, u32 count, u32 segments = 2)
 	{
+		return goes_but_for(kNoLimit, xid, size, count, segments);
+	}
+	/* The same where there is no memory for one allocation, the one after @refused that sending it makes. */
+	[[nodiscard]] bool goes_but_for(u32 refused, u32 xid, u32 size, u32 count, u32 segments = 2)
+	{
 		rpc_rqst *call = write(xid, size);
 		const u32 items = u32(stats().sent_item_count);
 
+		memory.allocation_refused_at = refused;
 		EXPECT_EQ(rpcordma_core_send_request(core, call->call), 0);
+		memory.allocation_refused_at = kNoLimit;
 		const bool sent = stats().sent_item_count == items + 1;
 		if (sent) {
 			EXPECT_EQ(sunrpc.in_flight, count);

@@ -587,6 +587,59 @@ RPCORDMA_TEST(client_groups, backward_call_amid)
 	EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
 }
 
+/*
+ * The same with a service for it, which gets the call as it was sent, and no byte of the reply; the other one's task has its
+ * call back, and nothing is left when both are done.
+ */
+RPCORDMA_TEST(client_groups, backward_call_served_amid)
+{
+	for (u32 parts = 1; parts <= 3; parts++) {
+		TEST_NOTE("parts", parts);
+		GroupSetting setting;
+
+		setting.backchannel = true;
+		GroupRequester r(setting);
+		rpc_rqst *call = r.prepare(9, 60);
+		/* The same xid: they are two spaces. */
+		Call2Maker backward(9, 16);
+
+		r.add_pages(call, 10000, true);
+		call->receive.flags = 0;
+		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_EQ(r.core->reserve.load(), 13);
+		for (u32 i = 0; i < parts; i++)
+			EXPECT_TRUE(reply_part(r, 9, i, 4, 400 * i, 400));
+		EXPECT_EQ(r.sunrpc.backward_calls, 0);
+		backward.finish(60);
+		EXPECT_TRUE(r.deliver(backward.message()));
+		ASSERT_EQ(r.sunrpc.backward_calls, 1);
+		EXPECT_EQ(r.sunrpc.backward->xid, 9);
+		EXPECT_BYTES(Bytes(static_cast<u8 *>(r.sunrpc.backward->message),
+				   r.sunrpc.backward->message_length),
+			     backward.message().from(36));
+		EXPECT_TRUE(r.is_lost());
+		/* What follows of the reply is none. */
+		EXPECT_TRUE(reply_part(r, 9, parts, 4, 400 * parts, 400));
+		EXPECT_EQ(call->completed, 0);
+		rpcordma_core_client_close(r.core);
+		rpc_rqst *served = r.sunrpc.backward;
+		served->send.head.length = served->send.len = 32;
+		EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, served->call),
+			  to_errno(Error::not_connected));
+		rpcordma_core_bc_free(r.core, served->call);
+		r.done(call);
+		r.connect2(setting);
+		EXPECT_EQ(r.core->reserve.load(), 16);
+		/* Not again so soon in several messages; and then as if nothing had been. */
+		EXPECT_FALSE(r.goes_in(10, 6000, 2));
+		r.sync.now += kPlainMs;
+		EXPECT_TRUE(r.goes_in(11, 6000, 2));
+		r.at_rest();
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), 1);
+		EXPECT_EQ(r.log.take(trace::Failure::backward_reply_lost), 1);
+	}
+}
+
 /* A reply that is broken off ends the connection: nobody can tell what else is wrong. */
 RPCORDMA_TEST(client_groups, reply_broken_off)
 {
@@ -729,6 +782,7 @@ RPCORDMA_TEST(client_groups, other_direction)
 RPCORDMA_SUITE(client_groups, other_direction, announcement, sizes, pages, peer, credits, placed,
 	       others_ways, given_up, reported, refused, connections_lost, strange,
 	       refused_for_long, replies, reserve, reply_of_large_receives, backward_call_amid,
-	       reply_broken_off, silence, reply_refused, reply_fits_nowhere);
+	       backward_call_served_amid, reply_broken_off, silence, reply_refused,
+	       reply_fits_nowhere);
 
 } // namespace rpcordma

@@ -23,6 +23,7 @@ struct GroupSetting {
 	u32 inline_read = kHead;
 	u32 send_write_max = 0;
 	u32 send_read_max = 0;
+	bool backchannel = false;
 };
 
 struct GroupRequester : Requester {
@@ -38,6 +39,10 @@ struct GroupRequester : Requester {
 		rpcordma_tunables.send_read_max = setting.send_read_max;
 		const private_data::Properties marked = {kHead, kHead, true, true};
 		verbs.answer_length = private_data::encode(verbs.answer, marked).value();
+		if (setting.backchannel) {
+			sunrpc.service = true;
+			EXPECT_EQ(rpcordma_core_bc_setup(core, 1), 0);
+		}
 		connect2(setting);
 	}
 	void connect2(const GroupSetting &setting = {})

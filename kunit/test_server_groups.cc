@@ -352,6 +352,78 @@ RPCORDMA_TEST(server_groups, question_amid)
 	EXPECT_EQ(s.log.take(trace::Failure::message_incomplete), 1);
 }
 
+/*
+ * What answers a backward call comes the same way as calls do: amid a group it is handled, and the group is over. So does an
+ * ERROR that ends one.
+ */
+RPCORDMA_TEST(server_groups, backward_reply_amid)
+{
+	for (const bool error : {false, true})
+		for (u32 parts = 1; parts <= 3; parts++) {
+			TEST_NOTE("error", error);
+			TEST_NOTE("parts", parts);
+			Grouped s;
+
+			/* The version is settled; and the xid is that of the group, too. */
+			s.expect_served(1);
+			s.svc.backward_known = true;
+			EXPECT_EQ(s.send_backward(10, 40), 0);
+			s.work();
+			s.lead(10, 4, 400);
+			for (u32 i = 1; i < parts; i++)
+				s.more(10, i, 400 * i, 400);
+			Reply2Maker reply(10, 7);
+			reply.finish(36, kReplyMessage);
+			const u32 words[] = {10, 2, 7, 4, 4};
+			EXPECT_TRUE(error ? s.say(RawMessage(words).message()) : s.send(reply));
+			EXPECT_EQ(s.svc.backward_replies, !error);
+			EXPECT_EQ(s.svc.backward_errors, error);
+			EXPECT_EQ(s.svc.backward_xid, 10);
+			EXPECT_EQ(s.backward_outstanding(), 0);
+			const auto report = s.expect_report(10, rtrext::Fault::header);
+			EXPECT_EQ(report.bad.direction, xdr::Direction::reply);
+			EXPECT_EQ(report.bad.number, 0);
+			ASSERT_TRUE(report.has_lead);
+			EXPECT_EQ(report.lead.xid, Xid(10));
+			EXPECT_EQ(report.lead.direction, xdr::Direction::call);
+			EXPECT_EQ(report.detail.words[0], 5);
+			EXPECT_EQ(report.detail.words[1], error ? 4 : 0);
+			EXPECT_EQ(s.dropped(), 1);
+			/* What follows of the group has none. */
+			s.more(10, parts, 400 * parts, 400);
+			(void)s.expect_report(10, rtrext::Fault::alone);
+			s.lead(11, 2, 400);
+			s.more(11, 1, 400, 100);
+			s.expect_call(11, 500);
+			expect_promise(s);
+			EXPECT_EQ(s.in_service(), 0);
+			EXPECT_EQ(s.svc.closed, 0);
+			EXPECT_EQ(s.log.take(trace::Failure::message_incomplete), 1);
+			EXPECT_EQ(s.log.take(trace::Failure::backward_error_received), error);
+		}
+}
+
+/* A backward call goes amid a group that comes, and breaks nothing off: it is of the other direction. */
+RPCORDMA_TEST(server_groups, backward_call_amid)
+{
+	Grouped s;
+
+	s.expect_served(1);
+	s.lead(10, 3, 400);
+	xdr::store_be32(s.reply_bytes, 10);
+	xdr::store_be32(s.reply_bytes + 4, 0);
+	EXPECT_EQ(s.send_backward(10, 40), 0);
+	s.more(10, 1, 400, 400);
+	s.work();
+	const auto message = decoded2(s.peer.last());
+	EXPECT_EQ(message.kind, xdr::Kind::msg);
+	EXPECT_EQ(message.direction, xdr::Direction::call);
+	s.more(10, 2, 800, 4);
+	s.expect_call(10, 804);
+	EXPECT_EQ(s.dropped(), 0);
+	EXPECT_EQ(s.backward_outstanding(), 1);
+}
+
 /* Transmissions that are wrong by themselves, and what becomes of what follows. */
 RPCORDMA_TEST(server_groups, refused)
 {
@@ -627,6 +699,7 @@ RPCORDMA_TEST(server_groups, reply_without_memory)
 }
 
 RPCORDMA_SUITE(server_groups, announcement, whole, parts_given_back, broken_off, question_amid,
-	       refused, too_long, no_memory, ends, off, replies, reply_without_memory);
+	       backward_reply_amid, backward_call_amid, refused, too_long, no_memory, ends, off,
+	       replies, reply_without_memory);
 
 } // namespace rpcordma

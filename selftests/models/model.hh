@@ -382,8 +382,17 @@ struct Notes : std::streambuf {
 };
 inline Notes notes;
 
-inline bool histories = false; /* one that fails is told step by step */
+inline bool histories = false;	/* one that fails is told step by step */
+inline bool first_only = false; /* nothing is searched behind that */
 inline unsigned passed, failed;
+
+inline void read_options(int count, char **options)
+{
+	for (int i = 1; i < count; i++) {
+		histories |= !std::strcmp(options[i], "--history");
+		first_only |= !std::strcmp(options[i], "--first");
+	}
+}
 
 /* No history has so many. */
 constexpr unsigned kAnySwitches = 1000;
@@ -400,6 +409,8 @@ template <typename Suite> void explore(const char *name, unsigned switches = kAn
 	rl::ostringstream state;
 	rl::test_params p;
 
+	if (failed && first_only)
+		return;
 	notes.clear();
 
 	p.search_type = rl::sched_bound;
@@ -435,9 +446,9 @@ template <typename Suite> void explore(const char *name, unsigned switches = kAn
 
 /* A program of one model. */
 #define MODEL_MAIN(name)                                          \
-	int main(int argc, char **)                               \
+	int main(int argc, char **argv)                           \
 	{                                                         \
-		model::histories = argc > 1;                      \
+		model::read_options(argc, argv);                  \
 		name::run();                                      \
 		return model::failed ? 1 : model::passed ? 0 : 2; \
 	}

@@ -194,7 +194,7 @@ struct rpcordma_client {
 	void put_backward(Call *call);
 
 	/* reply.cc */
-	void handle_message(Connection &c, Receive *receive);
+	void handle_message(Connection &c, Receive *receive, rpcordma::Bytes bytes);
 	void process_early_reply(Connection &c, Call *call);
 	void process_early_gathered(Connection &c, Call *call);
 	void end_invalidation(Connection &c, Call *call, bool success);

@@ -263,8 +263,7 @@ void rpcordma_core_receive_done(void *context, const rpcordma_completion *comple
 		c->request_close(Loss::receive_failed, completion->status);
 		return;
 	}
-	c->receive_queue.arrived(receive, *completion);
-	c->client->handle_message(*c, receive);
+	c->client->handle_message(*c, receive, c->receive_queue.arrived(receive, *completion));
 }
 
 /* --- the backchannel --- */

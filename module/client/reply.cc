@@ -270,16 +270,12 @@ static void copy_item(const Call &call, const Receive &first, const properties::
 	return Error::io;
 }
 
-/*
- * Put a reply of @length bytes, which came without chunks in one transmission, in its place: it is more than the head and no more
- * than all of the buffer. What land_reply() would say of it.
- */
-[[nodiscard, gnu::noinline]] static Result<u32>
-deliver_behind_head(Client &client, Call *call, const Receive &receive, u32 length)
+/* What deliver_behind_head() puts in the pages and in the tail of @buf: @length bytes in all. */
+[[gnu::noinline]] static void fill_pages_and_tail(rpcordma_xdr_buf *buf, const Receive &receive,
+						  u32 length)
 {
 	const Bytes payload = receive.message.payload;
-	rpcordma_xdr_buf *const buf = call->reply;
-	const u32 head = static_cast<u32>(buf->head.length), pages = buf->page_length;
+	const u32 pages = buf->page_length;
 	u32 at = 0; /* behind the head */
 	const auto put = [&](Bytes piece) {
 		const u32 size = u32(piece.size()), n = min(size, pages - min(at, pages));
@@ -294,16 +290,45 @@ deliver_behind_head(Client &client, Call *call, const Receive &receive, u32 leng
 		at += size - n;
 	};
 
-	__builtin_memcpy(buf->head.base, payload.data(), head);
-	put(payload.from(head));
+	put(payload.from(buf->head.length));
 	for (u32 done = 0, left = length - u32(payload.size()); left;) {
 		const Bytes piece = Bytes(receive.pages->piece(done)).first(left);
 
 		put(piece);
 		done += u32(piece.size()), left -= u32(piece.size());
 	}
+}
+
+/*
+ * Put a reply of @length bytes, which came without chunks in one transmission, in its place: it is more than the head and no more
+ * than all of the buffer. What land_reply() would say of it.
+ */
+[[nodiscard, gnu::noinline]] static Result<u32>
+deliver_behind_head(Client &client, Call *call, const Receive &receive, u32 length)
+{
+	const Bytes payload = receive.message.payload;
+	rpcordma_xdr_buf *const buf = call->reply;
+	const u32 head = static_cast<u32>(buf->head.length), pages = buf->page_length;
+	u32 at = u32(payload.size()) - head; /* behind the head */
+
+	__builtin_memcpy(buf->head.base, payload.data(), head);
+	if (__builtin_expect(length - head > pages, 0)) {
+		fill_pages_and_tail(buf, receive, length);
+		at = pages;
+	} else {
+		/* Most READs. */
+		if (at)
+			rpcordma_copy_to_pages(buf, 0, payload.data() + head, at);
+		for (u32 i = 0; at < length - head; i++) {
+			const Bytes piece =
+				Bytes(receive.pages->whole_page(i)).first(length - head - at);
+
+			rpcordma_copy_to_pages(buf, at, piece.data(), u32(piece.size()));
+			at += u32(piece.size());
+		}
+	}
 	rpcordma_rqst_set_reply(call->rqst, head, pages, 0);
-	tally(client.stats.fixup_copy_count, min(at, pages));
+	tally(client.stats.fixup_copy_count, at);
 	return length;
 }
 
@@ -664,10 +689,10 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 	}
 }
 
-/* Something came. Receive completion. */
-void rpcordma_client::handle_message(Connection &c, Receive *receive)
+/* Something came, whose head has @bytes. Receive completion. */
+void rpcordma_client::handle_message(Connection &c, Receive *receive, Bytes bytes)
 {
-	const auto verdict = c.session.receive(receive->bytes(), receive->message);
+	const auto verdict = c.session.receive(bytes, receive->message);
 
 	if (__builtin_expect(verdict.action != protocol::Session::Action::deliver, 0)) {
 		if (c.session.reduces() && verdict.action != protocol::Session::Action::negotiate) {

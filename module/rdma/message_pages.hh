@@ -72,6 +72,11 @@ public:
 	{
 		return pages_;
 	}
+	/** The bytes of the page @i, which is there. */
+	[[nodiscard]] MutableBytes whole_page(u32 i) const
+	{
+		return {static_cast<u8 *>(rpcordma_page_address(pages_[i])), layout_.page_size};
+	}
 	/** The bytes from @offset to the end of the page that has it. */
 	[[nodiscard]] MutableBytes piece(u32 offset) const
 	{

@@ -184,16 +184,20 @@ public:
 			trace::failure(peer_, trace::Failure::receive_post_failed, 0, rc);
 		return rc == 0;
 	}
-	/** @receive has completed with success: what came is the CPU's. Any context. */
-	void arrived(Receive *receive, const rpcordma_completion &completion) const
+	/** @receive has completed with success: what came is the CPU's. Returns its bytes(). Any context. */
+	Bytes arrived(Receive *receive, const rpcordma_completion &completion) const
 	{
+		const Bytes bytes(receive->buffer.data(),
+				  min<usize>(completion.byte_len, receive->buffer.size()));
+
 		receive->length = completion.byte_len;
 		receive->flags = completion.flags;
 		receive->invalidated_rkey = completion.invalidated_rkey;
 		receive->next = nullptr;
-		rpcordma_dma_sync_for_cpu(endpoint_, &receive->sge, u32(receive->bytes().size()));
-		if (const u32 in_pages = receive->in_pages())
+		rpcordma_dma_sync_for_cpu(endpoint_, &receive->sge, u32(bytes.size()));
+		if (const u32 in_pages = completion.byte_len - u32(bytes.size()))
 			receive->pages->sync_for_cpu(endpoint_, in_pages);
+		return bytes;
 	}
 	/** Free all. The queue pair is drained or was never there. Process context. */
 	void destroy()

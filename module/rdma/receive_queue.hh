@@ -58,9 +58,9 @@ public:
 		return maker_;
 	}
 	/** @receive has completed with success: what came is the CPU's. Receive completion only. */
-	void arrived(Receive *receive, const rpcordma_completion &completion) const
+	Bytes arrived(Receive *receive, const rpcordma_completion &completion) const
 	{
-		maker_.arrived(receive, completion);
+		return maker_.arrived(receive, completion);
 	}
 	/**
 	 * @receives, chained by `next`, are handled: post them again, with the next batch. Receive completion

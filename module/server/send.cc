@@ -141,14 +141,14 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 	return true;
 }
 
-Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *buf,
-		   Outgoing &out)
+/* append_long() of any other than gather_lone() takes. */
+[[nodiscard, gnu::noinline]] static Status append_larger(Server &server, ServerCall *call,
+							 svc_rqst *rqst,
+							 const rpcordma_xdr_buf *buf, Outgoing &out)
 {
 	const chunk::ReplyRange all[] = {{0, buf->len}};
 	const u32 header = out.lengths[0];
 
-	if (rqst && gather_lone(server, call, rqst, buf, out))
-		return {};
 	if (rqst && gather_reply(server, call, rqst, buf, out))
 		return {};
 	/* The header has to be written again: it was in the smaller one. */
@@ -161,6 +161,14 @@ Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcor
 	__builtin_memcpy(call->sends[0].room().data(), kept, header);
 	append_inline(server, call, buf, all, out);
 	return {};
+}
+
+Status append_long(Server &server, ServerCall *call, svc_rqst *rqst, const rpcordma_xdr_buf *buf,
+		   Outgoing &out)
+{
+	if (rqst && gather_lone(server, call, rqst, buf, out))
+		return {};
+	return append_larger(server, call, rqst, buf, out);
 }
 
 /* --- posting --- */

@@ -8,6 +8,7 @@
 #include <linux/atomic.h>
 #include <linux/bitops.h>
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/sunrpc/svc.h>
@@ -67,6 +68,26 @@ static void wake(struct svc_serv *serv)
 #endif
 }
 
+static void enqueue(struct svc_serv *serv, struct rpc_rqst *rqst)
+{
+#ifdef HAVE_BC_LIST_LWQ
+	lwq_enqueue(&rqst->rq_bc_list, &serv->sv_cb_list);
+#else
+	spin_lock(&serv->sv_cb_lock);
+	list_add_tail(&rqst->rq_bc_list, &serv->sv_cb_list);
+	spin_unlock(&serv->sv_cb_lock);
+#endif
+	wake(serv);
+}
+
+#ifdef HAVE_BC_SERVICE_GIVES_BACK
+
+void rpcordma_bc_take_back(struct rpc_xprt *xprt)
+{
+}
+
+#else
+
 /* Its service has not begun with @rqst, and does not see it any more. */
 static void give_back(struct rpc_rqst *rqst)
 {
@@ -76,38 +97,30 @@ static void give_back(struct rpc_rqst *rqst)
 
 #ifdef HAVE_BC_LIST_LWQ
 
-static void enqueue(struct svc_serv *serv, struct rpc_rqst *rqst)
-{
-	lwq_enqueue(&rqst->rq_bc_list, &serv->sv_cb_list);
-	wake(serv);
-}
+/* What one has taken off a queue, with others' among it, nobody else finds there meanwhile. */
+static DEFINE_MUTEX(taking_back);
 
 static void take_back(struct svc_serv *serv, struct rpc_xprt *xprt)
 {
-	struct llist_node *all = lwq_dequeue_all(&serv->sv_cb_list), **at, *next;
+	struct llist_node *all, **at, *next;
 	struct rpc_rqst *rqst;
 
+	mutex_lock(&taking_back);
+	all = lwq_dequeue_all(&serv->sv_cb_list);
 	/* Null takes one off the list, before it may be another one's. */
 	lwq_for_each_safe(rqst, at, next, &all, rq_bc_list)
 		if (rqst->rq_xprt == xprt) {
 			give_back(rqst);
 			rqst = NULL;
 		}
-	if (!all)
-		return;
-	lwq_enqueue_batch(all, &serv->sv_cb_list);
-	wake(serv);
+	if (all) {
+		lwq_enqueue_batch(all, &serv->sv_cb_list);
+		wake(serv);
+	}
+	mutex_unlock(&taking_back);
 }
 
 #else
-
-static void enqueue(struct svc_serv *serv, struct rpc_rqst *rqst)
-{
-	spin_lock(&serv->sv_cb_lock);
-	list_add_tail(&rqst->rq_bc_list, &serv->sv_cb_list);
-	spin_unlock(&serv->sv_cb_lock);
-	wake(serv);
-}
 
 static void take_back(struct svc_serv *serv, struct rpc_xprt *xprt)
 {
@@ -127,12 +140,15 @@ static void take_back(struct svc_serv *serv, struct rpc_xprt *xprt)
 
 void rpcordma_bc_take_back(struct rpc_xprt *xprt)
 {
-	/* It goes when the last session has: whoever calls has one. */
-	struct svc_serv *serv = READ_ONCE(xprt->bc_serv);
-
-	if (serv)
-		take_back(serv, xprt);
+	/*
+	 * What is queued, or served, was handed to a service with threads, which goes after the last session. Where there is
+	 * nothing, the service may never have had any: then it is freed, and nobody has cleared the pointer to it.
+	 */
+	if (atomic_read(&xprt->bc_slot_count))
+		take_back(xprt->bc_serv, xprt);
 }
+
+#endif
 
 rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, void *message,
 				      rpcordma_u32 length)

@@ -18,12 +18,12 @@
 /* The core's part of a struct begins on a cache line of its own. */
 #define RPCORDMA_CORE_ALIGN 64
 
-/** A client transport; the core's half follows. sunrpc frees it, by the pointer to xprt. */
 /** A port to display, which is where it is for good: who reads it has no lock, and rpcbind may tell another one meanwhile. */
 struct rpcordma_port_text {
 	char decimal[sizeof("65535")], hex[sizeof("ffff")];
 };
 
+/** A client transport; the core's half follows. sunrpc frees it, by the pointer to xprt. */
 struct rpcordma_transport {
 	struct rpc_xprt xprt;
 	struct rpcordma_peer peer;

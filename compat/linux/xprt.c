@@ -414,8 +414,10 @@ static struct rpc_xprt *client_setup(struct xprt_create *args)
 
 	if (args->addrlen > sizeof(xprt->addr))
 		return ERR_PTR(-EBADF);
-	/* Pairs with rpcordma_init(). */
-	if (!smp_load_acquire(&rpcordma_ready) || !try_module_get(THIS_MODULE))
+	/* Pairs with rpcordma_init(). mount.nfs tries again. */
+	if (!smp_load_acquire(&rpcordma_ready))
+		return ERR_PTR(-EAGAIN);
+	if (!try_module_get(THIS_MODULE))
 		return ERR_PTR(-EIO);
 
 	slots = READ_ONCE(rpcordma_tunables.slot_table_entries);

@@ -215,14 +215,12 @@ link_sends(Server &server, ServerCall *call, const Outgoing &out)
 }
 
 /*
- * Post what begins with @first. Where replies may have several transmissions, nothing of another thread's is to come in
+ * Post what begins with @first, where replies may have several transmissions: nothing of another thread's is to come in
  * between, and drivers promise nothing of a chain; nor behind one of which a part was posted.
  */
-[[nodiscard, gnu::always_inline]] static inline rpcordma_posted
-post_chain(Server &server, const rpcordma_send_wr *first)
+[[nodiscard, gnu::noinline]] static rpcordma_posted post_alone(Server &server,
+							       const rpcordma_send_wr *first)
 {
-	if (__builtin_expect(!server.session.reduces(), 1))
-		return rpcordma_post_send(server.endpoint, first);
 	SpinGuard guard(server.posts);
 
 	if (server.cut_short)
@@ -230,6 +228,15 @@ post_chain(Server &server, const rpcordma_send_wr *first)
 	const rpcordma_posted posted = rpcordma_post_send(server.endpoint, first);
 	server.cut_short = posted.error && posted.any;
 	return posted;
+}
+
+/* Post what begins with @first. */
+[[nodiscard, gnu::always_inline]] static inline rpcordma_posted
+post_chain(Server &server, const rpcordma_send_wr *first)
+{
+	return __builtin_expect(!server.session.reduces(), 1) ?
+		       rpcordma_post_send(server.endpoint, first) :
+		       post_alone(server, first);
 }
 
 /* post_with_room(). */

@@ -140,12 +140,15 @@ static void take_back(struct svc_serv *serv, struct rpc_xprt *xprt)
 
 void rpcordma_bc_take_back(struct rpc_xprt *xprt)
 {
+	struct svc_serv *serv = READ_ONCE(xprt->bc_serv);
+
 	/*
 	 * What is queued, or served, was handed to a service with threads, which goes after the last session. Where there is
-	 * nothing, the service may never have had any: then it is freed, and nobody has cleared the pointer to it.
+	 * nothing, the service may never have had any: then it is freed, and nobody has cleared the pointer to it. (A server
+	 * that calls back before there is a session breaks this, and rpcordma_bc_rqst_submit(), in that instant.)
 	 */
-	if (atomic_read(&xprt->bc_slot_count))
-		take_back(xprt->bc_serv, xprt);
+	if (serv && atomic_read(&xprt->bc_slot_count))
+		take_back(serv, xprt);
 }
 
 #endif

@@ -329,8 +329,9 @@ void rpcordma_bc_rqst_init(struct rpc_rqst *rqst, struct rpc_xprt *xprt, void *r
 rpcordma_bool rpcordma_bc_rqst_submit(struct rpc_rqst *rqst, rpcordma_u32 xid, void *message,
 				      rpcordma_u32 length);
 /**
- * Call rpcordma_core_bc_free() for each request that was submitted on @xprt and that its service has not begun with. The
- * service is there still, nothing is submitted meanwhile, and the caller has a reference to @xprt. Process context.
+ * Call rpcordma_core_bc_free() for each request that was submitted on @xprt and that its service has not begun with, where the
+ * kernel does not do so by itself when the service ends. Nothing is submitted meanwhile, the service has not ended if something
+ * was submitted, and the caller has a reference to @xprt. Process context.
  */
 void rpcordma_bc_take_back(struct rpc_xprt *xprt);
 /** Drop the reference that submit took. The transport may be gone on return. */

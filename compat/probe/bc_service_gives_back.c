@@ -4,13 +4,14 @@
 #include <linux/sunrpc/xprt.h>
 #include <linux/sunrpc/bc_xprt.h>
 
+/* Came with that. xprt_svc_destroy_nullify_bc(), which does it, had been there before. */
 #ifdef PROBE
-void probe(struct rpc_xprt *xprt, struct svc_serv **serv);
-void probe(struct rpc_xprt *xprt, struct svc_serv **serv)
+void probe(struct rpc_xprt *xprt);
+void probe(struct rpc_xprt *xprt)
 {
-	xprt_svc_destroy_nullify_bc(xprt, serv);
+	xprt_svc_shutdown_bc(xprt);
 }
 #else
 /* Conflicts with the declaration of the function, if there is one. */
-extern int xprt_svc_destroy_nullify_bc;
+extern int xprt_svc_shutdown_bc;
 #endif

@@ -14,7 +14,7 @@
 #include "compat/linux/transport.h"
 #include "compat/port/port.h"
 
-#if defined(CONFIG_SUNRPC_BACKCHANNEL) && defined(HAVE_BC_LIST_LWQ)
+#if defined(CONFIG_SUNRPC_BACKCHANNEL) && defined(HAVE_BC_LIST_LWQ) && !defined(HAVE_BC_SERVICE_GIVES_BACK)
 
 #define CALLS 6
 

@@ -29,8 +29,8 @@ Status rpcordma_client::setup_backchannel()
 
 /*
  * One user less, or none left. The last one's service goes next, and sunrpc does not say so to the
- * transport: after this nothing is handed to it. What it has not begun with by then it may never look at, and each call of
- * these would keep the transport for good.
+ * transport: after this nothing is handed to it. What it has not begun with by then it never looks at on older kernels, and each
+ * call of these would keep the transport for good.
  */
 void rpcordma_client::end_backchannel(bool all_users)
 {

@@ -57,7 +57,7 @@ public:
 	{
 		return maker_;
 	}
-	/** @receive has completed with success: what came is the CPU's. Receive completion only. */
+	/** @receive has completed with success: what came is the CPU's. Returns its bytes(). Receive completion only. */
 	Bytes arrived(Receive *receive, const rpcordma_completion &completion) const
 	{
 		return maker_.arrived(receive, completion);

@@ -49,6 +49,13 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 	return map_reply(server, call);
 }
 
+/* Whether all that @answer has written, of which there is some, goes into one segment, which is the first chunk's: most READs. */
+[[nodiscard]] static bool fills_one_segment(const xdr::ChunkLists &lists,
+					    const chunk::Answer &answer)
+{
+	return answer.placed_count == 1 && !answer.reply_length && lists.writes.segments() == 1;
+}
+
 /* Add the Writes of what @answer says to @chain. Returns whether all of them fit. */
 [[nodiscard]] static bool fill_chunks(ChainBuilder &chain, const xdr::ChunkLists &lists,
 				      const chunk::Answer &answer)
@@ -56,9 +63,7 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 	bool built = true;
 	u32 i = 0;
 
-	/* Most READs. */
-	if (answer.placed_count == 1 && !answer.reply_length && lists.writes.segments() == 1 &&
-	    lists.writes.count() == 1) {
+	if (fills_one_segment(lists, answer) && lists.writes.count() == 1) {
 		xdr::Segment only = lists.writes.first_segment();
 
 		only.length = min(only.length, answer.placed[0].length);
@@ -84,8 +89,7 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 	constexpr u32 none = ~0u;
 	const u32 page_size = server.device.page_size, head = u32(reply->head.length);
 
-	/* As something is written, the segment is the first chunk's. */
-	if (answer.reply_length || answer.placed_count != 1 || call.message().writes.segments() != 1)
+	if (!fills_one_segment(call.message(), answer))
 		return none;
 	const chunk::ReplyRange placed = answer.placed[0];
 	if (placed.offset < head || placed.length > reply->page_length ||
@@ -97,6 +101,16 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 	    !pages || pages > LoneRequest::kReplyPages)
 		return none;
 	return offset;
+}
+
+/* @write, which has its memory and its target, is all the Writes of @out, ahead of @call's Sends. */
+static void write_alone(ServerCall *call, rpcordma_send_wr &write, Outgoing &out)
+{
+	write.next = &call->sends[0].wr;
+	write.cqe = &call->chain_cqe;
+	write.send_flags = 0;
+	out.first_write = &write;
+	out.writes = 1;
 }
 
 /* Make that Write, of @length bytes; the pages of @rqst become the call's. Errors: ENOMEM; ENOSPC. */
@@ -111,13 +125,7 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 			  server.limits.lone_write)))
 		return Error::no_space;
 	lone.page_count = rpcordma_svc_take_reply_pages(rqst, lone.pages, LoneRequest::kReplyPages);
-	rpcordma_send_wr &wr = lone.prepare(call->message().writes.first_segment());
-
-	wr.next = &call->sends[0].wr;
-	wr.cqe = &call->chain_cqe;
-	wr.send_flags = 0;
-	out.first_write = &wr;
-	out.writes = 1;
+	write_alone(call, lone.prepare(call->message().writes.first_segment()), out);
 	return {};
 }
 
@@ -125,8 +133,8 @@ Status post_writes(Server &server, ServerCall *call, const Chain &chain, Outgoin
 [[nodiscard]] static bool takes_one_write(const Server &server, const xdr::ChunkLists &lists,
 					  const chunk::Answer &answer, u32 mapped)
 {
-	return answer.placed_count == 1 && !answer.reply_length && lists.writes.segments() == 1 &&
-	       mapped <= server.limits.send_sges && answer.write_length <= kLongestWrite;
+	return fills_one_segment(lists, answer) && mapped <= server.limits.send_sges &&
+	       answer.write_length <= kLongestWrite;
 }
 
 /* Make that Write, of the @mapped pieces of @call's transfer, where they are: there is nothing to cut. */
@@ -137,15 +145,12 @@ static void build_one_write(ServerCall *call, u32 mapped, Outgoing &out)
 	rpcordma_rdma_wr &write = t.requests[0];
 
 	write = {};
-	write.wr.next = &call->sends[0].wr;
-	write.wr.cqe = &call->chain_cqe;
 	write.wr.opcode = RPCORDMA_WR_RDMA_WRITE;
 	write.wr.sg_list = t.local;
 	write.wr.num_sge = int(mapped);
 	write.remote_addr = target.offset;
 	write.rkey = target.handle.get();
-	out.first_write = &write.wr;
-	out.writes = 1;
+	write_alone(call, write.wr, out);
 }
 
 Status build_writes(Server &server, ServerCall *call, const rpcordma_xdr_buf *reply,

@@ -329,13 +329,21 @@ def text(analysis, bars):
 
 
 class Recorder:
-    """A context manager: events come while it is entered. Raises TraceError."""
+    """A context manager: events come while it is entered. Raises TraceError.
+
+    Nothing may interrupt it between a call and what remembers its result: a signal is answered with stop().
+    """
 
     def __init__(self, machine, buffer_kb=BUFFER_KB):
         self.machine = machine
         self.buffer_kb = buffer_kb
         self.folder = None
         self.pipe = None
+        self.stopped = False
+
+    def stop(self, *_):
+        """Ends lines(), half a second later at most. It may be called at any time, and handles a signal."""
+        self.stopped = True
 
     def _find(self):
         for place in TRACEFS:
@@ -356,7 +364,7 @@ class Recorder:
         """Removes what commands left that were killed."""
         for name in os.listdir(instances):
             m = re.fullmatch(r"rpcordma-(\d+)", name)
-            if m and not os.path.exists(f"/proc/{m.group(1)}"):
+            if m and (int(m.group(1)) == os.getpid() or not os.path.exists(f"/proc/{m.group(1)}")):
                 os.rmdir(os.path.join(instances, name))
 
     def __enter__(self):
@@ -402,10 +410,10 @@ class Recorder:
             self.folder = None
 
     def lines(self, seconds):
-        """Lines as they come, for so long."""
+        """Lines as they come, for so long, or until it is stopped."""
         until = time.monotonic() + seconds
         rest = b""
-        while (left := until - time.monotonic()) > 0:
+        while not self.stopped and (left := until - time.monotonic()) > 0:
             ready, _, _ = select.select([self.pipe], [], [], min(left, 0.5))
             if not ready:
                 continue
@@ -422,22 +430,19 @@ class Recorder:
 def record(machine, seconds, buffer_kb, raw):
     """Traces for so long; interrupted, it is analysed so far. @raw: a file that gets the lines, or None."""
     analysis = Analysis()
-
-    def leave(*_):
-        raise KeyboardInterrupt
-
-    old = signal.signal(signal.SIGTERM, leave)
+    recorder = Recorder(machine, buffer_kb)
+    # What nohup has the command ignore stays ignored.
+    old = {number: signal.signal(number, recorder.stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+           if signal.getsignal(number) != signal.SIG_IGN}
     try:
-        with Recorder(machine, buffer_kb) as recorder:
-            try:
-                for line in recorder.lines(seconds):
-                    analysis.take(line)
-                    if raw:
-                        raw.write(line + "\n")
-            except KeyboardInterrupt:
-                pass
+        with recorder:
+            for line in recorder.lines(seconds):
+                analysis.take(line)
+                if raw:
+                    raw.write(line + "\n")
     finally:
-        signal.signal(signal.SIGTERM, old)
+        for number, handler in old.items():
+            signal.signal(number, handler)
     return analysis
 
 

@@ -469,6 +469,30 @@ int rpcordma_pages_map(rpcordma_endpoint *endpoint, rpcordma_dma, page **pages, 
 	return int(count);
 }
 
+int rpcordma_runs_map(rpcordma_endpoint *endpoint, rpcordma_dma direction, page **pages,
+		      rpcordma_runs *runs, rpcordma_u32 length, rpcordma_sge *sges,
+		      rpcordma_u32 room)
+{
+	const int mapped = rpcordma_pages_map(endpoint, direction, pages, 0, length, sges, room);
+
+	auto *known = the_port->dma.known_runs;
+
+	while (known->runs && known->runs != runs)
+		known++;
+	/* No page has a neighbour; and whoever has others in their place says so before. */
+	for (u32 i = 0; i < runs->known; i++)
+		EXPECT_EQ(known->pages[i], pages[i]);
+	if (length > runs->known * kPage || room < RPCORDMA_RUNS) {
+		known->runs = runs;
+		runs->known = mapped > 0 && mapped <= RPCORDMA_RUNS ? u16(mapped) : 0;
+		for (u32 i = 0; i < runs->known; i++) {
+			runs->pages[i] = 1;
+			known->pages[i] = pages[i];
+		}
+	}
+	return mapped;
+}
+
 void rpcordma_pages_unmap(rpcordma_endpoint *endpoint, rpcordma_dma direction,
 			  const rpcordma_sge *sges, rpcordma_u32 count)
 {

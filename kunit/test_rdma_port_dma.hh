@@ -76,6 +76,11 @@ struct PortDma {
 	void expect_none() const;
 
 	rpcordma_region *all_regions[kMostRegions] = {};
+	/* Of each whose runs are known, by which pages. */
+	struct KnownRuns {
+		const rpcordma_runs *runs;
+		page *pages[RPCORDMA_RUNS];
+	} known_runs[64] = {};
 	DmaPiece page_maps[256] = {}; /* those of single pages; without a bounce buffer: none */
 	u32 last_key = 1000;
 };

@@ -268,7 +268,7 @@ RPCORDMA_TEST(server_read, largest_payload)
 		c.svc.limits.max_message = c.server->limits.max_message = payload + kPage;
 		c.svc.limits.max_pages = c.server->limits.max_pages = payload / kPage + 1;
 		/* Nor does the budget grow with such calls: it is for sinks. */
-		EXPECT_EQ(eager_cap(nullptr, kPage),
+		EXPECT_EQ(eager_cap(nullptr, kPage, c.server->limits.eager_memory),
 			  8 * (Transfer::kPages * kPage + kTransferBytes));
 		if (linear) {
 			call.read(0, payload + kPage, 33);
@@ -378,6 +378,7 @@ RPCORDMA_TEST(server_read, budget)
 		rpcordma_server_tunables.eager_read_bytes = b.parameter;
 		c.svc.limits.threads = b.threads;
 		c.memory.size = b.memory;
+		c.server->limits.eager_memory = eager_memory(); /* as accept() does */
 		c.set_replied(true);
 		{
 			const OthersEager others(b.others, b.users);

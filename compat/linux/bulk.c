@@ -401,6 +401,61 @@ int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction
 	return 1;
 }
 
+/* As rpcordma_runs_map(), of runs that are not known, or as well. */
+static noinline int find_runs(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
+			      struct page **pages, struct rpcordma_runs *runs, u32 length,
+			      struct rpcordma_sge *sges, u32 room)
+{
+	const int count = map_runs(ep, direction, pages, 0, length, sges, room);
+	int i;
+
+	runs->known = 0;
+	for (i = 0; i < count && count <= RPCORDMA_RUNS; i++) {
+		runs->pages[i] = PFN_UP(sges[i].length);
+		runs->known += runs->pages[i];
+	}
+	return count;
+}
+
+/* Other pages in their place would be written to by a device. */
+static void check_run(struct page **page, u32 count)
+{
+	u32 i;
+
+	for (i = 1; i < count; i++)
+		if (page[i] != page[0] + i)
+			rpcordma_warn("who exchanges a page of a run says so");
+}
+
+int rpcordma_runs_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction, struct page **pages,
+		      struct rpcordma_runs *runs, rpcordma_u32 length, struct rpcordma_sge *sges,
+		      rpcordma_u32 room)
+{
+	struct ib_device *device = ep->id->device;
+	const u32 lkey = ep->pd->local_dma_lkey;
+	const u16 *run = runs->pages;
+	struct rpcordma_sge *sge = sges;
+
+	if (length > (u32)runs->known << PAGE_SHIFT || room < RPCORDMA_RUNS)
+		return find_runs(ep, direction, pages, runs, length, sges, room);
+	for (; length; sge++) {
+		const u32 bytes = min_t(u32, length, *run << PAGE_SHIFT);
+
+		if (IS_ENABLED(CONFIG_KASAN))
+			check_run(pages, *run);
+		sge->addr = ib_dma_map_page(device, *pages, 0, bytes, dma_direction(direction));
+		if (unlikely(ib_dma_mapping_error(device, sge->addr))) {
+			rpcordma_pages_unmap(ep, direction, sges, sge - sges);
+			return -ENOMEM;
+		}
+		sge->length = bytes;
+		sge->lkey = lkey;
+		pages += *run++;
+		length -= bytes;
+	}
+	return sge - sges;
+}
+
 void rpcordma_pages_unmap(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
 			  const struct rpcordma_sge *sges, rpcordma_u32 count)
 {

@@ -328,7 +328,21 @@ void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk);
 int rpcordma_pages_map(struct rpcordma_endpoint *endpoint, enum rpcordma_dma direction,
 		       struct page **pages, rpcordma_u32 offset, rpcordma_u32 length,
 		       struct rpcordma_sge *sges, rpcordma_u32 room);
-/** Undo that. Any context. */
+/* Runs of neighbours among pages, from the first page on; behind that many it is not known. */
+#define RPCORDMA_RUNS 4
+struct rpcordma_runs {
+	rpcordma_u16 known; /* pages that those have together; 0: none is known */
+	rpcordma_u16 pages[RPCORDMA_RUNS];
+};
+
+/**
+ * As rpcordma_pages_map(), of @pages from the first byte on, of which @runs tells, and is told: as long as these are the same
+ * pages, nobody looks at each of them again. Others in their place: the caller sets @runs->known to 0 before. Any context.
+ */
+int rpcordma_runs_map(struct rpcordma_endpoint *endpoint, enum rpcordma_dma direction,
+		      struct page **pages, struct rpcordma_runs *runs, rpcordma_u32 length,
+		      struct rpcordma_sge *sges, rpcordma_u32 room);
+/** Undo either. Any context. */
 void rpcordma_pages_unmap(struct rpcordma_endpoint *endpoint, enum rpcordma_dma direction,
 			  const struct rpcordma_sge *sges, rpcordma_u32 count);
 /** Copy bytes [@offset, @offset + @length) of @buf, head, pages and tail. Any context. */

@@ -476,6 +476,78 @@ static void pages_that_do_not_map(struct kunit *test)
 	rpcordma_pages_unmap(&device->endpoint, RPCORDMA_DMA_TO_DEVICE, sges, 4);
 }
 
+static void runs_are_known(struct kunit *test)
+{
+	struct test_device *device = test_device_make(test);
+	struct rpcordma_endpoint *ep = &device->endpoint;
+	struct page **near = test_neighbours(test, PAGES);
+	struct page **layouts[] = { near, strangers(test, near, PAGES), short_runs(test, near),
+				    some_alone(test, near) };
+	struct rpcordma_sge sges[PAGES], expected[PAGES];
+	u32 room, which, first, l;
+
+	for (which = 0; which < ARRAY_SIZE(layouts); which++) {
+		struct page **pages = layouts[which];
+
+		/* Of those that were known by a message of each length, as long as all others. */
+		for (first = 0; first < ARRAY_SIZE(lengths); first++) {
+			struct rpcordma_runs runs = {};
+			int count = rpcordma_runs_map(ep, RPCORDMA_DMA_FROM_DEVICE, pages, &runs,
+						      lengths[first], sges, PAGES);
+
+			KUNIT_EXPECT_EQ(test, runs.known,
+					count <= RPCORDMA_RUNS ? PFN_UP(lengths[first]) : 0);
+			rpcordma_pages_unmap(ep, RPCORDMA_DMA_FROM_DEVICE, sges, count);
+			for (l = 0; l < ARRAY_SIZE(lengths); l++) {
+				for (room = RPCORDMA_RUNS - 2; room < RPCORDMA_RUNS + 2; room++) {
+					const struct rpcordma_runs before = runs;
+					int got;
+
+					count = rpcordma_pages_map(ep, RPCORDMA_DMA_FROM_DEVICE,
+								   pages, 0, lengths[l], expected,
+								   room);
+					rpcordma_pages_unmap(ep, RPCORDMA_DMA_FROM_DEVICE,
+							     expected, count);
+					got = rpcordma_runs_map(ep, RPCORDMA_DMA_FROM_DEVICE, pages,
+								&runs, lengths[l], sges, room);
+					KUNIT_ASSERT_EQ(test, got, count);
+					KUNIT_EXPECT_EQ(test, memcmp(sges, expected,
+								     count * sizeof(*sges)),
+							0);
+					rpcordma_pages_unmap(ep, RPCORDMA_DMA_FROM_DEVICE, sges,
+							     got);
+					runs = before;
+				}
+			}
+		}
+	}
+}
+
+static void known_runs_that_do_not_map(struct kunit *test)
+{
+	struct test_device *device = test_device_make(test);
+	struct rpcordma_endpoint *ep = &device->endpoint;
+	struct page **pages = strangers(test, test_neighbours(test, 4), 4);
+	struct rpcordma_runs runs = {};
+	struct rpcordma_sge sges[4];
+	u32 nth;
+
+	for (nth = 0; nth <= 4; nth++) {
+		if (nth)
+			rpcordma_fault_arm("ib_dma_map_page", nth);
+		KUNIT_EXPECT_EQ(test,
+				rpcordma_runs_map(ep, RPCORDMA_DMA_FROM_DEVICE, pages, &runs,
+						  4 * PAGE_SIZE, sges, 4),
+				nth ? -ENOMEM : 4);
+		KUNIT_EXPECT_EQ(test, runs.known, 4);
+		if (nth)
+			KUNIT_EXPECT_TRUE(test, rpcordma_fault_hit());
+		else
+			rpcordma_pages_unmap(ep, RPCORDMA_DMA_FROM_DEVICE, sges, 4);
+	}
+	rpcordma_fault_arm(NULL, 0);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(pieces),
 	KUNIT_CASE(no_run_is_longer),
@@ -489,6 +561,8 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(bulk_of_message),
 	KUNIT_CASE(pages_by_runs),
 	KUNIT_CASE(pages_that_do_not_map),
+	KUNIT_CASE(runs_are_known),
+	KUNIT_CASE(known_runs_that_do_not_map),
 	{},
 };
 

@@ -139,6 +139,7 @@ static constexpr u32 kChainRoom = Transfer::kRequests;
 	rpcordma_svc_get_limits(server.xprt, &service);
 	limits.max_message = service.max_message;
 	limits.max_pages = service.max_pages;
+	limits.eager_memory = eager_memory();
 	return {};
 }
 

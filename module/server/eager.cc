@@ -9,10 +9,14 @@ namespace rpcordma {
 
 EagerTotal eager_total;
 
-/* What part of the machine's memory eager Reads may fill, however few the threads. */
 static constexpr u32 kPartOfMemory = 128;
 
-u64 eager_cap(const svc_xprt *xprt, u32 page_size)
+u64 eager_memory()
+{
+	return rpcordma_memory_size() / kPartOfMemory;
+}
+
+u64 eager_cap(const svc_xprt *xprt, u32 page_size, u64 memory)
 {
 	const u32 bytes = rpcordma_server_tunables.eager_read_bytes;
 	rpcordma_svc_limits limits;
@@ -24,8 +28,7 @@ u64 eager_cap(const svc_xprt *xprt, u32 page_size)
 		return 0;
 	/* What is longer than a sink is not pulled ahead. */
 	const u32 bytes_of_one = min(limits.max_message + page_size, Transfer::kPages * page_size);
-	return max<u64>(u64(limits.threads) * (bytes_of_one + kTransferBytes),
-			rpcordma_memory_size() / kPartOfMemory);
+	return max(u64(limits.threads) * (bytes_of_one + kTransferBytes), memory);
 }
 
 bool EagerTotal::take(u64 bytes, u64 cap, bool joins)

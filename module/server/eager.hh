@@ -47,8 +47,10 @@ private:
 };
 extern EagerTotal eager_total;
 
-/** The bytes that all connections together may have under way. Any context. */
-[[nodiscard]] u64 eager_cap(const svc_xprt *xprt, u32 page_size);
+/** The part of the machine's memory, in bytes, that they may fill however few the threads. Any context. */
+[[nodiscard]] u64 eager_memory();
+/** The bytes that all connections together may have under way; @memory: of eager_memory(). Any context. */
+[[nodiscard]] u64 eager_cap(const svc_xprt *xprt, u32 page_size, u64 memory);
 
 /** A connection's share. */
 class EagerBudget {

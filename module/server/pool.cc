@@ -426,6 +426,9 @@ void ServerPool::give(Transfer *transfer)
 	} else {
 		rpcordma_pages_release(transfer->pages, transfer->page_count);
 	}
+	/* Where it has none in use, it has those that it had before. */
+	if (transfer->page_count)
+		transfer->runs.known = 0;
 	transfer->page_count = 0;
 	transfer->writes = false;
 	const bool whole = transfer->whole();

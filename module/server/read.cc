@@ -256,8 +256,8 @@ static void note_stale_regions(Transfer &t)
 	if (arrival.how != chunk::Arrival::How::single || arrival.segments != 1 ||
 	    !server.limits.lone_read)
 		return false;
-	const auto mapped = map_lone(server, call, RPCORDMA_WR_RDMA_READ, call->transfer->pages, 0,
-				     arrival.sink_length, server.limits.lone_read);
+	const auto mapped =
+		map_lone_sink(server, call, arrival.sink_length, server.limits.lone_read);
 	if (__builtin_expect(!mapped.ok(), 0))
 		return mapped.error() == Error::no_space ? Error::protocol : mapped.error();
 	if (!mapped.value())
@@ -357,7 +357,7 @@ bool pull_eagerly(Server &server, ServerCall *call)
 {
 	const u32 page_size = server.device.page_size;
 	const u32 pages = sink_pages(server, call->arrival);
-	const u64 cap = eager_cap(server.xprt, page_size);
+	const u64 cap = eager_cap(server.xprt, page_size, server.limits.eager_memory);
 
 	/* No sink is larger: a thread has the pages for those. */
 	if (pages > Transfer::kPages || !in_order(server) || !take_eager(server, call, pages, cap))

@@ -375,9 +375,10 @@ static void settle(Server &server, const Receive *receive, Arrived arrived)
 			call->refusal = server.session.refusal(judged.refusal);
 			call->report = static_cast<Owned<rtrext::Report> &&>(server.report);
 		}
-		call->arrival = call->refused || judged.inline_length ?
-					chunk::Arrival::inline_only(judged.inline_length) :
-					server.arrival;
+		if (call->refused || judged.inline_length)
+			call->arrival = chunk::Arrival::inline_only(judged.inline_length);
+		else
+			call->arrival = server.arrival;
 		begin_call(server, call, held);
 	} else if (arrived.message) {
 		take_backward_reply(server, *arrived.message);

@@ -84,6 +84,7 @@ struct ServerLimits {
 	/* Of the service, as it was then: bytes of a call, and pages of one. */
 	u32 max_message = 0;
 	u32 max_pages = 0;
+	u64 eager_memory = 0; /* of eager_memory() */
 	/* Of a lone request (lone.hh): pages of a Write, SGEs of a Read; 0: Reads have none. */
 	u32 lone_write = 1;
 	u32 lone_read = 0;

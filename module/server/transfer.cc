@@ -176,15 +176,12 @@ void trace_mapping_listened(const Server &server, const LoneRequest &lone, u32 x
 			    lone.length());
 }
 
-Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages, u32 offset,
-		      u32 length, u32 most, u16 first)
+/* @call's lone request has @mapped SGEs, or that is an error. */
+[[nodiscard, gnu::always_inline]] static inline Result<bool>
+lone_mapped(Server &server, ServerCall *call, int mapped)
 {
 	LoneRequest &lone = call->lone;
 
-	lone.request.wr.opcode = opcode;
-	lone.first = first;
-	const int mapped = rpcordma_pages_map(server.endpoint, lone.direction(), pages, offset,
-					      length, lone.sges + first, most);
 	if (mapped < 0) {
 		trace::failure(server.peer,
 			       lone.writes() ? trace::Failure::write_map_failed :
@@ -196,6 +193,30 @@ Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages
 	if (mapped)
 		trace_lone_mapping(server, *call, true);
 	return mapped != 0;
+}
+
+Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages, u32 offset,
+		      u32 length, u32 most, u16 first)
+{
+	LoneRequest &lone = call->lone;
+
+	lone.request.wr.opcode = opcode;
+	lone.first = first;
+	return lone_mapped(server, call,
+			   rpcordma_pages_map(server.endpoint, lone.direction(), pages, offset,
+					      length, lone.sges + first, most));
+}
+
+Result<bool> map_lone_sink(Server &server, ServerCall *call, u32 length, u32 most)
+{
+	LoneRequest &lone = call->lone;
+	Transfer &sink = *call->transfer;
+
+	lone.request.wr.opcode = RPCORDMA_WR_RDMA_READ;
+	lone.first = 0;
+	return lone_mapped(server, call,
+			   rpcordma_runs_map(server.endpoint, RPCORDMA_DMA_FROM_DEVICE, sink.pages,
+					     &sink.runs, length, lone.sges, most));
 }
 
 void put_lone(Server &server, ServerCall *call)

@@ -104,6 +104,7 @@ struct Transfer : ListLink<TransferTag> {
 	u32 page_count = 0;  /* in use; a sink's may be others' now, or absent */
 	u32 eager = 0;	     /* bytes of the eager budget, while the service has the pages */
 	bool writes = false; /* the pages are a reply's, page cache maybe */
+	rpcordma_runs runs = {}; /* of a sink's pages, as long as they are the same */
 	/* Among finished ones. */
 	Transfer *next_finished = nullptr;
 	u32 xid = 0; /* for traces */
@@ -252,6 +253,10 @@ inline void trace_lone_mapping(const Server &server, const ServerCall &call, boo
  */
 [[nodiscard]] Result<bool> map_lone(Server &server, ServerCall *call, int opcode, page **pages,
 				    u32 offset, u32 length, u32 most, u16 first = 0);
+/**
+ * As that, of the first @length bytes of the sink's pages, for a Read. Of pages that the pool had before, it is known how they lie.
+ */
+[[nodiscard]] Result<bool> map_lone_sink(Server &server, ServerCall *call, u32 length, u32 most);
 /** The end of @call's lone request, of which the device has nothing. It is in use. Any context. */
 void put_lone(Server &server, ServerCall *call);
 /** Give back @call's transfer, of which the device has nothing. It has one. Any context. */

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* compat/port/verbs.h, simulated, without what is about connections (port_cm.cc). */
+#include <algorithm>
 #include <cerrno>
+#include <map>
+#include <vector>
 
 #include "selftests/sim/cm.hh"
 
@@ -266,6 +269,28 @@ int rpcordma_pages_map(rpcordma_endpoint *, rpcordma_dma direction, page **pages
 		length -= n;
 	}
 	return int(count);
+}
+
+int rpcordma_runs_map(rpcordma_endpoint *endpoint, rpcordma_dma direction, page **pages,
+		      rpcordma_runs *runs, rpcordma_u32 length, rpcordma_sge *sges,
+		      rpcordma_u32 room)
+{
+	/* The pages by which they are known, wherever the runs lie now. */
+	static std::map<const rpcordma_runs *, std::vector<page *>> pages_of;
+	std::vector<page *> &known = pages_of[runs];
+	const u32 count = (length + kPageSize - 1) / kPageSize;
+
+	REQUIRE(runs->known <= RPCORDMA_RUNS, "more runs are known than there are");
+	for (u32 i = 0; i < runs->known; i++)
+		REQUIRE(runs->pages[i] == 1 && known[i] == pages[i],
+			"a page was exchanged, and its run is thought to be known");
+	const int mapped = rpcordma_pages_map(endpoint, direction, pages, 0, length, sges, room);
+	if (count > runs->known || room < RPCORDMA_RUNS) {
+		runs->known = mapped > 0 && mapped <= RPCORDMA_RUNS ? u16(mapped) : 0;
+		known.assign(pages, pages + runs->known);
+		std::fill_n(runs->pages, runs->known, 1);
+	}
+	return mapped;
 }
 
 void rpcordma_pages_unmap(rpcordma_endpoint *, rpcordma_dma direction, const rpcordma_sge *sges,

@@ -5,7 +5,7 @@ import collections
 import os
 import re
 
-from vmlib import disturb, lab, trace
+from vmlib import cost, disturb, lab, trace
 from vmlib.testing import test
 
 OURS = disturb.OURS
@@ -202,3 +202,67 @@ def rtrext(t):
     pcap = pair.client.capture
     pair.stop()
     on_the_wire(t, pcap, at, counted)
+
+
+# Of each call, with all of it on: the client's work requests, its completions of Receives and of Sends; the server's work
+# requests and its Receives. No call has an RDMA Read, which would be a round trip more, nor a region.
+ROWS = {
+    "READ 4 KiB": (1, 1, 0, 1, 1),
+    "READ 16 KiB": (1, 1, 0, 1, 1),
+    "WRITE 4 KiB": (1, 1, 0, 1, 1),
+    # It fits one message, and is copied into that: nobody has to hear of the Send's end.
+    "WRITE 16 KiB": (1, 1, 0, 1, 1),
+    # Of 80 KiB at 20 each. The Sends read the caller's pages, so that the last one is signaled.
+    "WRITE 64 KiB": (4, 1, 1, 1, 4),
+    # The call fits one message, and its reply is as long as four can be. With fewer entries there are fewer, down to one.
+    "READDIR 64 KiB": (1, 4, 0, 4, 1),
+    # A Receive that has grown takes 20,480 bytes: one message, which is copied.
+    "long call": (1, 1, 0, 1, 1),
+}
+CALLS = 16
+COMMANDS = {"READDIR 64 KiB": "list /mnt/dir COUNT", "long call": "setxattr /mnt/file COUNT 20000"}
+# An NFSv4.2 READDIR has 84 bytes for each, on average.
+NAMES = 750
+
+
+@test("rtrext-counts")
+def rtrext_counts(t):
+    """what calls cost both ends with all of it on: one round trip, work requests, no registration, completions"""
+    t.only_rpcordma("about two ends of ours")
+    switch = "version2=1 version2_rtr=7"
+    pair = t.lab(server_xprt="rpcordma", server_params=f"{lab.STRICT} {switch}")
+    # A lease that is renewed in between would count.
+    disturb.up(pair, lease=300, params=f"{switch} send_write_max=65536 send_read_max=65536")
+    for vm in (pair.client, pair.server):
+        cost.watch(vm)
+    pair.server.run(f"dd if=/dev/urandom of=/export/file bs=64k count={CALLS + 1} 2>/dev/null; chmod 666 /export/file; "
+                    f"fsops dirmake /export/dir {NAMES}", 30, "a file, and a directory")
+    pair.mount("4.2", "rsize=65536,wsize=65536,actimeo=600,nordirplus")
+    disturb.grow(pair)
+    for what, (client_wrs, received, signaled, server_wrs, server_received) in ROWS.items():
+        name, *size = what.lower().split()
+        command = COMMANDS.get(what) or f"{name} /mnt/file COUNT {int(size[0]) * 1024} 0 0"
+
+        def work(count):
+            pair.client.run(f"repeat {command.replace('COUNT', str(count))}", 60, f"{count} times {what}")
+
+        one = cost.per_call(pair, lambda: work(1), lambda: work(1 + CALLS), CALLS)[0]
+        client, server = one["client"], one["server"]
+        for end, which, counter, wanted in (
+                ("client", "work requests", "send_wrs", client_wrs), ("client", "posts", "send_posts", 1),
+                ("client", "regions registered", "wr_reg_mr", 0), ("client", "regions invalidated", "wr_local_inv", 0),
+                ("client", "Receives", "wc_recv", received), ("server", "work requests", "send_wrs", server_wrs),
+                ("server", "posts", "send_posts", 1), ("server", "round trips beyond the first", "wr_rdma_read", 0),
+                ("server", "RDMA Writes", "wr_rdma_write", 0), ("server", "Receives", "wc_recv", server_received),
+                ("server", "signaled Sends", "wc_send", 1)):
+            t.equal(one[end][counter], wanted, f"{what}: the {end}'s {which} (all: {one})")
+        # A Send is signaled now and then, in one of two pieces of work or in the other.
+        t.check(abs(client["wc_send"] - signaled) <= 0.2, f"{what}: the client's signaled Sends (all: {one})")
+        for end in (client, server):
+            t.equal(end["completions"], end["wc_recv"] + end["wc_send"], f"{what}: completions (all: {one})")
+        print(f"    {what}: 1 round trip; client {client['send_wrs']:g} work requests, {client['wr_reg_mr']:g} regions, "
+              f"{client['completions']:g} completions; server {server['send_wrs']:g} and {server['completions']:g}",
+              flush=True)
+    t.equal(pair.xprt_stats()["connect_count"], 1, "connections, with nothing to disturb one")
+    pair.umount()
+    pair.unload()

@@ -8,21 +8,49 @@
 
 namespace verbs {
 
+namespace two {
+
+void expect_report(Connection &c, const Id &bad, std::optional<Id> lead, u32 fault,
+		   const std::vector<u32> &values, const char *what, const Octets *come)
+{
+	Words body, want;
+
+	body.words({bad.xid, bad.direction, bad.number, lead ? 1u : 0u});
+	if (lead)
+		body.words({lead->xid, lead->direction, lead->number});
+	body.word(fault);
+	for (const u32 value : values)
+		body.word(value);
+	const Octets got = come ? *come : answer(c);
+	check(got.size() >= 16, text("%s: %zu bytes", what, got.size()));
+	const u32 grant = rpcordma::xdr::load_be32(&got[8]);
+	check(grant != 0, text("%s: no credit", what));
+	want.words({bad.xid, 2, grant, two_optional, 1, two_repterr, body.size()}).octets(body.get());
+	same(got, want.get(), what);
+}
+
+Connection &connect_rtr(Test &t, u32 extensions)
+{
+	Connection &c = connect(t);
+	const u32 xid = t.xid();
+
+	t.send(c, octets({xid, 2, 8, two_connprop, 2, two_rbsiz, 4, two_least, two_rtrsupp, 4,
+			  extensions, 0}));
+	expect(c, {xid, 2, 0, two_connprop, 6, two_rbsiz, 4}, "CONNPROP");
+	return c;
+}
+
+} // namespace two
+
 namespace {
 
 using namespace two;
 using Parts = std::vector<Octets>;
 
-/* They ask for 8 credits: for more, the server's Receives would grow, and it would say so in between. */
-
-/** rdma_opttype of rtrext-01, and optr_err. */
-enum Option : u32 { xmtreq = 1, xmtresp = 2, xmtcont = 3, repterr = 4 };
-enum Fault : u32 { bad_hmt = 1, bad_omt = 2, bad_cont = 3, bad_seq = 4, bad_xid = 5, bad_pl = 8 };
-
 Octets xmtreq_message(u32 xid, u32 count, u32 rsbuf, u32 pslen, const Octets &bytes)
 {
 	return Words()
-		.words({xid, 2, 8, two_optional, 0, xmtreq, 20, 0, 0, count, rsbuf, pslen})
+		.words({xid, 2, 8, two_optional, 0, two_xmtreq, 20, 0, 0, count, rsbuf, pslen})
 		.octets(bytes)
 		.get();
 }
@@ -30,7 +58,7 @@ Octets xmtreq_message(u32 xid, u32 count, u32 rsbuf, u32 pslen, const Octets &by
 Octets xmtcont_message(u32 xid, u32 xnum, u32 itype, u32 pslen, const Octets &bytes)
 {
 	return Words()
-		.words({xid, 2, 8, two_optional, 0, xmtcont, 12, xnum, itype, pslen})
+		.words({xid, 2, 8, two_optional, 0, two_xmtcont, 12, xnum, itype, pslen})
 		.octets(bytes)
 		.get();
 }
@@ -46,7 +74,7 @@ Parts group(u32 xid, const Octets &stream, u32 count, u32 each, u32 rsbuf = 1)
 						    std::min(stream.size(), at + each);
 		const Octets bytes(stream.begin() + long(at), stream.begin() + long(end));
 
-		parts.push_back(i ? xmtcont_message(xid, i, xmtreq, u32(bytes.size()), bytes) :
+		parts.push_back(i ? xmtcont_message(xid, i, two_xmtreq, u32(bytes.size()), bytes) :
 				    xmtreq_message(xid, count, rsbuf, u32(bytes.size()), bytes));
 	}
 	return parts;
@@ -68,45 +96,6 @@ void say(Test &t, Connection &c, const Parts &parts)
 void expect_null(Connection &c, u32 xid, const char *what)
 {
 	expect(c, {xid, 2, 0, two_msg, 1, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0}, what);
-}
-
-struct Id {
-	u32 xid, number;
-};
-
-/*
- * A report about a call: @bad, @lead if there is one, what is wrong, and its two or three values. @come: the message, if it is
- * not the next one.
- */
-void expect_report(Connection &c, const Id &bad, std::optional<Id> lead, u32 fault,
-		   const std::vector<u32> &values, const char *what, const Octets *come = nullptr)
-{
-	Words body, want;
-
-	body.words({bad.xid, 0, bad.number, lead ? 1u : 0u});
-	if (lead)
-		body.words({lead->xid, 0, lead->number});
-	body.word(fault);
-	for (const u32 value : values)
-		body.word(value);
-	const Octets got = come ? *come : answer(c);
-	check(got.size() >= 16, text("%s: %zu bytes", what, got.size()));
-	const u32 grant = rpcordma::xdr::load_be32(&got[8]);
-	check(grant != 0, text("%s: no credit", what));
-	want.words({bad.xid, 2, grant, two_optional, 1, repterr, body.size()}).octets(body.get());
-	same(got, want.get(), what);
-}
-
-/* One that does what it can of rtrext-01, or says so. */
-Connection &connect_rtr(Test &t, u32 extensions = 7)
-{
-	Connection &c = connect(t);
-	const u32 xid = t.xid();
-
-	t.send(c, octets({xid, 2, 8, two_connprop, 2, two_rbsiz, 4, two_least, two_rtrsupp, 4,
-			  extensions, 0}));
-	expect(c, {xid, 2, 0, two_connprop, 6, two_rbsiz, 4}, "CONNPROP");
-	return c;
 }
 
 void whole(Test &t)
@@ -196,7 +185,8 @@ void interleaved(Test &t)
 
 	t.send(c, one[0]);
 	t.send(c, two[0]);
-	expect_report(c, {other, 0}, Id{xid, 0}, bad_omt, {xmtcont, xmtreq}, "a group amid a group");
+	expect_report(c, {other, 0}, Id{xid, 0}, bad_omt, {two_xmtcont, two_xmtreq},
+		      "a group amid a group");
 	t.send(c, two[1]);
 	t.send(c, two[2]);
 	expect_null(c, other, "the second one");
@@ -214,7 +204,7 @@ void renumbered(Test &t)
 		const Parts parts = group(xid, call_with(xid, 80), 3, 40);
 
 		t.send(c, parts[0]);
-		t.send(c, xmtcont_message(xid, number, xmtreq, 0, {}));
+		t.send(c, xmtcont_message(xid, number, two_xmtreq, 0, {}));
 		expect_report(c, {xid, number}, Id{xid, 0}, bad_seq, {1, number}, "another number");
 		/* One report for a group. */
 		say(t, c, {parts[1], parts[2], parts[1]});
@@ -246,11 +236,11 @@ void another_xid(Test &t)
 	};
 	const u32 xid = t.xid(), other = t.xid();
 
-	breaks(xid, other, xmtreq, bad_xid, {xid, other}, "another xid");
+	breaks(xid, other, two_xmtreq, bad_xid, {xid, other}, "another xid");
 	for (const u32 type : {0u, 2u, 3u, 5u, ~0u}) {
 		const u32 one = t.xid();
 
-		breaks(one, one, type, bad_omt, {xmtreq, type}, "another type");
+		breaks(one, one, type, bad_omt, {two_xmtreq, type}, "another type");
 	}
 }
 
@@ -261,14 +251,14 @@ void alone(Test &t)
 	for (const u32 number : {0u, 1u, ~0u}) {
 		const u32 xid = t.xid();
 
-		t.send(c, xmtcont_message(xid, number, xmtreq, 0, {}));
+		t.send(c, xmtcont_message(xid, number, two_xmtreq, 0, {}));
 		expect_report(c, {xid, number}, {}, bad_cont, {}, "an XMTCONT of nothing");
 		served(t, c);
 	}
 	/* As a first message, too. */
 	Connection &first = connect(t);
 	const u32 xid = t.xid();
-	t.send(first, xmtcont_message(xid, 1, xmtreq, 0, {}));
+	t.send(first, xmtcont_message(xid, 1, two_xmtreq, 0, {}));
 	expect_report(first, {xid, 1}, {}, bad_cont, {}, "an XMTCONT at first");
 	served(t, first);
 }
@@ -285,7 +275,7 @@ void counts(Test &t)
 		/* What follows of it is dropped in silence. */
 		if (count > 1)
 			for (const u32 number : {1u, 2u})
-				t.send(c, xmtcont_message(xid, number, xmtreq, 0, {}));
+				t.send(c, xmtcont_message(xid, number, two_xmtreq, 0, {}));
 		served(t, c);
 	}
 	/* With all of its transmissions, a call that is none. */
@@ -306,7 +296,7 @@ void lengths(Test &t)
 
 		t.send(c, xmtreq_message(xid, 2, 1, length, null_call(xid)));
 		expect_report(c, {xid, 0}, {}, bad_pl, {length, 0, 40}, "a length of the first");
-		t.send(c, xmtcont_message(xid, 1, xmtreq, 0, {}));
+		t.send(c, xmtcont_message(xid, 1, two_xmtreq, 0, {}));
 		served(t, c);
 	}
 	/* Of another one. */
@@ -315,7 +305,7 @@ void lengths(Test &t)
 		const Parts parts = group(xid, call_with(xid, 80), 3, 40);
 
 		t.send(c, parts[0]);
-		t.send(c, xmtcont_message(xid, 1, xmtreq, length, pattern(8, 1)));
+		t.send(c, xmtcont_message(xid, 1, two_xmtreq, length, pattern(8, 1)));
 		expect_report(c, {xid, 1}, Id{xid, 0}, bad_pl, {length, 0, 8},
 			      "a length of the second");
 		t.send(c, parts[2]);
@@ -327,7 +317,7 @@ void lengths(Test &t)
 
 		t.send(c, xmtreq_message(xid, 2, 1, length, null_call(xid)));
 		expect(c, {xid, 2, 0, two_error, two_bad_xdr}, "under 8 bytes of the RPC");
-		t.send(c, xmtcont_message(xid, 1, xmtreq, 0, {}));
+		t.send(c, xmtcont_message(xid, 1, two_xmtreq, 0, {}));
 		served(t, c);
 	}
 	const u32 xid = t.xid();
@@ -358,9 +348,10 @@ void send_reports(Test &t, Connection &c, u32 direction)
 		body.words({xid, !direction, 0, 0, fault});
 		for (u32 i = 0; i < values; i++)
 			body.word(i);
-		t.send(c, Words().words({xid, 2, 8, two_optional, direction, repterr, body.size()})
-				  .octets(body.get())
-				  .get());
+		t.send(c,
+		       Words().words({xid, 2, 8, two_optional, direction, two_repterr, body.size()})
+			       .octets(body.get())
+			       .get());
 	}
 }
 
@@ -374,10 +365,10 @@ void strange_options(Test &t)
 	send_reports(t, c, 1);
 	served(t, c);
 	/* Replies to nobody. */
-	t.send(c, octets({xid, 2, 8, two_optional, 1, xmtresp, 12, 0, 3, 8, xid, 1}));
-	t.send(c, octets({xid, 2, 8, two_optional, 1, xmtresp, 12, 0, 0, 8, xid, 1}));
+	t.send(c, octets({xid, 2, 8, two_optional, 1, two_xmtresp, 12, 0, 3, 8, xid, 1}));
+	t.send(c, octets({xid, 2, 8, two_optional, 1, two_xmtresp, 12, 0, 0, 8, xid, 1}));
 	served(t, c);
-	t.send(c, octets({xid, 2, 8, two_optional, 0, xmtresp, 12, 0, 1, 8, xid, 1}));
+	t.send(c, octets({xid, 2, 8, two_optional, 0, two_xmtresp, 12, 0, 1, 8, xid, 1}));
 	expect(c, {xid, 2, 0, two_error, two_inval_option}, "an XMTRESP that says it is a call");
 	t.send(c, octets({xid, 2, 8, two_optional, 0, 5, 0}));
 	expect(c, {xid, 2, 0, two_error, two_inval_option}, "opttype 5");
@@ -409,8 +400,8 @@ Octets reply_group(Connection &c, u32 xid, u32 count)
 
 		check(got.size() <= two_least, text("a transmission of %zu bytes", got.size()));
 		check(word(0) == xid && word(3) == two_optional && word(4) == 1 &&
-			      word(5) == (i ? xmtcont : xmtresp) && word(6) == 12 &&
-			      word(7) == (i ? i : 0) && word(8) == (i ? u32(xmtresp) : count),
+			      word(5) == (i ? two_xmtcont : two_xmtresp) && word(6) == 12 &&
+			      word(7) == (i ? i : 0) && word(8) == (i ? u32(two_xmtresp) : count),
 		      text("transmission %u of %u: proc %u, opttype %u, %u, %u", i, count, word(3),
 			   word(5), word(7), word(8)));
 		check(length % 4 == 0 && 40 + length <= got.size(),
@@ -488,7 +479,7 @@ void many(Test &t)
 		if (i % 3 == 2) {
 			/* One that is lost. */
 			t.send(c, group(xid, call_with(xid, 80), 3, 40)[0]);
-			t.send(c, xmtcont_message(xid, 2, xmtreq, 0, {}));
+			t.send(c, xmtcont_message(xid, 2, two_xmtreq, 0, {}));
 			expect_report(c, {xid, 2}, Id{xid, 0}, bad_seq, {1, 2}, "one that is lost");
 			continue;
 		}
@@ -506,11 +497,11 @@ void off(Test &t)
 	served(t, c);
 	t.send(c, xmtreq_message(xid, 2, 1, 40, null_call(xid)));
 	expect(c, {xid, 2, 0, two_error, two_inval_option}, "XMTREQ");
-	t.send(c, xmtcont_message(xid, 1, xmtreq, 0, {}));
+	t.send(c, xmtcont_message(xid, 1, two_xmtreq, 0, {}));
 	expect(c, {xid, 2, 0, two_error, two_inval_option}, "XMTCONT");
-	t.send(c, octets({xid, 2, 32, two_optional, 0, repterr, 20, xid, 1, 0, 0, 3}));
+	t.send(c, octets({xid, 2, 32, two_optional, 0, two_repterr, 20, xid, 1, 0, 0, 3}));
 	expect(c, {xid, 2, 0, two_error, two_inval_option}, "REPTERR");
-	t.send(c, octets({xid, 2, 32, two_optional, 1, xmtresp, 12, 0, 1, 8, xid, 1}));
+	t.send(c, octets({xid, 2, 32, two_optional, 1, two_xmtresp, 12, 0, 1, 8, xid, 1}));
 	served(t, c);
 }
 

@@ -120,8 +120,9 @@ std::vector<TestCase> chosen(char **names)
 	std::vector<TestCase> tests;
 
 	/* NFS as it should be comes last: what was done to the server before must not show in it. */
-	for (auto *group : {&header_tests, &version2_tests, &group_tests, &direction_tests,
-			    &connection_tests, &chunk_tests, &backward_tests, &nfs_tests})
+	for (auto *group :
+	     {&header_tests, &version2_tests, &group_tests, &item_tests, &direction_tests,
+	      &connection_tests, &chunk_tests, &backward_tests, &nfs_tests})
 		for (const TestCase &test : *group)
 			if (is_chosen(test.name, names))
 				tests.push_back(test);

@@ -94,8 +94,8 @@ struct TestCase {
 	void (*function)(Test &);
 };
 
-extern const std::vector<TestCase> header_tests, version2_tests, group_tests, direction_tests,
-	connection_tests, chunk_tests, backward_tests, nfs_tests;
+extern const std::vector<TestCase> header_tests, version2_tests, group_tests, item_tests,
+	direction_tests, connection_tests, chunk_tests, backward_tests, nfs_tests;
 
 /* storm.cc. They return whether all was well. */
 bool storm(Peer &peer, u32 connections, const std::string &mix, u32 seconds);

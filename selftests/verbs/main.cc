@@ -135,8 +135,8 @@ std::vector<OddTest> chosen_odd(char **names)
 
 	/* Those that wait come first. */
 	for (auto *group :
-	     {&odd_connection_tests, &odd_version2_tests, &odd_group_tests, &odd_reply_tests,
-	      &odd_item_tests, &odd_memory_tests, &odd_backward_tests})
+	     {&odd_connection_tests, &odd_version2_tests, &odd_sent_tests, &odd_group_tests,
+	      &odd_reply_tests, &odd_item_tests, &odd_memory_tests, &odd_backward_tests})
 		for (const OddTest &test : *group)
 			if (is_chosen(test.name, names))
 				tests.push_back(test);

@@ -328,8 +328,8 @@ bool Answer::take_transfer_2_()
 }
 
 /*
- * An XMTREQ of one transmission, without items and directions, is an RDMA_MSG without chunks of version 1. Of a REPTERR only the
- * direction is looked at here.
+ * An XMTREQ of one transmission, without items, and with one direction to send at most, is an RDMA_MSG without chunks of version
+ * 1. Of a REPTERR only the direction is looked at here.
  */
 bool Answer::take_option_2_()
 {
@@ -340,12 +340,19 @@ bool Answer::take_option_2_()
 		return false;
 	if (word(5) == two_repterr)
 		return word(6) + 28 == bytes.size();
-	if (word(5) != two_xmtreq || word(6) != 20 || word(7) || word(8) || word(9) != 1 ||
-	    word(11) != bytes.size() - 48)
+	const u32 length = word(6), header = 28 + length;
+	if (word(5) != two_xmtreq || word(7) || bytes.size() < header)
 		return false;
-	reply_transmissions_ = std::max(1u, word(10));
+	/* A set of any range with one item, which is TBSN. */
+	asks_to_send_ = length == 40 && word(8) == 1 && word(9) == 0 && word(10) == ~0u &&
+			word(11) == 1 && word(13) == 2;
+	const u32 count = asks_to_send_ ? 14 : 9;
+	if ((!asks_to_send_ && (length != 20 || word(8))) || word(count) != 1 ||
+	    word(count + 2) != bytes.size() - header)
+		return false;
+	reply_transmissions_ = std::max(1u, word(count + 1));
 	Octets plain = Words().words({word(0), rpcordma::v1::version, word(2), 0, 0, 0, 0}).get();
-	plain.insert(plain.end(), bytes.begin() + 48, bytes.end());
+	plain.insert(plain.end(), bytes.begin() + header, bytes.end());
 	bytes = plain;
 	return take_version_1_();
 }

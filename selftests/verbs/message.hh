@@ -195,6 +195,11 @@ public:
 	{
 		return reply_transmissions_;
 	}
+	/** Of such a call: the result is to come in Sends; it has that one direction. */
+	[[nodiscard]] bool asks_to_send() const
+	{
+		return asks_to_send_;
+	}
 	/** Lists and payload point into the message, which this object has. Of what version 2 adds, the first four words. */
 	[[nodiscard]] const rpcordma::xdr::Message &header() const
 	{
@@ -225,7 +230,7 @@ private:
 	Received received_;
 	rpcordma::xdr::Message header_;
 	u32 vers_ = 0, invalidate_ = 0, reply_transmissions_ = 0;
-	bool valid_ = false;
+	bool valid_ = false, asks_to_send_ = false;
 };
 
 /** Reads XDR; what ends too early is thrown as a Failure. */

@@ -47,6 +47,6 @@ private:
 void connections(Server &server, u32 connections);
 
 extern const std::vector<OddTest> odd_reply_tests, odd_item_tests, odd_connection_tests,
-	odd_memory_tests, odd_backward_tests, odd_version2_tests, odd_group_tests;
+	odd_memory_tests, odd_backward_tests, odd_version2_tests, odd_group_tests, odd_sent_tests;
 
 } // namespace verbs

@@ -4,8 +4,9 @@
 import collections
 import os
 import re
+import time
 
-from vmlib import cost, disturb, lab, trace
+from vmlib import cost, disturb, lab, testing, trace
 from vmlib.testing import test
 
 OURS = disturb.OURS
@@ -266,3 +267,133 @@ def rtrext_counts(t):
     t.equal(pair.xprt_stats()["connect_count"], 1, "connections, with nothing to disturb one")
     pair.umount()
     pair.unload()
+
+
+# As many messages as the replies of all listings have Receives for, and each writer's.
+LISTINGS, WRITERS = 4, 2
+HELD = LISTINGS + 4 * WRITERS
+ENTRIES = 1500
+# Shell: $1 processes that list a long directory, each its own, as a client asks for the same entries once; and $2 that write 64 KiB
+# at a time, past the cache; until they are killed. Their numbers are in $all. They look names up before they begin, and not again.
+WORKERS = f"""
+outstanding() {{ sed -n 's/^outstanding: //p' {OURS}/stats; }}
+workers() {{
+    all=
+    for n in $(seq $1); do repeat list /mnt/many$n 100000 > /dev/null 2>&1 & all="$all $!"; done
+    for n in $(seq $2); do repeat timed 1 1 write /mnt/w$n 100000 65536 0 0 > /dev/null 2>&1 & all="$all $!"; done
+}}"""
+
+
+def server_is_free(pair):
+    """Whether the server has none of the client's calls, and a Receive for each that it grants."""
+    found = re.findall(r" credits=(\d+) calls=(\d+) .* receives=(\d+) ",
+                       pair.server.run(f"cat {OURS}/server/connections", 10))
+    return bool(found) and all(calls == "0" and int(receives) >= int(credits) for credits, calls, receives in found)
+
+
+def held(t, pair):
+    """Calls are killed whose messages are on their way to a server that does not move: listings with their processes, WRITEs by
+    umount -f, as nobody waits killably for one past its cache. Their credits, and the Receives for their replies, are free once
+    the server has replied: each turn takes all of the Receives."""
+    before = disturb.client_stats(pair)
+    for turn in range(3):
+        job = pair.client.spawn(f"""{WORKERS}
+            rm -f /tmp/still; workers {LISTINGS} {WRITERS}; usleep 500000; echo begun
+            until [ -e /tmp/still ] && [ $(outstanding) -ge {HELD} ]; do usleep 20000; done
+            kill -9 $all
+            umount -f /mnt &
+            usleep 100000; echo kept $(outstanding)
+            wait 2>/dev/null
+            until [ $(outstanding) = 0 ]; do usleep 50000; done
+            echo free""", f"turn {turn} of killed calls")
+        testing.until(t, 20, "calls to be made", lambda: "begun" in job.out)
+        pair.server.pause()
+        try:
+            pair.client.run("> /tmp/still", 20)
+            testing.until(t, 20, f"calls of {HELD} messages to be killed", lambda: "kept" in job.out)
+        finally:
+            pair.server.resume()
+        kept = int(re.search(r"^kept (\d+)$", job.out, re.M)[1])
+        t.check(kept >= HELD, f"turn {turn}: {kept} credits are taken by calls that were given up, expected {HELD}")
+        # Else they went by chunks, whose late RDMA Writes cost the connection. A new one begins with none, for a moment.
+        now = disturb.client_stats(pair)
+        if now["connects"] == before["connects"]:
+            t.equal(now["reserve_short"] - before["reserve_short"], 0, f"turn {turn}: calls without Receives for their replies")
+        testing.until(t, 30, f"turn {turn}: all credits to be back", lambda: "free" in job.out)
+        job.wait(20)
+    testing.until(t, 10, "the server to be done with all calls, and to have Receives for as many", lambda: server_is_free(pair))
+    after = disturb.client_stats(pair)
+    for name in ("repterr_count", "bad_reply_count"):
+        t.equal(after[name] - before[name], 0, f"{name}, while calls were killed (all: {after})")
+    print(f"    calls of {HELD} messages killed three times, over {1 + after['connects'] - before['connects']} connections",
+          flush=True)
+
+
+def at_random(t, pair):
+    """The same at any moment, while the connection is dropped, and while nfsd stops and starts."""
+    job = pair.client.spawn(f"""{WORKERS}
+        for i in $(seq 16); do
+            # A reply: without one a client waits longer each time before it connects again.
+            stat -f /mnt > /dev/null
+            workers 2 2
+            usleep $((i * 130000 % 400000 + 20000))
+            [ $((i % 3)) != 1 ] || echo 1 > {OURS}/disconnect
+            kill -9 $all
+            [ $((i % 3)) != 2 ] || umount -f /mnt
+            wait
+            echo $i
+        done 2>/dev/null""", "rounds of killed calls")
+    before = disturb.client_stats(pair)["connects"]
+    began = time.monotonic()
+    while len(job.out.split()) < 6:
+        t.check(job.running(), f"the rounds ended early: {job.out}")
+        t.within(60, began, "six rounds")
+        time.sleep(0.1)
+    pair.server.run("nfsd_stop; nfsd_start 8", 60, "nfsd stops and starts")
+    job.wait(90)
+    drops = disturb.client_stats(pair)["connects"] - before
+    t.check(drops >= 4, f"hardly any connection was dropped: {drops}")
+    print(f"    16 rounds of killed calls, {drops} connections dropped meanwhile", flush=True)
+
+
+@test("rtrext-killed")
+def rtrext_killed(t):
+    """calls killed while their messages, or those of their replies, are under way: credits and Receives come back, data are right"""
+    t.only_rpcordma("about two ends of ours")
+    switch = "version2=1 version2_rtr=7"
+    pair = t.lab(server_xprt="rpcordma", server_params=f"{lab.STRICT} {switch}")
+    pair.up(params=f"{switch} send_write_max=65536 send_read_max=65536")
+    idle = {vm.name: disturb.objects(vm) for vm in (pair.client, pair.server)}
+    pair.server.run(f"for n in $(seq {LISTINGS}); do fsops dirmake /export/many$n {ENTRIES}; done", 30, "long directories")
+    pair.client.run("dd if=/dev/urandom of=/tmp/file bs=65536 count=64 2>/dev/null", 20, "a file")
+    pair.mount("3", "hard,nordirplus,actimeo=600,rsize=65536,wsize=65536")
+    disturb.grow(pair)
+    pair.client.run("cp /tmp/file /mnt/w1 && cp /tmp/file /mnt/w2", 30, "files")
+    # Keeps the mount, so that umount -f kills its calls and nothing else.
+    stay = pair.client.spawn("cd /mnt && exec sleep 300", "a process that stays in the mount")
+    before = counters(pair)
+    held(t, pair)
+    at_random(t, pair)
+    pair.client.until(f"grep -q '^outstanding: 0' {OURS}/stats", 40, "all credits to be back")
+    testing.until(t, 10, "the server to be done with all calls", lambda: server_is_free(pair))
+    last = counters(pair)
+    t.check(last["items"] > before["items"] and last["replies"] > before["replies"],
+            f"no groups: {before}, {last}")
+    for name in ("reported", "repterr", "dropped"):
+        t.equal(last[name], 0, f"{name} (all: {last})")
+    # Over a connection of its own all goes on as before, in Sends.
+    pair.client.run(f"echo 1 > {OURS}/disconnect", 10, "drop the connection")
+    disturb.grow(pair)
+    seen = during(pair, "WRITEs afterwards", "dd if=/tmp/file of=/mnt/w1 bs=65536 oflag=direct conv=notrunc 2>/dev/null")
+    t.equal((seen["items"], seen["items taken"], seen["Reads"]), (64, 64, 0), f"WRITEs in Sends (all: {seen})")
+    seen = during(pair, "a listing afterwards", f"drop_caches && fsops dirlist /mnt/many1 {ENTRIES}")
+    t.check(seen["replies"] >= 1, f"no reply in several messages (all: {seen})")
+    ends = [vm.run(f"md5sum < {path}", 20, "what the file is") for vm, path in
+            ((pair.client, "/tmp/file"), (pair.server, "/export/w1"), (pair.client, "/mnt/w1"))]
+    t.equal(len(set(end.split()[0] for end in ends)), 1, f"what the file is, at both ends: {ends}")
+    stay.kill()
+    stay.wait(10, check=False)
+    pair.umount()
+    pair.unload()
+    testing.until(t, 20, "RDMA objects to go", lambda: idle == {
+        vm.name: disturb.objects(vm) for vm in (pair.client, pair.server)})

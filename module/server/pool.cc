@@ -414,22 +414,28 @@ void ServerPool::put_(Transfer *transfer)
 		destroy_(transfer);
 }
 
+/* @transfer's pages in use may be others than it had. */
+static void settle_pages(Transfer &transfer)
+{
+	transfer.runs.known = 0;
+	if (Transfer::is_sink(transfer.size)) {
+		/* Calls use the first ones: these are what the device writes into. Most machines have one node. */
+		if (rpcordma_nodes_differ())
+			transfer.node =
+				home_of({transfer.pages, transfer.page_count}, transfer.node);
+		take_stock(transfer);
+	} else {
+		rpcordma_pages_release(transfer.pages, transfer.page_count);
+	}
+	transfer.page_count = 0;
+}
+
 void ServerPool::give(Transfer *transfer)
 {
 	rpcordma_bulk_unmap(transfer->bulk);
-	if (Transfer::is_sink(transfer->size)) {
-		/* Calls use the first ones: these are what the device writes into. Most machines have one node. */
-		if (rpcordma_nodes_differ())
-			transfer->node =
-				home_of({transfer->pages, transfer->page_count}, transfer->node);
-		take_stock(*transfer);
-	} else {
-		rpcordma_pages_release(transfer->pages, transfer->page_count);
-	}
-	/* Where it has none in use, it has those that it had before. */
+	/* A sink that was lent has none in use. */
 	if (transfer->page_count)
-		transfer->runs.known = 0;
-	transfer->page_count = 0;
+		settle_pages(*transfer);
 	transfer->writes = false;
 	const bool whole = transfer->whole();
 

@@ -4,7 +4,6 @@
  * `make states` goes through all orders of what may come.
  */
 #include "kunit/testing.hh"
-#include "module/chunk/select.hh"
 #include "module/protocol/groups.hh"
 
 namespace rpcordma {
@@ -83,10 +82,6 @@ RPCORDMA_TEST(protocol_groups, reservation)
 {
 	protocol::Reservation reservation(5);
 
-	EXPECT_EQ(chunk::receives_to_reserve(0), 0);
-	EXPECT_EQ(chunk::receives_to_reserve(1), 0);
-	EXPECT_EQ(chunk::receives_to_reserve(2), 2);
-	EXPECT_EQ(chunk::receives_to_reserve(4), 4);
 	EXPECT_TRUE(reservation.take(4));
 	EXPECT_FALSE(reservation.take(2));
 	EXPECT_FALSE(reservation.take(~0u));

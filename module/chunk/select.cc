@@ -1,135 +1,131 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which way a call and its reply go with round-trip reduction. */
+/* Whether a call and its reply go by round-trip reduction; select.hh tells it in words. */
 #include "module/chunk/placement.hh"
 #include "module/chunk/select.hh"
 
 namespace rpcordma::chunk {
 
-/** Headers of first transmissions, as long as they may become without items: with one set of one direction to send. */
-static constexpr u32 kRequestHeader =
+/* An XMTREQ that has one set of one direction, to send. */
+static constexpr u32 kAskingHeader =
 	rtrext::least_request_length + rtrext::set_length + rtrext::send_place_length;
-static constexpr u32 kResponseHeader = rtrext::least_response_length;
+/* An XMTRESP with an item that is sent, but for the numbers of its DDP segments. */
+static constexpr u32 kAnsweringHeader = rtrext::least_response_length + rtrext::sent_item_length;
 
-/** Transmissions that @length bytes inline take behind a header of @header, into Receives of @bytes. */
-static u32 transmissions_of(u32 length, u32 header, u32 bytes)
+/* In how many transmissions of @bytes each, a call of @length goes inline. */
+[[nodiscard]] static u64 call_transmissions(u64 length, u32 bytes)
 {
-	/* Every transmission but the last is full, up to a multiple of four. */
-	const u32 first = (bytes - header) & ~u32(3);
-	const u32 more = (bytes - rtrext::continuation_length) & ~u32(3);
+	const u64 first = rtrext::stream_room(bytes, rtrext::least_request_length);
+	const u32 more = rtrext::stream_room(bytes, rtrext::continuation_length);
 
-	return 1 + div_round_up(length - min(length, first), more);
+	return 1 + div_round_up<u64>(length - min(length, first), more);
 }
 
-/** Transmissions that a message takes whose item goes in DDP segments; 0: it does not go like that. */
-static u32 transmissions_placed(const properties::Structure &room, u32 header, u32 length, u32 item,
-				u32 most)
+/* How many transmissions the reply may have, all of it being inline. */
+[[nodiscard]] static u64 reply_transmissions(const CallShape &shape, const Plan &plan,
+					     const Means &means)
 {
-	if (room.segments == 0)
-		return 0;
-	/* The item's pad goes with it. */
-	const u64 numbers = u64(div_round_up(item, room.segment_length)) * xdr::word_size;
-	const u64 stream = length - min(length, item + xdr_pad(item));
-	const u64 bytes = header + rtrext::sent_item_length + numbers + stream;
-
-	return bytes <= room.head() ? place(room, u32(bytes), item, most).transmissions : 0;
+	return plan.reply_chunk.empty() ?
+		       1 :
+		       rtrext::response_transmissions(shape.receive.length(), means.receive_bytes);
 }
 
-namespace {
-
-struct Call {
-	CallWay way = CallWay::one;
-	u32 transmissions = 1;
-};
-
-struct Reply {
-	ReplyWay way = ReplyWay::one;
-	u32 transmissions = 1;
-};
-
-} // namespace
-
-static constexpr bool has(const End &end, u32 extensions)
+/* Bytes of the numbers of the DDP segments that an item of @length takes. */
+[[nodiscard]] static u32 numbers_of(const properties::Structure &room, u32 length)
 {
-	return (end.extensions & extensions) == extensions;
+	return div_round_up(length, room.segment_length) * xdr::word_size;
 }
 
-/** An XMTREQ of @transmissions, which is not 0, may go, to be answered by an XMTRESP. */
-static bool takes(const End &peer, u32 transmissions)
+[[nodiscard]] static Selection select_asking(const CallShape &shape, const Plan &plan,
+					     const Means &means)
 {
-	return has(peer, properties::takes_xmtreq | properties::takes_xmtresp) &&
-	       (transmissions == 1 || has(peer, properties::takes_xmtcont));
-}
+	const BufferShape &reply = shape.receive;
+	Selection chosen;
 
-/** @may: an XMTREQ is a way at all. @must: the reply needs one. */
-static Call select_call(const Lengths &lengths, const Means &means, bool may, bool must)
-{
-	const End &peer = means.peer;
-	const u32 item = lengths.sealed ? 0 : lengths.call_item;
-	const u32 most = min(peer.call_limit, means.credits);
-
-	if (u64(must ? kRequestHeader : v2::min_header_length) + lengths.call <= peer.receive_bytes)
+	if (reply.page_length > means.read_max || !means.ours.segments ||
+	    plan.send_mode != SendMode::inline_only || plan.transmissions != 1 ||
+	    !plan.reply_chunk.empty() || plan.inline_length % xdr::word_size ||
+	    kAskingHeader + plan.inline_length > means.send_bytes)
 		return {};
-	if (may && item != 0 && item <= means.write_max)
-		if (const u32 n = transmissions_placed(peer.room, kRequestHeader, lengths.call,
-						       item, most);
-		    n != 0 && takes(peer, n))
-			return {CallWay::sent, n};
-	if (item != 0)
-		return {CallWay::read_chunk, 1};
-	if (may)
-		if (const u32 n = transmissions_of(lengths.call, kRequestHeader, peer.receive_bytes);
-		    n <= most && takes(peer, n))
-			return {CallWay::group, n};
-	return {CallWay::long_call, 1};
-}
-
-/** The Receives of a reply of up to @transmissions can be had, and the peer sends so many. */
-static bool may_come(const Means &means, u32 transmissions)
-{
-	return transmissions != 0 && transmissions <= means.peer.reply_limit &&
-	       takes(means.peer, transmissions) &&
-	       receives_to_reserve(transmissions) <= means.receives;
-}
-
-static Reply select_reply(const Lengths &lengths, const Means &means, bool may)
-{
-	const End &ours = means.ours;
-	const u32 item = lengths.sealed ? 0 : lengths.reply_item;
-
-	if (u64(v2::min_header_length) + lengths.reply <= ours.receive_bytes &&
-	    item <= means.read_max)
+	/* Around the item; no longer than the head of a Receive has room for. */
+	const u32 around = reply.head_length + reply.tail_length;
+	const u32 numbers = numbers_of(means.ours, reply.page_length);
+	const Placement placed = place(means.ours, kAnsweringHeader + numbers + around,
+				       reply.page_length, means.reply_limit);
+	/* Inline it may come as well, where the server cannot send it so: there is room for that, too. */
+	const u64 inline_count =
+		rtrext::response_transmissions(reply.length() + rtrext::sent_item_length,
+					       means.receive_bytes);
+	if (!placed.transmissions || inline_count > means.reply_limit)
 		return {};
-	if (may && item != 0 && item <= means.read_max)
-		if (const u32 n = transmissions_placed(ours.room, kResponseHeader, lengths.reply,
-						       item, means.peer.reply_limit);
-		    may_come(means, n))
-			return {ReplyWay::sent, n};
-	if (item != 0)
-		return {ReplyWay::write_chunk, 1};
-	if (may)
-		if (const u32 n =
-			    transmissions_of(lengths.reply, kResponseHeader, ours.receive_bytes);
-		    may_come(means, n))
-			return {ReplyWay::group, n};
-	return {ReplyWay::reply_chunk, 1};
+	chosen.way = Way::asked_item;
+	chosen.reply_transmissions = max(placed.transmissions, u32(inline_count));
+	chosen.header_length = kAskingHeader;
+	chosen.send_bytes = kAskingHeader + plan.inline_length;
+	/* What fits one transmission costs no padding there. */
+	const u32 one = rtrext::stream_room(means.receive_bytes, kAnsweringHeader);
+	chosen.item_least = one > around ? (one - around) & ~u32(xdr::word_size - 1) : 0;
+	return chosen;
 }
 
-Selection select(const Lengths &lengths, const Means &means)
+[[nodiscard]] static Selection select_item(const CallShape &shape, const Plan &plan,
+					   const Means &means)
 {
-	const auto ways = [&](bool may) {
-		const Reply reply = select_reply(lengths, means, may);
-		Selection chosen;
+	const u32 item = shape.send.page_length;
+	const u64 replies = reply_transmissions(shape, plan, means);
+	Selection chosen;
 
-		chosen.reply = reply.way;
-		chosen.reply_transmissions = reply.transmissions;
-		const Call call = select_call(lengths, means, may, chosen.xmtreq());
-		chosen.call = call.way;
-		chosen.call_transmissions = call.transmissions;
-		return chosen;
-	};
-	const Selection chosen = ways(takes(means.peer, 1));
+	if (item > means.write_max || plan.inline_length % xdr::word_size ||
+	    !means.theirs.segments || replies > means.reply_limit)
+		return {};
+	const u32 header = rtrext::least_request_length + rtrext::sent_item_length +
+			   numbers_of(means.theirs, item);
+	const Placement placed =
+		place(means.theirs, header + plan.inline_length, item, means.call_limit);
+	if (!placed.transmissions || placed.segments > means.item_segments)
+		return {};
+	chosen.way = Way::sent_item;
+	chosen.call_transmissions = placed.transmissions;
+	chosen.reply_transmissions = u32(replies);
+	chosen.header_length = header;
+	chosen.send_bytes = means.theirs.head() + item_bytes(means.theirs, item, 0);
+	return chosen;
+}
 
-	return chosen.xmtreq() && chosen.chunks() ? ways(false) : chosen;
+[[nodiscard]] static Selection select_group(const CallShape &shape, const Plan &plan,
+					    const Means &means)
+{
+	const u64 length = shape.send.length();
+	const u32 bytes = min(means.send_bytes, means.buffer_bytes);
+	const u64 count = call_transmissions(length, bytes);
+	const u64 replies = reply_transmissions(shape, plan, means);
+	Selection chosen;
+
+	if (replies > means.reply_limit || (count < 2 && replies < 2) || count > means.call_limit ||
+	    length % xdr::word_size)
+		return {};
+	chosen.way = Way::group;
+	chosen.call_transmissions = u32(count);
+	chosen.reply_transmissions = u32(replies);
+	chosen.header_length = rtrext::least_request_length;
+	chosen.send_bytes = bytes;
+	return chosen;
+}
+
+Selection select(const CallShape &shape, const Plan &plan, const Means &means)
+{
+	constexpr u32 kAll = properties::takes_xmtreq | properties::takes_xmtresp |
+			     properties::takes_xmtcont;
+
+	if ((means.extensions & kAll) != kAll || !plan.rkeys())
+		return {};
+	/* A chunk for a part of the reply: then chunks for all, as an XMTREQ offers none. */
+	if (!plan.write_chunk.empty())
+		return select_asking(shape, plan, means);
+	if (plan.send_mode == SendMode::read_chunk)
+		return select_item(shape, plan, means);
+	if (!plan.read_chunk.empty())
+		return {};
+	return select_group(shape, plan, means);
 }
 
 } // namespace rpcordma::chunk

@@ -1,13 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which way a call and its reply go on a connection of version 2 with round-trip reduction: inline, in DDP segments, in
- * several transmissions, or by chunks. By their lengths and by what the peer told of itself; numbers only. Chunks are then
- * planned by reduce.hh, as without round-trip reduction, and DDP segments by placement.hh.
+ * Whether a call and its reply go by round-trip reduction (rtrext-01) instead of by the chunks that reduce() has planned: in DDP
+ * segments, or in several transmissions. By their lengths and by what both ends told of themselves; numbers only. What that
+ * takes, credits, Receives and memory, group.cc has or has not: without, the chunks stay.
  *
- * Nothing drives it yet (architecture.rst).
+ * Of each the first that fits:
+ *
+ *  Reply   fits one message at its largest				no XMTREQ for it
+ *          page data eligible, no longer than read_max, the call
+ *          fits one message, and all fits the transmissions		page data in DDP segments of ours
+ *          page data eligible, rest fits one message			Write chunk
+ *          fits the transmissions					inline, in several
+ *          else							Reply chunk
+ *  Call    fits one message						one
+ *          page data eligible, rest fits one message, no longer than
+ *          write_max, and all fits the transmissions			page data in DDP segments of the peer's
+ *          page data eligible, rest fits one message			Read chunk
+ *          fits the transmissions					inline, in several
+ *          else							Position Zero Read chunk
+ *
+ * Where the one side needs an XMTREQ and the other one a chunk, both have chunks, as an XMTREQ offers none (rtrext-01 has
+ * no Reply chunk in it).
+ *
+ * The drafts leave open more than that. What is done here on purpose:
+ *
+ *  - reduce() is asked first, and what it plans without a chunk stays so: of one message an XMTREQ saves nothing. So data of
+ *    READs that fit one come inline, whatever read_max is.
+ *  - An item that reduce() gives no chunk of its own, as the rest beside it is too long, is none here.
+ *  - An XMTREQ goes to a peer that announced XMTREQ, XMTRESP and XMTCONT, also where it has one transmission: its reply may have
+ *    several.
+ *  - An item of the call and an item of the reply do not go together, and who asks for the reply's has a call of one message.
+ *  - A stream in several transmissions, or with an item left out, has whole words, as all RPC messages have.
+ *  - Who is asked for an item may send it inline: there are Receives for that, too.
  */
 #pragma once
 
+#include "module/chunk/reduce.hh"
 #include "xdr/rtrext.hh"
 
 namespace rpcordma::chunk {
@@ -21,83 +49,54 @@ namespace rpcordma::chunk {
 	return transmissions <= 1 ? 0 : transmissions;
 }
 
-/** How a call goes, the cheapest first. */
-enum class CallWay : u8 {
-	one,	    /* inline, in one transmission */
-	sent,	    /* its item in DDP segments of the peer's */
-	read_chunk, /* its item by a Read chunk, the rest inline */
-	group,	    /* all of it inline, in several transmissions */
-	long_call,  /* all of it by a Position Zero Read chunk */
+/** How a call goes: as reduce() has planned it, or by an XMTREQ. */
+enum class Way : u8 {
+	planned,
+	group,	   /* all of it inline, and all of the reply */
+	sent_item, /* page data in DDP segments of the peer's, the rest inline, and all of the reply */
+	asked_item, /* all of it inline; the reply's page data in DDP segments of ours, or inline */
 };
 
-/** How its reply may come. A responder may answer inline whatever was offered, if it fits. */
-enum class ReplyWay : u8 {
-	one,	     /* inline, in one transmission */
-	sent,	     /* its item in DDP segments of ours */
-	write_chunk, /* its item by a Write chunk, the rest inline */
-	group,	     /* all of it inline, in several transmissions */
-	reply_chunk, /* all of it by a Reply chunk */
-};
-
-/** What an end told of itself (properties::Properties), as far as it matters here; by default, what a silent one is. */
-struct End {
-	u32 receive_bytes = properties::default_receive_size; /* at least that */
-	properties::Structure room;
-	u32 extensions = 0;  /* a mask of properties::Extensions */
-	u32 call_limit = 1;  /* transmissions of a call that it receives */
-	u32 reply_limit = 1; /* transmissions of a reply that it sends */
-};
-
-/** What the client has to spend. */
+/** What both ends told of themselves, and what calls have. Lengths in bytes. */
 struct Means {
-	End ours, peer;
-	u32 write_max = 0; /* a longer item of a call does not go in DDP segments, bytes */
-	u32 read_max = 0;  /* nor a longer one of a reply; and it does not come inline */
-	/* Transmissions of this call that credits can be had for, the first included: at least one. */
-	u32 credits = 1;
-	/* Receives that can be reserved for its reply. */
-	u32 receives = 0;
+	/* That both know: a mask of properties::Extensions. */
+	u32 extensions = 0;
+	/* Of a message to the peer. */
+	u32 send_bytes = 0;
+	/* Of each transmission of a reply that has nothing placed: no more than reduce() was told. */
+	u32 receive_bytes = 0;
+	/* That the buffers of a Send have, or may be made to have. */
+	u32 buffer_bytes = 0;
+	/* Where the peer has the item of a call, and we that of a reply. */
+	properties::Structure theirs, ours;
+	/* Transmissions of a call that the peer receives and we send; and of a reply that it sends and we ask for. */
+	u32 call_limit = 1, reply_limit = 1;
+	/* DDP segments that the item of a call may take. */
+	u32 item_segments = 0;
+	/* Longer items do not go in Sends: of a call, of a reply. */
+	u32 write_max = 0, read_max = 0;
 };
 
-/** A call and the largest reply to it. Bytes, without transport headers; an item without its pad is in both numbers. */
-struct Lengths {
-	u32 call = 0;
-	u32 call_item = 0; /* that may be placed apart (DDP-eligible); 0: none */
-	u32 reply = 0;
-	u32 reply_item = 0;
-	/* RPCSEC_GSS protects the payload: nothing may be placed apart. */
-	bool sealed = false;
-};
-
+/** Where it is not Way::planned, what the XMTREQ is. */
 struct Selection {
-	CallWay call = CallWay::one;
-	ReplyWay reply = ReplyWay::one;
+	Way way = Way::planned;
 	u32 call_transmissions = 1;
-	/* That the reply may have, the first included: optxrq_rsbuf. Without an XMTREQ, 1. */
+	/* That the reply may have, the first included: optxrq_rsbuf, and see receives_to_reserve(). */
 	u32 reply_transmissions = 1;
-
-	/** It is an XMTREQ; else an RDMA_MSG or RDMA_NOMSG. */
-	[[nodiscard]] constexpr bool xmtreq() const
-	{
-		return call == CallWay::sent || call == CallWay::group || reply == ReplyWay::sent ||
-		       reply == ReplyWay::group;
-	}
-	/** A chunk is offered, which an XMTREQ cannot do. */
-	[[nodiscard]] constexpr bool chunks() const
-	{
-		return call == CallWay::read_chunk || call == CallWay::long_call ||
-		       reply == ReplyWay::write_chunk || reply == ReplyWay::reply_chunk;
-	}
+	u32 header_length = 0; /* of the first transmission */
+	/*
+	 * What buffers a Send is to have. group: each but the last is as full as that allows. sent_item: where the item is
+	 * copied, else as much as the peer's head. asked_item: all of it.
+	 */
+	u32 send_bytes = 0;
+	/* asked_item: a shorter item comes inline, as in one transmission it costs no padding there. */
+	u32 item_least = 0;
 };
 
 /**
- * The ways of one call and its reply: of each the first that fits, in the order of the ways; and where one of both would
- * need an XMTREQ and the other a chunk, chunks for both, as an XMTREQ has none. What is larger than any way takes comes out
- * as a chunk, and is reduce()'s to refuse.
- *
- * An XMTREQ goes to a peer that takes these and sends XMTRESPs; one of several transmissions, or that may have a reply of
- * several, to one that knows XMTCONT too.
+ * How the call with @shape goes, which reduce() has planned as @plan. Of a group whose Sends turn out to have shorter buffers,
+ * ask again, with these.
  */
-[[nodiscard]] Selection select(const Lengths &lengths, const Means &means);
+[[nodiscard]] Selection select(const CallShape &shape, const Plan &plan, const Means &means);
 
 } // namespace rpcordma::chunk

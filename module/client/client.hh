@@ -39,6 +39,7 @@
 #include "module/base/list.hh"
 #include "module/base/lock.hh"
 #include "module/base/result.hh"
+#include "module/chunk/select.hh"
 #include "module/client/call.hh"
 #include "module/client/connection.hh"
 #include "module/protocol/negotiation.hh"
@@ -212,8 +213,13 @@ struct rpcordma_client {
 
 	/* group.cc */
 	[[nodiscard]] bool begin_group(Connection &c, Call *call, const rpcordma_request &request);
-	[[nodiscard]] bool begin_item(Connection &c, Call *call, const rpcordma_request &request);
-	[[nodiscard]] bool begin_asking(Connection &c, Call *call, const rpcordma_request &request);
+	[[nodiscard]] bool begin_item(Connection &c, Call *call, const rpcordma_request &request,
+				      const rpcordma::chunk::Means &means,
+				      const rpcordma::chunk::Selection &chosen);
+	[[nodiscard]] bool begin_asking(Connection &c, Call *call,
+					const rpcordma::chunk::Selection &chosen);
+	[[nodiscard]] bool begin_parts(Connection &c, Call *call, rpcordma::chunk::Means means,
+				       rpcordma::chunk::Selection chosen);
 	[[nodiscard]] bool take_for_group(Call *call, u32 count, u32 replies);
 	[[nodiscard]] Status make_group(const Connection &c, Call *call,
 					const rpcordma_request &request);

@@ -16,6 +16,7 @@
  */
 
 #include "module/chunk/placement.hh"
+#include "module/chunk/select.hh"
 #include "module/client/client.hh"
 #include "module/rdma/transmission.hh"
 #include "xdr/rtrext.hh"
@@ -44,14 +45,6 @@ static constexpr u32 kItemSegments = protocol::kCallTransmissions * MessagePages
 	return rtrext::stream_room(bytes, rtrext::continuation_length);
 }
 
-/* In how many transmissions of @bytes each, a stream of @length goes. */
-[[nodiscard]] static u64 transmissions_for(u64 length, u32 bytes)
-{
-	const u64 first = first_room(bytes);
-
-	return 1 + div_round_up<u64>(length - min(length, first), next_room(bytes));
-}
-
 /* Have the buffers of @count Sends, of @bytes each where there is memory. Returns the least that one has; 0: none. */
 [[nodiscard]] static u32 provide_sends(Connection &c, Call *call, u32 count, u32 bytes)
 {
@@ -72,22 +65,6 @@ static constexpr u32 kItemSegments = protocol::kCallTransmissions * MessagePages
 		least = min(least, send.whole_capacity());
 	}
 	return least;
-}
-
-/* How many transmissions the reply of @call may have, if it is too long for one; else 0. False: of so many none comes. */
-[[nodiscard]] static bool plan_replies(const Connection &c, const Call &call, u32 &replies)
-{
-	replies = 0;
-	if (call.plan.reply_chunk.empty())
-		return true;
-	/* Of each the server fills no more than that. */
-	const u64 count = rtrext::response_transmissions(call.shape.receive.length(),
-							 min(c.session.thresholds().receive,
-							     protocol::kMostInline));
-
-	replies = u32(count);
-	return count >= 2 &&
-	       count <= min(c.session.peer_reduction().reply_limit, protocol::kReplyTransmissions);
 }
 
 /* Have credits for @count transmissions of @call, and Receives for @replies of its reply; or none. */
@@ -120,8 +97,10 @@ static void place_reply_apart(Call *call, const rpcordma_request &request)
 [[nodiscard]] static bool gather_item(Connection &c, Call *call, const rpcordma_xdr_buf &buf,
 				      const properties::Structure &room, u32 count)
 {
-	if (!c.gather_sges || room.head() > call->send().capacity() ||
-	    provide_sends(c, call, count, room.head()) < room.head())
+	if (!c.gather_sges || room.head() > call->send().capacity())
+		return false;
+	const u32 bytes = provide_sends(c, call, count, room.head());
+	if (!bytes || bytes < room.head())
 		return false;
 	/* What precedes the data is in the heads, of which one may be from before they were made longer. */
 	for (u32 i = 1; i < count; i++)
@@ -141,121 +120,106 @@ static void place_reply_apart(Call *call, const rpcordma_request &request)
 	       provide_sends(c, call, count, bytes) >= bytes;
 }
 
-/* Whether @call, which was planned with a Read chunk, goes with its page data in Sends; as begin_group(). */
-bool rpcordma_client::begin_item(Connection &c, Call *call, const rpcordma_request &request)
+/* What select() is to know of @c's ends, and of what @call has. */
+[[nodiscard]] static chunk::Means means_of(const Connection &c, const Call &call)
 {
-	const chunk::Plan &plan = call->plan;
-	const properties::Structure room = c.session.peer_structure();
-	const u32 most = min(c.session.peer_reduction().call_limit, protocol::kCallTransmissions);
-	const u32 item = request.send->page_length;
-	u32 replies;
+	const protocol::Reduction theirs = c.session.peer_reduction();
+	const chunk::Thresholds thresholds = c.session.thresholds();
+	chunk::Means means;
 
-	if (!item || item > c.send_write_max || plan.inline_length % xdr::word_size ||
-	    !room.segments || !plan_replies(c, *call, replies))
+	means.extensions = c.session.reduction().extensions & theirs.extensions;
+	means.send_bytes = thresholds.send;
+	/* Of each Receive the server fills no more than that. */
+	means.receive_bytes = min(thresholds.receive, protocol::kMostInline);
+	means.buffer_bytes = call.send().capacity() + c.send_pages.bytes();
+	means.theirs = c.session.peer_structure();
+	means.ours = structure_of(c.receive_queue.maker().room());
+	means.call_limit = min(theirs.call_limit, protocol::kCallTransmissions);
+	means.reply_limit = min(theirs.reply_limit, protocol::kReplyTransmissions);
+	means.item_segments = kItemSegments;
+	means.write_max = c.send_write_max;
+	means.read_max = c.send_read_max;
+	return means;
+}
+
+/* Whether what @chosen takes can be had, for @call to go with its page data in Sends; as begin_group(). */
+bool rpcordma_client::begin_item(Connection &c, Call *call, const rpcordma_request &request,
+				 const chunk::Means &means, const chunk::Selection &chosen)
+{
+	const u32 count = chosen.call_transmissions;
+
+	if (!take_for_group(call, count, chunk::receives_to_reserve(chosen.reply_transmissions)))
 		return false;
-	const u32 header = rtrext::least_request_length + rtrext::sent_item_length +
-			   div_round_up(item, room.segment_length) * xdr::word_size;
-	const chunk::Placement placed = chunk::place(room, header + plan.inline_length, item, most);
-	if (!placed.transmissions || placed.segments > kItemSegments)
-		return false;
-	const u32 bytes = room.head() + chunk::item_bytes(room, item, 0);
-	if (!take_for_group(call, placed.transmissions, replies))
-		return false;
-	if (!gather_item(c, call, *request.send, room, placed.transmissions) &&
-	    !copy_item_whole(c, call, placed.transmissions, bytes)) {
+	if (!gather_item(c, call, *request.send, means.theirs, count) &&
+	    !copy_item_whole(c, call, count, chosen.send_bytes)) {
 		return_extra_credits(call);
 		return false;
 	}
-	place_reply_apart(call, request);
-	call->plan.set_sent_item(header, placed.transmissions);
-	item_room = room;
+	call->plan.set_sent_item(chosen.header_length, count);
+	item_room = means.theirs;
 	return true;
 }
 
-/* Whether @call, which was planned with a Write chunk, has its reply's page data come in Sends; as begin_group(). */
-bool rpcordma_client::begin_asking(Connection &c, Call *call, const rpcordma_request &request)
+/* The same, for @call to have its reply's page data come in Sends. */
+bool rpcordma_client::begin_asking(Connection &c, Call *call, const chunk::Selection &chosen)
 {
-	const chunk::Plan &plan = call->plan;
-	const chunk::BufferShape &reply = call->shape.receive;
-	const properties::Structure ours = structure_of(c.receive_queue.maker().room());
-	const u32 most = min(c.session.peer_reduction().reply_limit, protocol::kReplyTransmissions);
-	constexpr u32 kHeader =
-		rtrext::least_request_length + rtrext::set_length + rtrext::send_place_length;
-	constexpr u32 kReplyHeader = rtrext::least_response_length + rtrext::sent_item_length;
+	if (provide_sends(c, call, 1, chosen.send_bytes) < chosen.send_bytes ||
+	    !take_for_group(call, 1, chunk::receives_to_reserve(chosen.reply_transmissions)))
+		return false;
+	item_least = chosen.item_least;
+	call->plan.set_asked_item(chosen.header_length, call->plan.inline_length);
+	return true;
+}
 
-	if (reply.page_length > c.send_read_max || !ours.segments ||
-	    plan.send_mode != chunk::SendMode::inline_only || plan.transmissions != 1 ||
-	    !plan.reply_chunk.empty() || plan.inline_length % xdr::word_size ||
-	    kHeader + plan.inline_length > c.session.thresholds().send)
+/* The same, for @call to go inline in several transmissions, or to have a reply of several. */
+bool rpcordma_client::begin_parts(Connection &c, Call *call, chunk::Means means,
+				  chunk::Selection chosen)
+{
+	const u32 bytes = provide_sends(c, call, chosen.call_transmissions, chosen.send_bytes);
+
+	if (!bytes)
 		return false;
-	/* Around the item; no longer than the head of a Receive has room for. */
-	const u32 around = reply.head_length + reply.tail_length;
-	const u32 numbers = div_round_up(reply.page_length, ours.segment_length) * xdr::word_size;
-	const chunk::Placement placed =
-		chunk::place(ours, kReplyHeader + numbers + around, reply.page_length, most);
-	/* Inline it may come as well, where the server cannot send it so: there is room for that, too. */
-	const u32 bytes = min(c.session.thresholds().receive, protocol::kMostInline);
-	const u64 inline_count =
-		rtrext::response_transmissions(reply.length() + rtrext::sent_item_length, bytes);
-	if (!placed.transmissions || inline_count > most)
+	/* Without pages for all it may take more. */
+	if (bytes < chosen.send_bytes) {
+		const u32 count = chosen.call_transmissions;
+
+		means.buffer_bytes = bytes;
+		chosen = chunk::select(call->shape, call->plan, means);
+		if (chosen.way != chunk::Way::group ||
+		    (chosen.call_transmissions > count &&
+		     provide_sends(c, call, chosen.call_transmissions, bytes) < bytes))
+			return false;
+	}
+	if (!take_for_group(call, chosen.call_transmissions,
+			    chunk::receives_to_reserve(chosen.reply_transmissions)))
 		return false;
-	const u32 replies = max(placed.transmissions, u32(inline_count));
-	if (provide_sends(c, call, 1, kHeader + plan.inline_length) < kHeader + plan.inline_length ||
-	    !take_for_group(call, 1, replies > 1 ? replies : 0))
-		return false;
-	place_reply_apart(call, request);
-	/* What fits one transmission costs no padding there. */
-	const u32 one = rtrext::stream_room(bytes, kReplyHeader);
-	item_least = one > around ? (one - around) & ~u32(xdr::word_size - 1) : 0;
-	call->plan.set_asked_item(kHeader, plan.inline_length);
+	call->plan.set_short(chosen.header_length, u32(call->shape.send.length()));
+	call->plan.transmissions = chosen.call_transmissions;
+	group_bytes = bytes;
 	return true;
 }
 
 /*
- * Whether @call, which was planned with chunks, goes in several transmissions instead. Then its plan says so, and it has
- * their credits and buffers.
+ * Whether @call, which was planned with chunks, goes by an XMTREQ instead. Then its plan says so, and it has the credits,
+ * Receives and buffers for that.
  */
 bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_request &request)
 {
-	const protocol::Reduction theirs = c.session.peer_reduction();
-	const chunk::Plan &plan = call->plan;
+	if (!c.session.reduces())
+		return false;
+	const chunk::Means means = means_of(c, *call);
+	const chunk::Selection chosen = chunk::select(call->shape, call->plan, means);
 
-	if (!c.session.reduction().takes_groups() || !theirs.takes_groups() ||
-	    plainness.in_force(rpcordma_now_ms()))
+	if (chosen.way == chunk::Way::planned || plainness.in_force(rpcordma_now_ms()))
 		return false;
-	/* A chunk for a part of the reply: then chunks for all, as an XMTREQ offers none. */
-	if (!plan.write_chunk.empty())
-		return begin_asking(c, call, request);
-	if (plan.send_mode == chunk::SendMode::read_chunk)
-		return begin_item(c, call, request);
-	if (!plan.read_chunk.empty())
-		return false;
-	const rpcordma_xdr_buf &send = *request.send;
-	const u64 length = u64(send.head.length) + send.page_length + send.tail.length;
-	u32 bytes = min(c.session.thresholds().send, call->send().capacity() + c.send_pages.bytes());
-	const u32 most = min(theirs.call_limit, protocol::kCallTransmissions);
-	u64 count = transmissions_for(length, bytes);
-	u32 replies;
+	const bool begun =
+		chosen.way == chunk::Way::group	    ? begin_parts(c, call, means, chosen) :
+		chosen.way == chunk::Way::sent_item ? begin_item(c, call, request, means, chosen) :
+						      begin_asking(c, call, chosen);
 
-	if (!plan_replies(c, *call, replies) || (count < 2 && !replies) || count > most ||
-	    length % xdr::word_size)
-		return false;
-	/* Without pages for all it may take more. */
-	bytes = provide_sends(c, call, u32(count), bytes);
-	if (!bytes)
-		return false;
-	if (transmissions_for(length, bytes) > count) {
-		count = transmissions_for(length, bytes);
-		if (count > most || provide_sends(c, call, u32(count), bytes) < bytes)
-			return false;
-	}
-	if (!take_for_group(call, u32(count), replies))
-		return false;
-	place_reply_apart(call, request);
-	call->plan.set_short(rtrext::least_request_length, u32(length));
-	call->plan.transmissions = u32(count);
-	group_bytes = bytes;
-	return true;
+	if (begun)
+		place_reply_apart(call, request);
+	return begun;
 }
 
 /* Have @write(bytes, n) write each piece of memory of @send's bytes [@from, @end). */

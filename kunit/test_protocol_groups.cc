@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * module/protocol/groups: what messages of several transmissions cost, and how they are found again. No port is needed.
+ * module/protocol/groups: how messages of several transmissions are found again, and what an ERROR for one leaves. No port is needed.
  * `make states` goes through all orders of what may come.
  */
 #include "kunit/testing.hh"
@@ -11,7 +11,6 @@ namespace {
 
 using protocol::Collector;
 using protocol::Transmission;
-using protocol::Turn;
 using What = protocol::Collector::What;
 using Fault = protocol::Collector::Fault;
 using xdr::Kind;
@@ -48,77 +47,40 @@ Transmission other(Kind kind, Option option = Option::none)
 
 } // namespace
 
-/* All or none, and a quarter of the window, rounded up, is left. */
-RPCORDMA_TEST(protocol_groups, credits)
+/* Of each ERROR, and each kind of call, what it leaves. */
+RPCORDMA_TEST(protocol_groups, errors)
 {
-	const struct {
-		u32 transmissions, in_use, in_force;
-		bool may;
-	} cases[] = {
-		{.transmissions = 2, .in_use = 1, .in_force = 4, .may = true},
-		{.transmissions = 3, .in_use = 1, .in_force = 4, .may = true},
-		{.transmissions = 4, .in_use = 1, .in_force = 4, .may = false},
-		{.transmissions = 2, .in_use = 3, .in_force = 4, .may = false},
-		{.transmissions = 2, .in_use = 1, .in_force = 3, .may = true},
-		{.transmissions = 3, .in_use = 1, .in_force = 3, .may = false},
-		{.transmissions = 2, .in_use = 1, .in_force = 2, .may = false},
-		{.transmissions = 2, .in_use = 1, .in_force = 1, .may = false},
-		{.transmissions = 1, .in_use = 3, .in_force = 4, .may = true},
-		{.transmissions = 4, .in_use = 45, .in_force = 64, .may = true},
-		{.transmissions = 4, .in_use = 46, .in_force = 64, .may = false},
-		/* the window has shrunk */
-		{.transmissions = 2, .in_use = 9, .in_force = 4, .may = false},
-		{.transmissions = 0, .in_use = 1, .in_force = 4, .may = false},
-		{.transmissions = ~0u, .in_use = 1, .in_force = ~0u, .may = false},
-	};
+	using protocol::AfterError;
+	using protocol::after_error;
+	using xdr::ErrorCode;
 
-	for (const auto &c : cases) {
-		TEST_NOTE("case", u32(&c - cases));
-		EXPECT_EQ(protocol::may_take_group(c.transmissions, c.in_use, c.in_force), c.may);
-	}
-}
+	for (const ErrorCode code :
+	     {ErrorCode::version, ErrorCode::chunk, ErrorCode::procedure, ErrorCode::reply_resource,
+	      ErrorCode::option, ErrorCode::system})
+		for (u32 kind = 0; kind < 8; kind++) {
+			const bool item = kind & 1;
+			const u32 credits = kind & 2 ? 3 : 0, receives = kind & 4 ? 4 : 0;
+			const AfterError after = after_error(code, item, credits, receives);
 
-RPCORDMA_TEST(protocol_groups, reservation)
-{
-	protocol::Reservation reservation(5);
-
-	EXPECT_TRUE(reservation.take(4));
-	EXPECT_FALSE(reservation.take(2));
-	EXPECT_FALSE(reservation.take(~0u));
-	EXPECT_EQ(reservation.taken(), 4);
-	EXPECT_TRUE(reservation.take(1));
-	reservation.put(4);
-	EXPECT_EQ(reservation.taken(), 1);
-	EXPECT_TRUE(reservation.take(4));
-}
-
-/* What an ERROR leaves goes back with the answer to an RPC that was sent later than all of them. */
-RPCORDMA_TEST(protocol_groups, retained)
-{
-	for (u32 first : {5u, 0xffffffffu}) {
-		protocol::Retained retained;
-
-		TEST_NOTE("first", first);
-		EXPECT_EQ(retained.proved(Turn(first)).credits, 0);
-		retained.add(Turn(first), {1, 2});
-		EXPECT_EQ(retained.proved(Turn(first - 1)).credits, 0);
-		EXPECT_EQ(retained.proved(Turn(first)).receives, 0);
-		/* One that was sent earlier, and one that was later. */
-		retained.add(Turn(first - 2), {3, 0});
-		retained.add(Turn(first + 2), {0, 4});
-		EXPECT_EQ(retained.proved(Turn(first + 1)).credits, 0);
-		EXPECT_EQ(retained.proved(Turn(first + 2)).credits, 0);
-		EXPECT_EQ(retained.share().credits, 4);
-		EXPECT_EQ(retained.share().receives, 6);
-		const auto freed = retained.proved(Turn(first + 3));
-		EXPECT_EQ(freed.credits, 4);
-		EXPECT_EQ(freed.receives, 6);
-		EXPECT_EQ(retained.share().credits, 0);
-		EXPECT_EQ(retained.proved(Turn(first + 4)).credits, 0);
-		/* An older one than what went back is not proved by what came before it. */
-		retained.add(Turn(first), {1, 0});
-		EXPECT_EQ(retained.proved(Turn(first + 1)).credits, 1);
-	}
+			TEST_NOTE("code", u32(code));
+			TEST_NOTE("kind", kind);
+			/* No XMTREQ. */
+			if (kind == 0)
+				EXPECT_EQ(after, AfterError::fail);
+			/* Nothing is known of the call's other transmissions. */
+			if (credits && code != ErrorCode::reply_resource)
+				EXPECT_NE(after, AfterError::fail);
+			if (code == ErrorCode::option)
+				EXPECT_EQ(after == AfterError::resend, kind != 0);
+			else if (code == ErrorCode::chunk || code == ErrorCode::system)
+				EXPECT_EQ(after == AfterError::resend, item);
+			else
+				EXPECT_NE(after, AfterError::resend);
+			if (!credits)
+				EXPECT_NE(after, AfterError::close);
+		}
+	EXPECT_EQ(after_error(ErrorCode::reply_resource, true, 3, 4), AfterError::fail);
+	EXPECT_EQ(after_error(ErrorCode::system, false, 1, 0), AfterError::close);
 }
 
 /* A group in order, of either kind; messages by themselves. */
@@ -216,6 +178,6 @@ RPCORDMA_TEST(protocol_groups, refused)
 	EXPECT_EQ(collector.take(part(7, 1)).fault, Fault::alone);
 }
 
-RPCORDMA_SUITE(protocol_groups, credits, reservation, retained, whole, broken_off, refused);
+RPCORDMA_SUITE(protocol_groups, errors, whole, broken_off, refused);
 
 } // namespace rpcordma

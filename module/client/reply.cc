@@ -10,6 +10,7 @@
 
 #include "module/client/client.hh"
 #include "module/client/grant.hh"
+#include "module/protocol/groups.hh"
 #include "module/rdma/transmission.hh"
 
 using namespace rpcordma;
@@ -490,9 +491,8 @@ template <typename IsMeant>
 }
 
 /*
- * An ERROR, which answers a call of ours. One of several transmissions may still be under way, so that its credits are
- * not free: this connection ends, and long calls go by chunks. If the peer does not take an XMTREQ at all, or no
- * items, what it said was not so, and the call is sent again; else the call fails. Returns whether it is to be handled as a reply.
+ * An ERROR, which answers a call of ours. Where this connection has to end for it (protocol::after_error()), long calls go by
+ * chunks from here on. Returns whether it is to be handled as a reply: not if the call is to be sent again.
  */
 [[nodiscard, gnu::noinline]] static bool take_error(Client &client, Connection &c,
 						    const Receive &receive)
@@ -504,25 +504,22 @@ template <typename IsMeant>
 		accept_grant(client, c, message.credits);
 		return true;
 	}
-	/* Whose reply is too long had a call that came whole. */
-	if (!c.session.reduces() || message.error.code == xdr::ErrorCode::reply_resource)
+	if (!c.session.reduces())
 		return true;
-	using xdr::ErrorCode;
-	const ErrorCode code = message.error.code;
-	bool not_taken = code == ErrorCode::option;
-	const bool group = some_waits(client, xid, [&](const Call &call) {
+	using protocol::AfterError;
+	const xdr::ErrorCode code = message.error.code;
+	AfterError after = AfterError::fail;
+	(void)some_waits(client, xid, [&](const Call &call) {
 		const bool item = call.plan.send_mode == chunk::SendMode::sent_item ||
 				  call.plan.receive_mode == chunk::ReceiveMode::sent_item;
 
-		/* Or what a server says that looks at no items, though it has segments for them; or at no directions. */
-		not_taken = not_taken ||
-			    (item && (code == ErrorCode::system || code == ErrorCode::chunk));
-		return call.credits || (not_taken && (item || call.receives));
+		after = protocol::after_error(code, item, call.credits, call.receives);
+		return after != AfterError::fail;
 	});
-	if (!group)
+	if (after == AfterError::fail)
 		return true;
 	c.unproved = false;
-	if (not_taken)
+	if (after == AfterError::resend)
 		client.reported(xid, 0);
 	else
 		client.go_plain(
@@ -530,7 +527,7 @@ template <typename IsMeant>
 			"none for ten minutes; xid",
 			xid);
 	c.request_close(trace::Loss::rpc_failed, static_cast<int>(code));
-	return !not_taken;
+	return after != AfterError::resend;
 }
 
 /* A reply with @xid that no call waits for: of a server that sends no other ones we want none. Receive completion. */

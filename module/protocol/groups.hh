@@ -1,102 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Messages of several transmissions ("groups", rtrext-01): what they cost in credits and Receives, and how the receiver
- * finds them again. A group is a lead, an XMTREQ or XMTRESP that tells how many there are, and XMTCONTs, which
- * follow it with nothing of that direction in between.
+ * Messages of several transmissions ("groups", rtrext-01): how the receiver finds them again, and what an ERROR for one leaves. A
+ * group is a lead, an XMTREQ or XMTRESP that tells how many there are, and XMTCONTs, which follow it with nothing of that
+ * direction in between.
  *
- * Pure machines. module/rdma/group_assembly.hh has the receiver's with the Receives. Reservation and Retained are not driven
- * by a connection yet.
+ * Pure. module/rdma/group_assembly.hh has the receiver's with the Receives. What groups cost is taken in
+ * module/client/group.cc: credits of sunrpc's window (rpcordma_xprt_take_credits()), and Receives that are reserved for the reply.
  */
 #pragma once
 
-#include "module/protocol/exchange.hh"
+#include "module/base/types.hh"
 #include "xdr/rtrext.hh"
 
 namespace rpcordma::protocol {
 
+/** What a requester does about an ERROR that answers a call of its own. */
+enum class AfterError : u8 {
+	fail, /* the call fails, and what it took is free */
+	/*
+	 * It fails, and the connection ends: transmissions of it may be under way still, so that its credits are not free. The
+	 * next connection has them back.
+	 */
+	close,
+	/* The connection ends, and the call is sent over the next one, by chunks: the peer does not take what it announced. */
+	resend,
+};
+
 /**
- * Whether a call of @transmissions, which has its first credit, may take those for the others: all or none, so that
- * nobody waits with a part; and only if a quarter of the window stays free, so that calls of one do not starve.
- *
- * @in_use    credits that calls have, and what is retained, the call's first one included
- * @in_force  the window
+ * @code      what the ERROR says
+ * @item      the call had an item in DDP segments, or asked for one
+ * @credits   that it has beyond the first: as many transmissions
+ * @receives  that it has for a reply of several
  */
-[[nodiscard]] constexpr bool may_take_group(u32 transmissions, u32 in_use, u32 in_force)
+[[nodiscard]] constexpr AfterError after_error(xdr::ErrorCode code, bool item, u32 credits,
+					       u32 receives)
 {
-	const u32 most = in_force - in_force / 4 - (in_force % 4 != 0);
+	using xdr::ErrorCode;
 
-	return transmissions != 0 && in_use <= most && transmissions - 1 <= most - in_use;
+	/* Whose reply is too long had a call that came whole. */
+	if (code == ErrorCode::reply_resource)
+		return AfterError::fail;
+	/* Or what a server says that looks at no items, though it has segments for them; or at no directions. */
+	if (code == ErrorCode::option ||
+	    (item && (code == ErrorCode::system || code == ErrorCode::chunk)))
+		return item || credits || receives ? AfterError::resend : AfterError::fail;
+	return credits ? AfterError::close : AfterError::fail;
 }
-
-/** A connection's Receives for replies of several transmissions; of a call from its post until its reply. */
-class Reservation {
-public:
-	explicit constexpr Reservation(u32 limit) : limit_(limit)
-	{
-	}
-	/** @receives of them, or none and false. */
-	[[nodiscard]] constexpr bool take(u32 receives)
-	{
-		if (receives > limit_ - taken_)
-			return false;
-		taken_ += receives;
-		return true;
-	}
-	constexpr void put(u32 receives)
-	{
-		taken_ -= receives;
-	}
-	[[nodiscard]] constexpr u32 taken() const
-	{
-		return taken_;
-	}
-
-private:
-	u32 limit_;
-	u32 taken_ = 0;
-};
-
-/**
- * What a call does not give back with its first credit if an ERROR ends it: parts of the call may still be under way, and
- * of a reply. When an RPC sent later is answered, they have come.
- */
-class Retained {
-public:
-	struct Share {
-		u32 credits = 0;  /* without the first */
-		u32 receives = 0; /* of the Reservation */
-	};
-	/** An ERROR has ended the call @turn. */
-	constexpr void add(Turn turn, Share share)
-	{
-		const bool first = !share_.credits && !share_.receives;
-
-		share_.credits += share.credits;
-		share_.receives += share.receives;
-		/* All that is retained waits for the same answer. */
-		if (first || is_later(turn, behind_))
-			behind_ = turn;
-	}
-	/** The call @turn is answered, if by an ERROR, before that is added. Returns what is to be given back now. */
-	[[nodiscard]] constexpr Share proved(Turn turn)
-	{
-		Share freed;
-
-		if (is_later(turn, behind_)) {
-			freed = share_;
-			share_ = {};
-		}
-		return freed;
-	}
-	[[nodiscard]] constexpr const Share &share() const
-	{
-		return share_;
-	}
-
-private:
-	Share share_;
-	Turn behind_;
-};
 
 /** A transmission, as far as it matters to which message it belongs. */
 struct Transmission {

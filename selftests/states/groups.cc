@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is sent beyond the credits, and messages of several transmissions: module/protocol/exchange.hh and groups.hh. A
- * client with four credits sends calls of one transmission and of two, and takes replies of two; it asks, tells, and gives
- * calls up. The server refuses whole calls and leads, replies in any order, and tells once. And a receiver gets any few
- * transmissions from a peer that keeps no rule.
+ * Messages of several transmissions, and what is sent beyond the credits: module/protocol/groups.hh. A client with four credits asks
+ * once, as the connection begins, and then sends calls of one transmission and of two, and takes replies of two; it gives
+ * calls up. The server refuses whole calls and leads, replies in any order, tells once, and may ask. And a receiver gets
+ * any few transmissions from a peer that keeps no rule.
+ *
+ * What the client has for its calls is the module's sums, written a second time: credits of sunrpc's window, and Receives that
+ * begin_group() takes and a reply gives back, or an ERROR, unless that ends the connection.
  */
 #include "selftests/states/worlds.hh"
 
@@ -16,11 +19,9 @@
 
 using namespace rpcordma;
 using protocol::Collector;
-using protocol::Exchange;
-using protocol::Reservation;
-using protocol::Retained;
+using protocol::AfterError;
 using protocol::Transmission;
-using protocol::Turn;
+using xdr::ErrorCode;
 using xdr::Kind;
 using xdr::Option;
 
@@ -28,7 +29,9 @@ namespace states {
 namespace {
 
 constexpr u32 kCredits = 4;
-/* That each side has beyond them, (c) of the rules: for the peer's question and for what it tells, or the answer. */
+/* What has to stay free for calls of one transmission: a quarter, as rpcordma_xprt_take_credits() has it. */
+constexpr u32 kFree = kCredits / 4;
+/* That each side has beyond them: for the peer's question, or its answer, and for what it tells. */
 constexpr u32 kBeyond = 2;
 constexpr u32 kReserve = 3;
 constexpr u32 kParts = 2;
@@ -37,7 +40,8 @@ enum class Sort : u8 { message, lead, continuation, error, question, answer, tol
 
 struct Sent {
 	Sort sort;
-	u8 xid; /* of an RPC: its number */
+	u8 xid;		/* of an RPC: its number */
+	ErrorCode code; /* of an error */
 };
 
 /* At most @most of them; in a state of plain bytes. */
@@ -46,9 +50,16 @@ struct Queue {
 	Sent sent[kMost];
 	u8 count;
 
-	void push(Sort sort, u8 xid)
+	void push(Sort sort, u8 xid, ErrorCode code = {})
 	{
-		sent[count++] = {sort, xid};
+		sent[count++] = {sort, xid, code};
+	}
+	bool has(u8 xid) const
+	{
+		for (u8 i = 0; i < count; i++)
+			if (sent[i].xid == xid)
+				return true;
+		return false;
 	}
 	Sent pop()
 	{
@@ -82,8 +93,6 @@ Transmission transmission(const Sent &sent, Option lead)
 struct Limits {
 	const char *name;
 	u8 calls;
-	u8 questions;
-	u8 tells; /* of the client */
 	u8 updates; /* of the server; it has no proof that one was taken, so that more than one is never sent */
 	u8 cancels;
 	u8 groups;	 /* calls of two transmissions */
@@ -105,15 +114,14 @@ public:
 		u8 cancelled;
 	};
 	struct Plain {
-		u8 calls, questions, tells, updates, cancels, groups, reply_groups, errors,
-			server_questions;
-		u8 in_use; /* credits */
-		u8 newest_error; /* the last call of those that an ERROR ended, and that had more than a credit */
+		u8 calls, updates, cancels, groups, reply_groups, errors, server_questions;
+		u8 asked, answered; /* the client, if it has; and whether it has the answer */
+		u8 server_asks;	    /* and has no answer */
+		u8 ended;	    /* the client has ended the connection */
+		u8 in_use;	    /* credits */
+		u8 reserved;	    /* Receives */
 		Call call[kMostCalls + 1];
 		Queue to_server, to_client;
-		Exchange client, server;
-		Reservation reservation{kReserve};
-		Retained retained;
 		Collector at_client, at_server;
 	};
 	/* Copied and compared as bytes, padding included, which is zero from the start. */
@@ -141,10 +149,6 @@ public:
 		Plain &p = s.plain();
 
 		/* Each by itself, or their padding would come along. */
-		new (&p.client) Exchange();
-		new (&p.server) Exchange();
-		new (&p.reservation) Reservation(kReserve);
-		new (&p.retained) Retained();
 		new (&p.at_client) Collector();
 		new (&p.at_server) Collector();
 		return s;
@@ -158,7 +162,10 @@ public:
 	{
 		const Plain &p = s.plain();
 
-		if (p.calls < limits_.calls || p.questions < limits_.questions)
+		/* What is under way then, nobody gets. */
+		if (p.ended)
+			return true;
+		if (p.calls < limits_.calls)
 			return false;
 		for (u8 i = 1; i <= p.calls; i++)
 			if (p.call[i].stage != over)
@@ -170,34 +177,28 @@ public:
 	{
 		const Plain &p = s.plain();
 
-		if (p.calls < limits_.calls && p.in_use < kCredits) {
+		if (p.ended)
+			return;
+		if (!p.asked) {
+			Plain &to = next.add(s, "the client asks").plain();
+			to.asked = 1;
+			to.to_server.push(Sort::question, 0);
+		}
+		if (p.answered && p.calls < limits_.calls && p.in_use < kCredits) {
 			begin(s, next, 1, 0);
 			begin(s, next, kParts, 0);
 			begin(s, next, 1, kParts);
 			begin(s, next, kParts, kParts);
 		}
-		if (p.questions < limits_.questions && p.client.may_ask()) {
-			Plain &to = next.add(s, "the client asks").plain();
-			to.questions++;
-			to.client.ask();
-			to.to_server.push(Sort::question, 0);
-		}
-		if (p.tells < limits_.tells && p.client.may_tell()) {
-			Plain &to = next.add(s, "the client tells").plain();
-			to.tells++;
-			to.client.tell(Turn(p.calls));
-			to.to_server.push(Sort::told, 0);
-		}
-		if (p.updates < limits_.updates && p.server.may_tell()) {
+		if (p.updates < limits_.updates) {
 			Plain &to = next.add(s, "the server tells").plain();
 			to.updates++;
-			to.server.tell(Turn(0));
 			to.to_client.push(Sort::told, 0);
 		}
-		if (p.server_questions < limits_.server_questions && p.server.may_ask()) {
+		if (p.server_questions < limits_.server_questions && !p.server_asks) {
 			Plain &to = next.add(s, "the server asks").plain();
 			to.server_questions++;
-			to.server.ask();
+			to.server_asks = 1;
 			to.to_client.push(Sort::question, 0);
 		}
 		bool waits = false;
@@ -232,6 +233,13 @@ private:
 		return sorts[static_cast<u32>(sent.sort)] + std::to_string(sent.xid);
 	}
 
+	static const char *why(ErrorCode code)
+	{
+		return code == ErrorCode::system ? ": SYSTEM" :
+		       code == ErrorCode::option ? ": INVAL_OPTION" :
+						   ": REPLY_RESOURCE";
+	}
+
 	void check(State &s) const
 	{
 		const Plain &p = s.plain();
@@ -239,14 +247,13 @@ private:
 		/* The server has its grant posted, the client its credits in force; each puts back what it took at once. */
 		s.fault.unless(p.to_server.count <= kCredits + kBeyond,
 			       "the client sends without a Receive");
-		s.fault.unless(p.to_client.count <= kCredits + kBeyond + p.reservation.taken(),
+		s.fault.unless(p.to_client.count <= kCredits + kBeyond + p.reserved,
 			       "the server sends without a Receive");
-		s.fault.unless(p.reservation.taken() <= kReserve, "more is reserved than there is");
+		s.fault.unless(p.reserved <= kReserve, "more is reserved than there is");
 		s.fault.unless(p.in_use <= kCredits, "more credits are in use than there are");
-		if (may_end(s))
-			s.fault.unless(p.in_use == p.retained.share().credits &&
-					       p.reservation.taken() == p.retained.share().receives &&
-					       !p.at_client.open() && !p.at_server.open(),
+		if (may_end(s) && !p.ended)
+			s.fault.unless(!p.in_use && !p.reserved && !p.at_client.open() &&
+					       !p.at_server.open(),
 				       "something is left when all is over");
 	}
 
@@ -260,11 +267,11 @@ private:
 		p.reply_groups = u8(p.reply_groups + (reply > 1));
 		if (p.groups > limits_.groups || p.reply_groups > limits_.reply_groups)
 			return;
-		if (transmissions > 1 &&
-		    !protocol::may_take_group(transmissions, p.in_use + 1u, kCredits))
+		if (transmissions > 1 && p.in_use + transmissions + kFree > kCredits)
 			return;
-		if (!p.reservation.take(reserved))
+		if (p.reserved + reserved > kReserve)
 			return;
+		p.reserved = u8(p.reserved + reserved);
 		const u8 xid = ++p.calls;
 		p.in_use = u8(p.in_use + transmissions);
 		to.fault.unless(transmissions == 1 || p.in_use < kCredits,
@@ -292,12 +299,15 @@ private:
 			to.to_client.push(Sort::lead, i);
 			to.to_client.push(Sort::continuation, i);
 		}
-		if (s.plain().errors < limits_.errors) {
-			Plain &to = next.add(s, "the server refuses call " + xid).plain();
-			to.errors++;
-			to.call[i].stage = over_at_server_;
-			to.to_client.push(Sort::error, i);
-		}
+		if (s.plain().errors < limits_.errors)
+			for (const ErrorCode code :
+			     {ErrorCode::system, ErrorCode::option, ErrorCode::reply_resource}) {
+				Plain &to = next.add(s, "the server refuses call " + xid + why(code))
+						    .plain();
+				to.errors++;
+				to.call[i].stage = over_at_server_;
+				to.to_client.push(Sort::error, i, code);
+			}
 	}
 
 	void serve(const State &s, Moves<State> &next) const
@@ -315,7 +325,7 @@ private:
 			p.to_client.push(Sort::answer, 0);
 			return;
 		case Sort::answer:
-			p.server.answered();
+			p.server_asks = 0;
 			return;
 		case Sort::told:
 			return;
@@ -334,11 +344,14 @@ private:
 		if (sent.sort == Sort::lead && p.errors < limits_.errors) {
 			/* Of a copy, as the first one moves with the list. */
 			const State before = taken;
-			State &to = next.add(before, label + ", and refuses it");
-			to.plain().errors++;
-			to.plain().at_server.refuse();
-			to.plain().call[sent.xid].stage = over_at_server_;
-			to.plain().to_client.push(Sort::error, sent.xid);
+
+			for (const ErrorCode code : {ErrorCode::system, ErrorCode::option}) {
+				State &to = next.add(before, label + ", and refuses it" + why(code));
+				to.plain().errors++;
+				to.plain().at_server.refuse();
+				to.plain().call[sent.xid].stage = over_at_server_;
+				to.plain().to_client.push(Sort::error, sent.xid, code);
+			}
 		}
 	}
 
@@ -355,7 +368,7 @@ private:
 			p.to_server.push(Sort::answer, 0);
 			return;
 		case Sort::answer:
-			p.client.answered();
+			p.answered = 1;
 			return;
 		case Sort::told:
 			return;
@@ -368,27 +381,32 @@ private:
 		Call &call = p.call[sent.xid];
 		s.fault.unless(call.stage == over_at_server_, "an answer to nothing");
 		call.stage = over;
-		const Turn turn(sent.xid);
-		p.client.proved(turn);
-		const auto freed = p.retained.proved(turn);
-		if (sent.xid > p.newest_error)
-			s.fault.unless(!p.retained.share().credits && !p.retained.share().receives,
-				       "what was retained is kept for good");
-		else
-			s.fault.unless(
-				!freed.credits && !freed.receives,
-				"what was retained is given back while parts may be under way");
-		p.in_use = u8(p.in_use - freed.credits - 1);
-		p.reservation.put(freed.receives);
-		const Retained::Share share = {call.transmissions - 1u, call.reserved};
 		if (sent.sort == Sort::error) {
-			p.retained.add(turn, share);
-			if ((share.credits || share.receives) && p.newest_error < sent.xid)
-				p.newest_error = sent.xid;
-		} else {
-			p.in_use = u8(p.in_use - share.credits);
-			p.reservation.put(share.receives);
+			const u32 credits = call.transmissions - 1u;
+			const AfterError after =
+				protocol::after_error(sent.code, false, credits, call.reserved);
+
+			s.fault.unless(after == AfterError::fail || credits || call.reserved,
+				       "the error of a plain call ends the connection");
+			s.fault.unless(after == AfterError::fail ||
+					       sent.code != ErrorCode::reply_resource,
+				       "the error of a call that came whole ends the connection");
+			s.fault.unless(
+				(after == AfterError::resend) == (sent.code == ErrorCode::option &&
+								  (credits || call.reserved)),
+				"a call that is not taken fails, or another one is sent again");
+			if (after != AfterError::fail) {
+				/* What it had is the next connection's. */
+				p.ended = 1;
+				return;
+			}
+			s.fault.unless(!credits || !p.to_server.has(sent.xid),
+				       "credits are given back while parts are under way");
 		}
+		s.fault.unless(!p.to_client.has(sent.xid),
+			       "Receives are given back while parts are under way");
+		p.in_use = u8(p.in_use - call.transmissions);
+		p.reserved = u8(p.reserved - call.reserved);
 	}
 
 	/* The server is done with it, and the client does not know. */
@@ -539,15 +557,12 @@ private:
 };
 
 constexpr Limits kWorlds[] = {
-	{"questions", 4, 2, 1, 1, 0, 0, 0, 0, true},
-	{"what is told", 5, 1, 2, 1, 0, 0, 0, 0, true},
-	{"credits of calls of two parts", 5, 1, 1, 0, 0, 1, 0, 1, true},
-	{"receives of replies of two parts", 5, 1, 0, 1, 0, 0, 1, 0, true},
-	{"calls of two parts", 3, 0, 0, 0, 1, 3, 0, 3, false},
-	{"calls and replies of two parts", 2, 1, 1, 1, 1, 2, 2, 2, false},
-#ifdef STATES_SERVER_ASKS
-	{"a server that asks", 4, 1, 0, 1, 0, 0, 0, 0, true, 1},
-#endif
+	{"what is told", 5, 1, 1, 0, 0, 0, true},
+	{"a server that asks", 5, 1, 0, 0, 0, 0, true, 2},
+	{"credits of calls of two parts", 5, 0, 0, 1, 0, 2, true},
+	{"receives of replies of two parts", 5, 1, 0, 0, 2, 1, true, 1},
+	{"calls of two parts", 4, 0, 1, 3, 0, 3, false},
+	{"calls and replies of two parts", 3, 1, 1, 2, 2, 2, false},
 };
 
 } // namespace

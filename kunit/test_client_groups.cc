@@ -283,6 +283,8 @@ RPCORDMA_TEST(client_groups, refused)
 			EXPECT_EQ(call->result, to_errno(Error::io));
 			r.done(call);
 		}
+		/* Until then, whether anybody has waited for it or not. */
+		EXPECT_EQ(r.sunrpc.in_flight, 1);
 		r.reconnect();
 		EXPECT_EQ(r.sunrpc.in_flight, 0);
 		EXPECT_FALSE(r.goes_in(10, 6000, 2));

@@ -25,6 +25,7 @@ A server's, by peer and xid:
 Of the in-tree transport xprtrdma_marshal, xprtrdma_post_send and xprtrdma_reply stand for the client's three.
 """
 
+import contextlib
 import os
 import re
 import select
@@ -340,10 +341,16 @@ class Recorder:
         self.folder = None
         self.pipe = None
         self.stopped = False
+        self.may_raise = False
 
     def stop(self, *_):
-        """Ends lines(), half a second later at most. It may be called at any time, and handles a signal."""
+        """Ends lines(), half a second later at most. It may be called at any time, and handles a signal.
+
+        In write() it raises KeyboardInterrupt.
+        """
         self.stopped = True
+        if self.may_raise:
+            raise KeyboardInterrupt
 
     def _find(self):
         for place in TRACEFS:
@@ -365,7 +372,9 @@ class Recorder:
         for name in os.listdir(instances):
             m = re.fullmatch(r"rpcordma-(\d+)", name)
             if m and (int(m.group(1)) == os.getpid() or not os.path.exists(f"/proc/{m.group(1)}")):
-                os.rmdir(os.path.join(instances, name))
+                # That of another PID namespace may be in use.
+                with contextlib.suppress(OSError):
+                    os.rmdir(os.path.join(instances, name))
 
     def __enter__(self):
         instances = os.path.join(self._find(), "instances")
@@ -426,20 +435,33 @@ class Recorder:
             for line in whole:
                 yield line.decode(errors="replace")
 
+    def write(self, raw, line):
+        """A line for @raw, which nobody may be reading."""
+        try:
+            self.may_raise = True
+            raw.write(line + "\n")
+        finally:
+            self.may_raise = False
+
+
+# What ends a command, by a terminal or an administrator.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
 
 def record(machine, seconds, buffer_kb, raw):
     """Traces for so long; interrupted, it is analysed so far. @raw: a file that gets the lines, or None."""
     analysis = Analysis()
     recorder = Recorder(machine, buffer_kb)
     # What nohup has the command ignore stays ignored.
-    old = {number: signal.signal(number, recorder.stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-           if signal.getsignal(number) != signal.SIG_IGN}
+    old = {number: signal.signal(number, recorder.stop) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
     try:
         with recorder:
             for line in recorder.lines(seconds):
                 analysis.take(line)
                 if raw:
-                    raw.write(line + "\n")
+                    recorder.write(raw, line)
+    except KeyboardInterrupt:
+        pass
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

@@ -444,7 +444,7 @@ RPCORDMA_TEST(chunk_select_small, each_reply)
 				}
 				wrong += knowing_less(planned, means, seen);
 				planned.marked = true;
-				wrong += planned.make(end(n), end(2)) &&
+				wrong += !planned.make(end(n), end(2)) ||
 					 !planned.agrees(means, seen);
 			}
 		});

@@ -273,7 +273,11 @@ RPCORDMA_TEST(client_groups, refused)
 		GroupRequester r;
 		rpc_rqst *call = r.long_call(9, 6000);
 
+		/* Nor are the Receives for its reply others' before. */
+		r.add_pages(call, 10000, true);
+		call->receive.flags = 0;
 		EXPECT_EQ(r.transmit(call), 0);
+		EXPECT_EQ(r.core->reserve.load(), 13);
 		if (killed)
 			r.done(call);
 		EXPECT_TRUE(r.refuse(9, 6));
@@ -285,8 +289,10 @@ RPCORDMA_TEST(client_groups, refused)
 		}
 		/* Until then, whether anybody has waited for it or not. */
 		EXPECT_EQ(r.sunrpc.in_flight, 1);
+		EXPECT_EQ(r.core->reserve.load(), 13);
 		r.reconnect();
 		EXPECT_EQ(r.sunrpc.in_flight, 0);
+		EXPECT_EQ(r.core->reserve.load(), 16);
 		EXPECT_FALSE(r.goes_in(10, 6000, 2));
 		/* Of another call it is that call's matter. */
 		call = r.call(11);

@@ -479,6 +479,7 @@ int rpcordma_runs_map(rpcordma_endpoint *endpoint, rpcordma_dma direction, page 
 
 	while (known->runs && known->runs != runs)
 		known++;
+	EXPECT_TRUE(known < the_port->dma.known_runs + 63);
 	/* No page has a neighbour; and whoever has others in their place says so before. */
 	for (u32 i = 0; i < runs->known; i++)
 		EXPECT_EQ(known->pages[i], pages[i]);

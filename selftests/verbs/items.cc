@@ -481,6 +481,8 @@ void gone(Test &t)
 		}
 		t.drop(c);
 	}
+	Room room;
+	served(t, connect_grown(t, room));
 }
 
 /* In place of an xid: that of the message itself. */

@@ -413,6 +413,7 @@ void killed(Server &s)
 		s.serve(20);
 		job->kill();
 		s.finish(*job);
+		check(job->error() == EINTR, "the task was not killed");
 		held->on.outstanding--;
 		s.granted(held->on, s.grant);
 		for (u32 i = sent; i < 3; i++)

@@ -317,6 +317,8 @@ void CallbackService::serve_()
 		if (sessions_ > 1 && chance.one_in(4)) {
 			sessions_--;
 			rpcordma_core_bc_destroy(xprt_.core, 1);
+			/* The last one may have gone meanwhile, with what was queued. */
+			continue;
 		}
 		rpc_rqst *rqst = xprt_.backward_calls.front();
 		xprt_.backward_calls.pop_front();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Replies whose items come in Sends (rtrext-01 7.3, 7.4), and what comes amid a reply in several transmissions. The client's
- * parameters version2 and version2_rtr are 1 and 7, send_read_max is 65536, and version2_pages 2: a READ says that its data may
- * come in two DDP segments of each Receive. What the client has to make of a reply: the file's bytes; EIO, where the reply
+ * Replies whose items come in Sends (rtrext-01 7.3, 7.4). The client's parameters version2 and version2_rtr are 1 and 7,
+ * send_read_max is 65536, and version2_pages 2: a READ says that its data may come in two DDP segments of each Receive. What the client has to make of a reply: the file's bytes; EIO, where the reply
  * contradicts its call; another connection with all its calls, and without all this, where it cannot be believed.
  */
 #include "odd.hh"
@@ -331,135 +330,12 @@ void broken(Server &s)
 		});
 }
 
-/* Amid the parts of a reply to a READDIR. */
-void amid_reply(Server &s, const char *what, const std::function<Octets(Call &)> &make)
-{
-	for (const u32 sent : {1u, 2u}) {
-		bool seen = false, later = false;
-
-		s.umount();
-		const u32 before = s.accepted();
-		s.mount(hard);
-		s.odd = [&](Call &call) {
-			if (seen)
-				later = later || call.message.reply_transmissions();
-			if (seen || call.procedure != proc_readdir)
-				return false;
-			const Reply reply = s.prepare(call);
-			const Parts parts = reply.parts(3, u32(reply.payload.size() / 3) & ~3u);
-			seen = true;
-			call.on.outstanding--;
-			s.granted(call.on, s.grant);
-			for (u32 i = 0; i < sent; i++)
-				call.on.connection->send(parts[i]);
-			s.send(call.on, make(call));
-			for (u32 i = sent; i < 3; i++)
-				call.on.connection->send(parts[i]);
-			return true;
-		};
-		s.list();
-		s.odd = nullptr;
-		check(seen && s.accepted() - before == 2 && !later,
-		      text("%s: %u connections, expected 2%s", what, s.accepted() - before,
-			   later ? "; the client goes on with XMTREQ" : ""));
-	}
-}
-
-void amid(Server &s)
-{
-	begin(s);
-	amid_reply(s, "a backward call", [](Call &) {
-		Header header = {0x7ffffff0};
-
-		header.vers = version_2;
-		header.direction = 0;
-		return message(header, {}, rpc_call(0x7ffffff0, 0x40000000, 1, 0).get());
-	});
-	amid_reply(s, "REQPROP", [](Call &) { return message_2(0x7ffffff1, two_reqprop, {0}); });
-	amid_reply(s, "an error to nobody",
-		   [](Call &) { return message_2(0x7ffffff2, two_error, {two_bad_xdr}); });
-	amid_reply(s, "an XMTREQ", [](Call &) {
-		return message_2(0x7ffffff3, two_optional,
-				 {0, two_xmtreq, 20, 0, 0, 3, 1, 8, 0x7ffffff3, 0});
-	});
-}
-
-/*
- * Listings that are killed when so many parts of their replies are there: the others are dropped, the connection stays, and
- * the Receives for them are free again, of which there are 16.
- */
-void killed(Server &s)
-{
-	begin(s);
-	for (u32 turn = 0; turn < 12; turn++) {
-		const u32 sent = turn % 3;
-		std::unique_ptr<Call> held;
-
-		s.odd = [&](Call &call) {
-			if (held || call.procedure != proc_readdir)
-				return false;
-			check(call.message.reply_transmissions() >= 3,
-			      text("turn %u: a READDIR whose reply may have %u transmissions", turn,
-				   call.message.reply_transmissions()));
-			held = std::make_unique<Call>(std::move(call));
-			return true;
-		};
-		auto job = s.start("list " + s.address());
-		check(s.run(30000, [&] { return held != nullptr; }), "no READDIR came");
-		const Reply reply = s.prepare(*held);
-		const Parts parts = reply.parts(3, u32(reply.payload.size() / 3) & ~3u);
-		for (u32 i = 0; i < sent; i++)
-			held->on.connection->send(parts[i]);
-		s.serve(20);
-		job->kill();
-		s.finish(*job);
-		check(job->error() == EINTR, "the task was not killed");
-		held->on.outstanding--;
-		s.granted(held->on, s.grant);
-		for (u32 i = sent; i < 3; i++)
-			held->on.connection->send(parts[i]);
-		s.serve(20);
-		s.odd = nullptr;
-	}
-	s.list();
-	s.read(0, 65536);
-	connections(s, 1);
-}
-
-/* Each READDIR is reported, over each new connection: calls that are no XMTREQ, too. */
-void loop(Server &s)
-{
-	u32 reported = 0;
-
-	begin(s);
-	s.odd = [&](Call &call) {
-		if (call.procedure != proc_readdir || reported == 3)
-			return false;
-		check(!reported || !call.message.reply_transmissions(),
-		      "the client goes on with XMTREQ");
-		reported++;
-		s.reply(call.on,
-			message_2(call.xid, two_optional,
-				  {1, two_repterr, 20, call.xid, 0, 0, 0, 3}, s.grant),
-			s.grant);
-		return true;
-	};
-	s.list();
-	s.odd = nullptr;
-	check(reported == 3, text("%u reports", reported));
-	connections(s, 4);
-	s.read(0, middle);
-}
-
 } // namespace
 
 const std::vector<OddTest> odd_sent_tests = {
-	{"odd-rtr-report-loop", "reports over each connection: the next one, and no XMTREQ", loop},
 	{"odd-rtr-item-broken", "segments there are not, twice, empty: the connection", broken},
 	{"odd-rtr-item-right", "READs whose data come in Sends, in segments of any order", right},
 	{"odd-rtr-item-contradicts", "no item, two, of another type, too long: EIO", contradictory},
-	{"odd-rtr-amid", "backward calls and the like amid a reply: the connection", amid},
-	{"odd-rtr-killed", "listings killed amid their replies: Receives come back", killed},
 };
 
 } // namespace verbs

@@ -938,11 +938,17 @@ void Server::list()
 	finish(*job);
 	if (job->error())
 		throw Failure{text("listing the directory: %s", strerror(job->error()))};
+	expect_names(job->bytes());
+}
+
+void Server::expect_names(const Octets &listed) const
+{
 	std::string want;
+
 	for (const std::string &name : names_in_root())
 		if (name[0] != '.')
 			want += name + "\n";
-	if (std::string(job->bytes().begin(), job->bytes().end()) != want)
+	if (std::string(listed.begin(), listed.end()) != want)
 		throw Failure{"listing the directory: other names came"};
 }
 

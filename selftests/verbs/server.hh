@@ -171,6 +171,8 @@ public:
 	void write(u32 offset, u32 count, u32 seed);
 	/** List the directory, and compare. */
 	void list();
+	/** That is what a listing of it says. */
+	void expect_names(const Octets &listed) const;
 	/** Make a link, and look at what came; read one, and compare. */
 	void symlink(const Link &link);
 	void readlink(const Link &link);

@@ -356,6 +356,18 @@ constexpr u32 least_response_length = 40;
 	return (bytes - header) & ~u32(xdr::word_size - 1);
 }
 
+/** Bytes of a call that has nothing placed in its transmission @number of @bytes, unless it is the last one. */
+[[nodiscard]] constexpr u32 request_room(u32 bytes, u32 number)
+{
+	return stream_room(bytes, number ? continuation_length : least_request_length);
+}
+/** In how many transmissions of @bytes each, such a call of @length goes. */
+[[nodiscard]] constexpr u64 request_transmissions(u64 length, u32 bytes)
+{
+	return 1 + div_round_up<u64>(length - min<u64>(length, request_room(bytes, 0)),
+				     request_room(bytes, 1));
+}
+
 static_assert(least_response_length == continuation_length);
 /**
  * In how many transmissions of @bytes each, a reply of @length comes that has nothing placed: XMTRESP and XMTCONT have one

@@ -11,15 +11,6 @@ static constexpr u32 kAskingHeader =
 /* An XMTRESP with an item that is sent, but for the numbers of its DDP segments. */
 static constexpr u32 kAnsweringHeader = rtrext::least_response_length + rtrext::sent_item_length;
 
-/* In how many transmissions of @bytes each, a call of @length goes inline. */
-[[nodiscard]] static u64 call_transmissions(u64 length, u32 bytes)
-{
-	const u64 first = rtrext::stream_room(bytes, rtrext::least_request_length);
-	const u32 more = rtrext::stream_room(bytes, rtrext::continuation_length);
-
-	return 1 + div_round_up<u64>(length - min(length, first), more);
-}
-
 /* How many transmissions the reply may have, all of it being inline. */
 [[nodiscard]] static u64 reply_transmissions(const CallShape &shape, const Plan &plan,
 					     const Means &means)
@@ -96,7 +87,7 @@ static constexpr u32 kAnsweringHeader = rtrext::least_response_length + rtrext::
 {
 	const u64 length = shape.send.length();
 	const u32 bytes = min(means.send_bytes, means.buffer_bytes);
-	const u64 count = call_transmissions(length, bytes);
+	const u64 count = rtrext::request_transmissions(length, bytes);
 	const u64 replies = reply_transmissions(shape, plan, means);
 	Selection chosen;
 

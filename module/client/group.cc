@@ -35,16 +35,6 @@ static constexpr u32 kItemSegments = protocol::kCallTransmissions * MessagePages
 	return i ? call->others->sends[i - 1] : call->send();
 }
 
-/* Bytes of the stream that go in each transmission but the last, of those with @bytes. */
-[[nodiscard]] static u32 first_room(u32 bytes)
-{
-	return rtrext::stream_room(bytes, rtrext::least_request_length);
-}
-[[nodiscard]] static u32 next_room(u32 bytes)
-{
-	return rtrext::stream_room(bytes, rtrext::continuation_length);
-}
-
 /* Have the buffers of @count Sends, of @bytes each where there is memory. Returns the least that one has; 0: none. */
 [[nodiscard]] static u32 provide_sends(Connection &c, Call *call, u32 count, u32 bytes)
 {
@@ -314,8 +304,7 @@ Status rpcordma_client::make_group(const Connection &c, Call *call, const rpcord
 		return make_item(c, call, request);
 	for (u32 i = 0; i < count; i++) {
 		SendBuffer &send = send_of(call, i);
-		u32 header,
-			n = min(i ? next_room(group_bytes) : first_room(group_bytes), length - at);
+		u32 header, n = min(rtrext::request_room(group_bytes, i), length - at);
 
 		if (i) {
 			header = TRY(rtrext::encode(send.room(), xid, credits, xdr::Direction::call,

@@ -122,7 +122,8 @@ def hostile(t):
     pair.umount()
     pair.server.run(f"nfsd_stop && {NO_LIMIT} && nfsd_start 8", 60, "nfsd without a limit")
     names = [line.split()[0] for line in pair.client.run("verbspeer --list").splitlines()]
-    of_nfsd = LARGE_PAGES_FAIL if pair.server.page_size() > 4096 else ()
+    large_pages = pair.server.page_size() > 4096
+    of_nfsd = LARGE_PAGES_FAIL if large_pages else ()
     if pair.server_xprt == "rpcrdma":
         names = [name for name in names if not name.startswith(("version2-", GROUPS))]
         chosen = [name for name in names if name not in IN_TREE_WARNS]
@@ -133,7 +134,7 @@ def hostile(t):
               f"{', '.join(IN_TREE_WARNS)}; nor those of version 2", flush=True)
         return
     names = os.environ.get("HOSTILE", "").split() or names
-    if of_nfsd:
+    if large_pages:
         names = [name for name in names if name not in IN_PAGES]
         print(f"    not tried, as Receives have no pages where the kernel's are larger than 4 KiB: {', '.join(IN_PAGES)}", flush=True)
     honest = [name for name in names if name.startswith(KEEP_TO_CREDITS)]

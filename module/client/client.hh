@@ -265,6 +265,16 @@ struct rpcordma_client {
 			call->credits = 0;
 		}
 	}
+	/**
+	 * The same of a call whose reply, which came over @c, is handled: unless that is broken. Then it may have been an ERROR,
+	 * and parts of the call may still be under way: the next connection has them back.
+	 */
+	void return_proved_credits(const rpcordma::Connection &c, Call *call)
+	{
+		if (c.broken.load(std::memory_order_relaxed))
+			call->credits = call->receives = 0;
+		return_extra_credits(call);
+	}
 	/** There is room in the send queue, or regions, that the sender may be waiting for. Any context. */
 	void announce_space();
 };

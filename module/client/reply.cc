@@ -396,12 +396,8 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 		c.recycle(receive);
 	else
 		c.repost(receive);
-	/* Parts of a call that got an ERROR may still be under way: the next connection has them back. */
-	if (__builtin_expect((call->credits | call->receives) != 0, 0)) {
-		if (c.broken.load(std::memory_order_relaxed))
-			call->credits = call->receives = 0;
-		client.return_extra_credits(call);
-	}
+	if (__builtin_expect((call->credits | call->receives) != 0, 0))
+		client.return_proved_credits(c, call);
 	call->set_state(CallState::idle);
 	pin.complete(delivered.ok() ? static_cast<int>(delivered.value()) :
 				      to_errno(delivered.error()));

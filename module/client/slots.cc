@@ -73,11 +73,8 @@ void rpcordma_client::retire(Call *call)
 
 		/* Its reply came to nobody, and it kept its credits until here. */
 		if (state == CallState::answered || state == CallState::unparking) {
-			/* As finish(): parts of a call that got an ERROR may still be under way. */
-			if (connection->broken.load(std::memory_order_relaxed))
-				call->credits = call->receives = 0;
 			call->set_state(CallState::idle);
-			return_extra_credits(call);
+			return_proved_credits(*connection, call);
 			rpcordma_xprt_return_credit(xprt, call->rqst);
 		}
 	}

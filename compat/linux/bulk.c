@@ -337,6 +337,17 @@ void rpcordma_bulk_unmap(struct rpcordma_bulk *bulk)
 	rpcordma_scatter_reset(&bulk->scatter);
 }
 
+/* Map @length bytes of @page, and of those behind it, from byte @offset on. False: there is no room for the mapping now. */
+static __always_inline bool map_sge(struct ib_device *device, u32 lkey, enum rpcordma_dma direction,
+				    struct page *page, u32 offset, u32 length,
+				    struct rpcordma_sge *sge)
+{
+	sge->addr = ib_dma_map_page(device, page, offset, length, dma_direction(direction));
+	sge->length = length;
+	sge->lkey = lkey;
+	return likely(!ib_dma_mapping_error(device, sge->addr));
+}
+
 /* As rpcordma_pages_map(). */
 static noinline int map_runs(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
 			     struct page **page, u32 offset, u32 length, struct rpcordma_sge *sges,
@@ -368,10 +379,8 @@ static noinline int map_runs(struct rpcordma_endpoint *ep, enum rpcordma_dma dir
 	for (mapped = 0; mapped < count; mapped++) {
 		struct rpcordma_sge *sge = &sges[mapped];
 
-		sge->lkey = lkey;
-		sge->addr = ib_dma_map_page(device, (struct page *)(uintptr_t)sge->addr, offset,
-					    sge->length, dma_direction(direction));
-		if (unlikely(ib_dma_mapping_error(device, sge->addr))) {
+		if (!map_sge(device, lkey, direction, (struct page *)(uintptr_t)sge->addr, offset,
+			     sge->length, sge)) {
 			rpcordma_pages_unmap(ep, direction, sges, mapped);
 			return -ENOMEM;
 		}
@@ -384,7 +393,6 @@ int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction
 		       struct page **pages, rpcordma_u32 offset, rpcordma_u32 length,
 		       struct rpcordma_sge *sges, rpcordma_u32 room)
 {
-	struct ib_device *device = ep->id->device;
 	const u32 in_page = offset_in_page(offset);
 	struct page *page = NULL;
 
@@ -393,12 +401,9 @@ int rpcordma_pages_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction
 		page = pages[offset >> PAGE_SHIFT];
 	if (!page)
 		return map_runs(ep, direction, pages, offset, length, sges, room);
-	sges->addr = ib_dma_map_page(device, page, in_page, length, dma_direction(direction));
-	if (unlikely(ib_dma_mapping_error(device, sges->addr)))
-		return -ENOMEM;
-	sges->length = length;
-	sges->lkey = ep->pd->local_dma_lkey;
-	return 1;
+	return map_sge(ep->id->device, ep->pd->local_dma_lkey, direction, page, in_page, length, sges) ?
+		       1 :
+		       -ENOMEM;
 }
 
 /* As rpcordma_runs_map(), of runs that are not known, or as well. */
@@ -443,13 +448,10 @@ int rpcordma_runs_map(struct rpcordma_endpoint *ep, enum rpcordma_dma direction,
 
 		if (IS_ENABLED(CONFIG_KASAN))
 			check_run(pages, *run);
-		sge->addr = ib_dma_map_page(device, *pages, 0, bytes, dma_direction(direction));
-		if (unlikely(ib_dma_mapping_error(device, sge->addr))) {
+		if (!map_sge(device, lkey, direction, *pages, 0, bytes, sge)) {
 			rpcordma_pages_unmap(ep, direction, sges, sge - sges);
 			return -ENOMEM;
 		}
-		sge->length = bytes;
-		sge->lkey = lkey;
 		pages += *run++;
 		length -= bytes;
 	}

@@ -16,6 +16,7 @@ namespace rpcordma {
 struct LoneRequest {
 	/** Pages in which the chunk's bytes lie at most. */
 	static constexpr u32 kPages = 4;
+	static_assert(kPages >= RPCORDMA_RUNS, "with fewer SGEs no runs are remembered");
 	/** Pages of a reply at most: nfsd counts its head's, and one more. */
 	static constexpr u32 kReplyPages = kPages + 2;
 

@@ -397,8 +397,26 @@ RPCORDMA_TEST(client_groups, strange)
 			 .value();
 	EXPECT_TRUE(r.deliver({room, header + 24}));
 	EXPECT_EQ(r.peer.messages, before + 1);
-	/* An XMTCONT of nobody, and a report that is none. */
+	/* XMTCONTs of nobody, of which the server is told once, when there are means to; and a report that is none. */
+	header = rtrext::encode({room, sizeof(room)}, Xid(11), Credits(kGrant),
+				xdr::Direction::reply, {1, 2, 24})
+			 .value();
+	auto *const used = r.core->take_backward(1);
+	ASSERT_NE(used, nullptr);
+	r.sunrpc.backward_calls++;
 	EXPECT_TRUE(r.deliver({room, header + 24}));
+	r.sunrpc.backward_calls--;
+	EXPECT_EQ(r.peer.messages, before + 1);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_refusal_lost), 1);
+	r.core->put_backward(used);
+	for (u32 i = 0; i < 3; i++) {
+		const auto bad = r.stats().bad_reply_count;
+
+		EXPECT_TRUE(r.deliver({room, header + 24}));
+		EXPECT_EQ(r.stats().bad_reply_count, bad + 1);
+		EXPECT_EQ(r.peer.messages, before + 2);
+	}
+	r.expect_report(11, 1, rtrext::Fault::alone, false);
 	const u32 none[] = {9, 2, kGrant, 5, 1, 4, 20, 9, 0, 0, 0, 99};
 	EXPECT_TRUE(r.deliver(RawMessage(none).message()));
 	EXPECT_FALSE(r.is_lost());
@@ -589,6 +607,7 @@ RPCORDMA_TEST(client_groups, backward_call_amid)
 	backward.finish(40);
 	EXPECT_TRUE(r.deliver(backward.message()));
 	EXPECT_TRUE(r.is_lost());
+	r.expect_report(77, 0, rtrext::Fault::header, true, xdr::Direction::call);
 	rpcordma_core_client_close(r.core);
 	r.done(call);
 	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), 1);
@@ -626,6 +645,7 @@ RPCORDMA_TEST(client_groups, backward_call_served_amid)
 				   r.sunrpc.backward->message_length),
 			     backward.message().from(36));
 		EXPECT_TRUE(r.is_lost());
+		r.expect_report(9, 0, rtrext::Fault::header, true, xdr::Direction::call);
 		/* What follows of the reply is none. */
 		EXPECT_TRUE(reply_part(r, 9, parts, 4, 400 * parts, 400));
 		EXPECT_EQ(call->completed, 0);
@@ -663,6 +683,9 @@ RPCORDMA_TEST(client_groups, reply_broken_off)
 		EXPECT_TRUE(reply_part(r, 9, 0, 3, 0, 400));
 		EXPECT_TRUE(other ? r.reply2(10, 24) : reply_part(r, 9, 2, 3, 400, 400));
 		EXPECT_TRUE(r.is_lost());
+		/* What came instead is bad, or of which number it is. */
+		const auto fault = other ? rtrext::Fault::header : rtrext::Fault::sequence;
+		r.expect_report(other ? 10 : 9, other ? 0 : 2, fault, true);
 		EXPECT_EQ(call->completed, 0);
 		rpcordma_core_client_close(r.core);
 		r.done(call);
@@ -730,6 +753,9 @@ RPCORDMA_TEST(client_groups, reply_refused)
 			EXPECT_TRUE(r.deliver({room, header + 400}));
 			EXPECT_TRUE(r.is_lost());
 			EXPECT_EQ(call->completed, 0);
+			/* A count that cannot be is no matter of reports. */
+			if (!many)
+				r.expect_report(9, 0, rtrext::Fault::stream, false);
 			rpcordma_core_client_close(r.core);
 			r.done(call);
 			r.connect2();
@@ -781,6 +807,8 @@ RPCORDMA_TEST(client_groups, other_direction)
 		EXPECT_TRUE(r.deliver({room, header + 400}));
 		EXPECT_EQ(r.is_lost(), wrong);
 		EXPECT_EQ(call->completed, !wrong);
+		if (wrong)
+			r.expect_report(9, 1, rtrext::Fault::xid, true, direction);
 		rpcordma_core_client_close(r.core);
 		r.done(call);
 		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), wrong);

@@ -98,6 +98,30 @@ struct GroupRequester : Requester {
 		const auto length = rtrext::encode({room, sizeof(room)}, Credits(grant), about);
 		return deliver({room, length.value()});
 	}
+	/*
+	 * The last message is a REPTERR about a reply: its transmission @number, with @xid, is bad. @lead: a group was open; what
+	 * breaks that off may be of the other @direction.
+	 */
+	void expect_report(u32 xid, u32 number, rtrext::Fault fault, bool lead,
+			   xdr::Direction direction = xdr::Direction::reply)
+	{
+		const auto message = decoded2(peer.last());
+		rtrext::Report report;
+
+		EXPECT_EQ(message.kind, xdr::Kind::optional);
+		EXPECT_EQ(message.option, xdr::Option::repterr);
+		EXPECT_EQ(message.direction, xdr::Direction::call);
+		EXPECT_EQ(message.xid, Xid(xid));
+		ASSERT_EQ(rtrext::decode(message.body(), report), Error::none);
+		EXPECT_EQ(report.bad.xid, Xid(xid));
+		EXPECT_EQ(report.bad.direction, direction);
+		EXPECT_EQ(report.bad.number, number);
+		EXPECT_EQ(report.detail.fault, fault);
+		EXPECT_EQ(report.has_lead, lead);
+		if (lead)
+			EXPECT_EQ(report.lead.direction, xdr::Direction::reply);
+		EXPECT_EQ(log.take(trace::Failure::repterr_sent), 1);
+	}
 	/* A call of @size bytes, most of them in pages, that nobody may place apart. */
 	[[nodiscard]] rpc_rqst *long_call(u32 xid, u32 size, u32 head = 60)
 	{

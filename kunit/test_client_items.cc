@@ -459,23 +459,32 @@ RPCORDMA_TEST(client_items, read_anywhere)
 /* Replies that contradict their call, or themselves: it fails, or is sent again over another connection. */
 RPCORDMA_TEST(client_items, read_contradicts)
 {
+	using rtrext::Fault;
 	constexpr u32 kSize = 3 * 4096 - 8;
 	const struct {
 		const char *what;
 		Response how;
-		bool lost; /* with its connection; else the call fails */
+		bool lost;	    /* with its connection; else the call fails */
+		rtrext::Fault told; /* what the server is told first */
 	} cases[] = {
-		{"longer than the pages", {.size = 3 * 4096}, false},
-		{"behind the head", {.before = 204, .size = 1000}, false},
-		{"two items", {.size = 4, .items = 2}, true},
-		{"no item", {.before = 48, .size = 0, .items = 0}, false},
-		{"in RDMA segments", {.before = 48, .size = 0, .type = rtrext::Type::segments}, false},
-		{"a segment that is not there", {.size = 1000, .first_number = 100, .cut = 0}, true},
-		{"segments too few", {.size = 5000, .cut = 1}, true},
-		{"in the RPC header", {.before = 4, .size = 1000}, true},
+		{"longer than the pages", {.size = 3 * 4096}, false, Fault::none},
+		{"behind the head", {.before = 204, .size = 1000}, false, Fault::none},
+		{"two items", {.size = 4, .items = 2}, true, Fault::offset},
+		{"no item", {.before = 48, .size = 0, .items = 0}, false, Fault::none},
+		{"in RDMA segments",
+		 {.before = 48, .size = 0, .type = rtrext::Type::segments},
+		 false,
+		 Fault::none},
+		{"a segment that is not there",
+		 {.size = 1000, .first_number = 100, .cut = 0},
+		 true,
+		 Fault::segment},
+		{"segments too few", {.size = 5000, .cut = 1}, true, Fault::segment},
+		{"in the RPC header", {.before = 4, .size = 1000}, true, Fault::none},
 		{"an empty transmission",
 		 {.size = 1000, .transmissions = 1, .first_number = 20},
-		 true},
+		 true,
+		 Fault::segment},
 	};
 
 	for (const auto &one : cases) {
@@ -488,8 +497,12 @@ RPCORDMA_TEST(client_items, read_contradicts)
 		Response how = one.how;
 		if (how.first_number >= 20)
 			how.transmissions = 1;
+		const u32 before = r.peer.messages;
 		EXPECT_TRUE(r.respond(9, how));
 		EXPECT_EQ(r.is_lost(), one.lost);
+		EXPECT_EQ(r.peer.messages, before + (one.told != Fault::none));
+		if (one.told != Fault::none)
+			r.expect_report(9, 0, one.told, how.size > r.part());
 		EXPECT_EQ(call->completed, !one.lost);
 		for (u32 i = 0; i < kSize; i++)
 			ASSERT_EQ(call->receive.pages[i / kPage]->data[i % kPage], 0xee);

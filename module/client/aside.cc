@@ -5,6 +5,7 @@
  */
 
 #include "module/client/aside.hh"
+#include "xdr/rtrext.hh"
 
 using namespace rpcordma;
 using trace::Failure;
@@ -61,4 +62,22 @@ void rpcordma_client::refuse(Connection &c, const Receive &receive, xdr::ErrorCo
 						    c.session.refusal(code));
 	    }))
 		trace::failure(peer, Failure::backward_refusal_lost, xid, 0);
+}
+
+/*
+ * Tell the server what is wrong with one of its transmissions, by @report. Once, as it has one Receive for what nobody asked
+ * for, and as the connection mostly ends for it; then the report may not arrive. Receive completion.
+ */
+void rpcordma_client::report_reply(Connection &c, const rtrext::Report &report)
+{
+	const u32 xid = report.bad.xid.get();
+
+	tally(stats.bad_reply_count, 1);
+	if (c.has_reported)
+		return;
+	c.has_reported = send_aside(c, xid, [&](MutableBytes room) {
+		return rtrext::encode(room, c.credits.requested(), report);
+	});
+	trace::failure(peer, c.has_reported ? Failure::repterr_sent : Failure::backward_refusal_lost,
+		       xid, static_cast<int>(report.detail.fault));
 }

@@ -186,6 +186,7 @@ struct rpcordma_client {
 	template <typename Encode>
 	[[nodiscard]] bool send_aside(Connection &c, u32 xid, Encode encode);
 	void refuse(Connection &c, const Receive &receive, rpcordma::xdr::ErrorCode code);
+	void report_reply(Connection &c, const rpcordma::rtrext::Report &report);
 
 	/* backchannel.cc */
 	[[nodiscard]] Status setup_backchannel();

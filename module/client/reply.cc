@@ -636,9 +636,8 @@ static void handle_other(Client &client, Connection &c, const Receive &receive,
 	for (const Transmitted::Answer *answer : {&taken.broken, &taken.refused}) {
 		if (!answer->about)
 			continue;
-		/* What is wrong with a reply is not reported: its call times out. */
 		if (answer->reports)
-			tally(client.stats.bad_reply_count, 1);
+			client.report_reply(c, answer->report);
 		else
 			client.refuse(c, *answer->about, answer->code);
 		c.recycle(answer->about);

@@ -219,6 +219,8 @@ void to_nobody(Server &s)
 			s.send(call.on, three(other)[1]);
 			s.reply(call.on, reply);
 		});
+	/* Of which it is told once. */
+	check(s.current().reports == 1, text("%u reports", s.current().reports));
 }
 
 Octets report(u32 xid, u32 credits, u32 fault)

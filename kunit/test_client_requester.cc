@@ -12,9 +12,22 @@ Requester::Requester()
 	EXPECT_EQ(rpcordma_core_client_create(core, reinterpret_cast<rpc_xprt *>(core), kSlots), 0);
 }
 
+/* Counters are what happened. */
+void Requester::expect_counted()
+{
+	EXPECT_EQ(stats().bcall_count, sunrpc.backward_calls);
+	EXPECT_EQ(stats().empty_sendctx_q, sunrpc.space_waits);
+	EXPECT_EQ(stats().fixup_copy_count, sunrpc.page_bytes);
+	EXPECT_EQ(stats().mrs_allocated, dma.regions_made);
+	EXPECT_EQ(stats().failed_marshal_count,
+		  log.ever(trace::Failure::marshal_failed) + log.ever(trace::Failure::reduce_failed) +
+			  log.ever(trace::Failure::backward_reply_long));
+}
+
 Requester::~Requester()
 {
 	balance();
+	expect_counted();
 	rpcordma_core_client_close(core);
 	/* Without a connection nothing is owed, and nothing can be registered or reserved. */
 	const ClientAudit a = audit(*core);

@@ -66,6 +66,8 @@ struct Requester : PortFixture {
 	 * that is under way.
 	 */
 	void balance();
+	/** What the transport counts is what it did of sunrpc and the device, and failed at. */
+	void expect_counted();
 	/** And no call is under way. */
 	void at_rest();
 

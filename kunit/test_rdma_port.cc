@@ -281,6 +281,7 @@ void rpcordma_trace_encode(const rpcordma_peer *, const rpcordma_trace_answer *a
 void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcordma_u32, int)
 {
 	the_port->log.failures[which]++;
+	the_port->log.all_failures[which]++;
 }
 
 void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *, int)

@@ -67,6 +67,7 @@ struct PortLog {
 	rpcordma_trace_call decoded = {};
 	rpcordma_trace_answer encoded = {};
 	u32 failures[RPCORDMA_FAILURE_COUNT] = {};
+	u32 all_failures[RPCORDMA_FAILURE_COUNT] = {}; /* those that were asked for, too */
 	u32 losses[RPCORDMA_LOSS_COUNT] = {};
 	u32 bulks[RPCORDMA_BULK_COUNT] = {};
 
@@ -86,6 +87,11 @@ struct PortLog {
 	[[nodiscard]] u32 take(trace::Loss which)
 	{
 		return take_(losses[u32(which)]);
+	}
+	/** How often there ever was one. */
+	[[nodiscard]] u32 ever(trace::Failure which) const
+	{
+		return all_failures[u32(which)];
 	}
 	/** The last connection came to a version so, and there were @events of that. */
 	void expect_version(const char *role, u32 number, const char *why, u32 events) const;

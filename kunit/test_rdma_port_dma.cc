@@ -253,6 +253,7 @@ rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages,
 		the_port->dma.regions_with_gaps += sg_gaps;
 		the_port->dma.all_regions[i] = region;
 		the_port->dma.regions++;
+		the_port->dma.regions_made++;
 		return region;
 	}
 	*error = -12;

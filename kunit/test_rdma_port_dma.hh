@@ -60,6 +60,7 @@ struct PortDma {
 	u32 mappings = 0; /* of blocks */
 	u32 bulks = 0, bulk_maps = 0;
 	u32 regions = 0, region_maps = 0;
+	u32 regions_made = 0;	   /* ever */
 	u32 regions_with_gaps = 0; /* of the regions */
 
 	/** The region that the device knows by @key; null without. */

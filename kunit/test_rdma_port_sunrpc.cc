@@ -130,6 +130,7 @@ void rpcordma_copy_to_pages(rpcordma_xdr_buf *buf, rpcordma_u32 offset, const vo
 			    rpcordma_u32 length)
 {
 	copy_pages(buf, offset, static_cast<u8 *>(const_cast<void *>(from)), length, true);
+	the_port->sunrpc.page_bytes += length;
 }
 
 void rpcordma_copy_from_pages(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, void *to,

@@ -33,6 +33,7 @@ struct PortSunrpc {
 	bool connected = true; /* as sunrpc has it; what is there may be lost already */
 	/* So far. */
 	u32 bad_xids = 0, force_disconnects = 0, closes = 0, space_waits = 0, spaces = 0, checks = 0;
+	u32 page_bytes = 0;   /* copied to pages of replies */
 	u32 refills = 0;      /* asked for; */
 	u32 refill_delay = 0; /* the last one's, ms */
 	u32 check_delay = 0;  /* of the check that is queued, ms; 0: none is */

@@ -76,6 +76,22 @@ void ClientCall::replace_pages()
 	}
 }
 
+void ClientCall::move_border(rpcordma_xdr_buf &receive)
+{
+	const bool placed = receive.flags & RPCORDMA_XDRBUF_READ;
+
+	/* What is behind data that is placed is looked for where the head ended. */
+	if (!receive.page_length || (placed && call_.trailer) || !chance.one_in(2))
+		return;
+	/* The tail keeps room for a pad and what is behind it. */
+	const u32 front = call_.reply_front(), least_tail = 4 + call_.back();
+	const u32 whole = u32(receive.head.length + receive.tail.length);
+	const u32 head = front + 4 * chance.below((whole - least_tail - front) / 4 + 1);
+
+	receive.head.length = head;
+	receive.tail = {static_cast<u8 *>(receive.head.base) + head, whole - head};
+}
+
 void ClientCall::encode(rpc_rqst &rqst)
 {
 	xid_ = rqst.xid;

@@ -19,6 +19,7 @@ public:
 	~ClientCall() override;
 	void encode(rpc_rqst &rqst) override;
 	void replace_pages() override;
+	void move_border(rpcordma_xdr_buf &receive) override;
 	void decode(const rpcordma_xdr_buf &buf, u32 length) override;
 
 	bool decoded = false;

@@ -401,6 +401,8 @@ void Task::encode_()
 		rpcordma_core_buf_free(xprt_.core, rpcordma_rqst_call(rqst_));
 		procedure_->replace_pages();
 	}
+	if (rqst_->sent)
+		procedure_->move_border(receive_);
 	rqst_->send = send_;
 	rqst_->receive = receive_;
 	rqst_->reply_bytes = 0;

@@ -28,6 +28,10 @@ public:
 	virtual void replace_pages()
 	{
 	}
+	/** As each encoding may, where verifiers differ in length: the border between head and tail of @receive moves. */
+	virtual void move_border(rpcordma_xdr_buf &)
+	{
+	}
 	/** The reply of @length bytes is in the receive buffer, in the lengths that @buf says. */
 	virtual void decode(const rpcordma_xdr_buf &buf, u32 length) = 0;
 };

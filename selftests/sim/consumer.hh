@@ -48,6 +48,7 @@ public:
 	u32 drops = 0;	/* one call in so many is dropped, and with it maybe the connection */
 	u32 defers = 0; /* one that can be is put off */
 	u32 slow = 0;	/* one takes seconds */
+	u32 others = 0; /* one reply with data has more results */
 	u32 processed = 0;
 	ReplyCache cache;
 

@@ -494,6 +494,7 @@ public:
 		files_.drops = chance.one_in(6) ? 40 : 0;
 		files_.defers = chance.one_in(3) ? chance.between(2, 20) : 0;
 		files_.slow = chance.one_in(6) ? 16 : 0;
+		files_.others = 16;
 		files_.cache.room = chance.one_in(4) ? chance.between(1, 4) : 1000;
 	}
 

@@ -92,6 +92,11 @@ std::pair<const u64, Mapping> &mapping_at(u64 address, const char *who)
 Memory *memory;
 std::function<void(u8 *, const u8 *, u32)> device_wrote;
 
+static bool draw_moves()
+{
+	return chance.one_in(3);
+}
+
 Memory::Memory()
 {
 	if (!arena) {
@@ -101,6 +106,7 @@ Memory::Memory()
 	}
 	memory = this;
 	bounce = chance.one_in(3);
+	moves = bounce && draw_moves();
 	next_address = 0x100000000;
 	pages_out = 0;
 	/* Neighbours come one after the other, in runs of eight, the runs in any order. */

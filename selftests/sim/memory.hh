@@ -37,6 +37,8 @@ public:
 	~Memory();
 
 	bool bounce = false;
+	/* Bounce buffers for a part of a page may be elsewhere in their page than what they stand for. */
+	bool moves = false;
 	u64 allocations = 0;
 	page *scratch = nullptr; /* where peers may write what nobody reads */
 };

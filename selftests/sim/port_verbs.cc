@@ -102,10 +102,29 @@ void rpcordma_region_destroy(rpcordma_region *region)
 	delete region;
 }
 
-static int map_runs(rpcordma_region *region, u32 length, rpcordma_dma direction)
+/*
+ * Whether bounce buffers of @region are elsewhere in their pages than what they stand for. Then several pieces are no page list, as
+ * ib_map_mr_sg() finds; and with @fixed one alone is not where it was, either.
+ */
+static bool is_moved(const rpcordma_region &region, bool fixed)
+{
+	const auto &runs = region.scatter.runs();
+	const auto is_part = [](const Scatter::Run &run) {
+		return run.address % kPageSize || run.length % kPageSize;
+	};
+
+	return memory->moves && (fixed || (runs.size() > 1 && !region.mr->gaps)) &&
+	       std::any_of(runs.begin(), runs.end(), is_part) && chance.one_in(2);
+}
+
+static int map_runs(rpcordma_region *region, u32 length, rpcordma_dma direction, bool fixed)
 {
 	if (!region->scatter.map(direction))
 		return -ENOMEM;
+	if (is_moved(*region, fixed)) {
+		region->scatter.unmap();
+		return -EIO;
+	}
 	REQUIRE(region->mr->set_runs(region->scatter.runs()) && region->mr->next.length == length,
 		"a segment that breaks the rules of segment layout");
 	return 0;
@@ -122,7 +141,7 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 	if (!length || !region->scatter.add_buf(buf, offset, length))
 		return -EIO;
 	if (int rc = map_runs(region, length,
-			      writable ? RPCORDMA_DMA_FROM_DEVICE : RPCORDMA_DMA_TO_DEVICE))
+			      writable ? RPCORDMA_DMA_FROM_DEVICE : RPCORDMA_DMA_TO_DEVICE, false))
 		return rc;
 	mr->next.iova = (mr->next.iova & 0xffffffff) | u64(tag) << 32;
 	mr->key = (mr->key & ~u32(0xff)) | u8(mr->key + 1);
@@ -151,7 +170,7 @@ int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
 			return -EIO;
 		left -= n;
 	}
-	if (int rc = map_runs(region, length, RPCORDMA_DMA_FROM_DEVICE))
+	if (int rc = map_runs(region, length, RPCORDMA_DMA_FROM_DEVICE, true))
 		return rc;
 	mr->next.iova = iova;
 	wr->mr = mr;

@@ -138,11 +138,21 @@ Memory::~Memory()
 	memory = nullptr;
 }
 
+/* Memory is short: whoever may sleep has other memory written out first. */
+static void reclaim()
+{
+	if (faults.strikes(faults.reclaim))
+		sleep_for(chance.below(faults.patience * kMillisecond + 1),
+			  "memory to be reclaimed");
+}
+
 void *allocate(u32 size, rpcordma_alloc_how how)
 {
 	if (how != RPCORDMA_ALLOC_ATOMIC)
 		may_sleep("allocation");
 	port_call();
+	if (how != RPCORDMA_ALLOC_ATOMIC)
+		reclaim();
 	/* A service's thread tries hard. */
 	const u32 odds = how == RPCORDMA_ALLOC_SERVICE ? 8 * faults.memory : faults.memory;
 	if (faults.strikes(odds)) {

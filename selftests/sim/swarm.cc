@@ -30,6 +30,22 @@ void Swarm::draw()
 	calls = chance.one_in(2) ? kAllCalls : 1 + chance.below(kAllCalls);
 }
 
+static void draw_reclaim()
+{
+	static const u32 odds[] = {0, 0, 5, 50};
+
+	faults.reclaim = chance.any_of(odds);
+}
+
+/* Something is short nearly everywhere: so what is done about that is done amid all that may go on. */
+static void draw_shortage()
+{
+	u32 *const kinds[] = {&faults.memory, &faults.mapping, &faults.posting};
+
+	if (chance.one_in(8))
+		*chance.any_of(kinds) = chance.between(4, 16);
+}
+
 void Swarm::draw_faults() const
 {
 	static const u32 rare[] = {50, 200, 1000};
@@ -53,6 +69,8 @@ void Swarm::draw_faults() const
 	faults.tearing = odds(2);
 	faults.patience = chance.between(1, 20);
 	faults.bursts = bursts;
+	draw_reclaim();
+	draw_shortage();
 }
 
 u32 Swarm::draw_inline() const

@@ -23,12 +23,13 @@ namespace sim {
 struct Faults {
 	bool active = false;
 	u32 memory = 0;	     /* allocations */
+	u32 reclaim = 0;     /* allocations that may sleep, and take milliseconds */
 	u32 mapping = 0;     /* DMA mappings */
 	u32 posting = 0;     /* posts */
 	u32 resolving = 0;   /* addresses, routes, connection attempts */
 	u32 breaking = 0;    /* work requests after which the connection breaks */
 	u32 slowness = 0;    /* steps of the fabric that take milliseconds */
-	u32 patience = 0;    /* the longest such step, ms */
+	u32 patience = 0;    /* the longest such step, and allocation, ms */
 	u32 registering = 0; /* REG_MR and LOCAL_INV that fail by themselves */
 	u32 tearing = 0; /* RDMA that has moved a part of its bytes when its connection breaks */
 	bool bursts = false; /* they strike often, in outages, and not at all between them */

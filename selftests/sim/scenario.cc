@@ -191,6 +191,12 @@ void widen(Call &call)
 		call.wide_reply = (4096 - others) / 4 - chance.below(16);
 }
 
+/* What may go in Sends. */
+Kind draw_placed()
+{
+	return chance.one_in(4) ? Kind::read : Kind::write;
+}
+
 Call draw_call(u32 max_message, bool crowded)
 {
 	/* As nfsd's: a page is for what is around the data. */
@@ -202,7 +208,7 @@ Call draw_call(u32 max_message, bool crowded)
 	call.kind = crowded && !chance.one_in(4) ? Kind::listing : swarm.draw_kind();
 	const bool to_place = placing && chance.one_in(2);
 	if (to_place)
-		call.kind = Kind::write;
+		call.kind = draw_placed();
 	call.credential = chance.below(20);
 	call.verifier = chance.below(10);
 	call.sealed = chance.one_in(5);
@@ -231,7 +237,9 @@ Call draw_call(u32 max_message, bool crowded)
 	case Kind::read:
 	case Kind::listing:
 		call.call_data = chance.below(100);
-		call.reply_data = crowded ? 8192 + chance.below(4000) : swarm.draw_length(most);
+		call.reply_data = crowded  ? 8192 + chance.below(4000) :
+				  to_place ? chance.between(1, std::min(most, 80000u)) :
+					     swarm.draw_length(most);
 		break;
 	case Kind::both:
 		call.call_data = swarm.draw_length(most / 2);

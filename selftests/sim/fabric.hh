@@ -71,6 +71,8 @@ struct Device {
 
 	std::string name;
 	rpcordma_device limits = {};
+	/* SGEs that a send queue may have in all its work requests, which its limits do not say; 0: any number. */
+	u32 most_sges = 0;
 	bool present = true;
 	u32 users = 0; /* endpoints bound to it */
 	WaitQueue unused;

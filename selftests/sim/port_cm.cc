@@ -329,12 +329,21 @@ void rpcordma_endpoint_device(const rpcordma_endpoint *ep, rpcordma_device *devi
 	*device = ep->id->device->limits;
 }
 
+/* It is too large, or something that less of it does not help. */
+static int refusal()
+{
+	return chance.one_in(4) ? -EIO : -ENOMEM;
+}
+
 int rpcordma_endpoint_create_qp(rpcordma_endpoint *ep, const rpcordma_queue_sizes *sizes)
 {
 	may_sleep("queue pair");
 	port_call();
 	if (faults.strikes(faults.memory))
-		return -ENOMEM;
+		return refusal();
+	const u32 most = ep->id->device->most_sges;
+	if (most && sizes->send_wrs * sizes->send_sges > most)
+		return -EINVAL;
 	ep->qp = std::make_shared<Qp>(ep->id->device, ep->server ? "server" : "client", ep->server,
 				      ep->context, *sizes);
 	ep->qp->stranger = ep->stranger;

@@ -21,6 +21,12 @@ namespace {
 
 u32 next_id;
 
+/* One SGE for each work request there always is. */
+u32 draw_most_sges()
+{
+	return chance.one_in(6) ? chance.between(1000, 8000) : 0;
+}
+
 std::unique_ptr<Device> make_device(const char *name, bool crowded)
 {
 	static const u32 page_lists[] = {32, 64, 256, 512, 1024};
@@ -51,6 +57,7 @@ std::unique_ptr<Device> make_device(const char *name, bool crowded)
 		limits.max_sge_rd = 1;
 		limits.max_fast_reg_pages = std::max(limits.max_fast_reg_pages, 128u);
 	}
+	device->most_sges = draw_most_sges();
 	return device;
 }
 
@@ -70,6 +77,18 @@ void weaken(rpcordma_device &limits)
 		limits.max_fast_reg_pages = 2;
 		break;
 	}
+}
+
+/* No regions at all; or as short as they may be, and queues too, which are too little together on iWARP. */
+void starve(rpcordma_device &limits)
+{
+	static const u32 pages[] = {0, 8, 9, 10};
+
+	if (!chance.one_in(4))
+		return;
+	limits.fast_registration = limits.read_needs_region = true;
+	limits.max_fast_reg_pages = chance.any_of(pages);
+	limits.max_qp_wr = chance.between(50, 66);
 }
 
 void draw_tunables(bool crowded, u32 &max_message)
@@ -497,8 +516,10 @@ public:
 		}
 		if (hopeless_)
 			for (auto &device :
-			     (chance.one_in(2) ? fabric->client : fabric->server).devices)
+			     (chance.one_in(2) ? fabric->client : fabric->server).devices) {
 				weaken(device->limits);
+				starve(device->limits);
+			}
 		files_.drops = chance.one_in(6) ? 40 : 0;
 		files_.defers = chance.one_in(3) ? chance.between(2, 20) : 0;
 		files_.slow = chance.one_in(6) ? 16 : 0;

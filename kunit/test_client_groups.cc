@@ -426,6 +426,41 @@ RPCORDMA_TEST(client_groups, strange)
 	EXPECT_EQ(r.log.take(trace::Failure::message_undecodable), 1);
 }
 
+/* An XMTCONT of nobody: a report of what says that it is a call is a reply, with a grant; who has no extension gets none. */
+RPCORDMA_TEST(client_groups, report_of_nobody)
+{
+	for (const bool knows : {true, false})
+		for (const auto direction : {xdr::Direction::call, xdr::Direction::reply}) {
+			const bool call = direction == xdr::Direction::call;
+			GroupSetting setting;
+			u8 room[4096] = {};
+
+			TEST_NOTE("the server has the extension", knows);
+			TEST_NOTE("a call", call);
+			if (!knows)
+				setting.extensions = 0;
+			GroupRequester r(setting);
+			const u32 before = r.peer.messages;
+			const u32 header = rtrext::encode({room, sizeof(room)}, Xid(11),
+							  Credits(kGrant), direction, {1, 2, 24})
+						   .value();
+			EXPECT_TRUE(r.deliver({room, header + 24}));
+			EXPECT_EQ(r.peer.messages, before + knows);
+			EXPECT_EQ(r.stats().bad_reply_count, 1);
+			EXPECT_FALSE(r.is_lost());
+			if (knows) {
+				const auto message = decoded2(r.peer.last());
+				const auto said = message.credits.get();
+
+				EXPECT_EQ(message.direction,
+					  call ? xdr::Direction::reply : xdr::Direction::call);
+				EXPECT_EQ(said == kBackwardCredits, call);
+				EXPECT_EQ(r.log.take(trace::Failure::repterr_sent), 1);
+			}
+			r.at_rest();
+		}
+}
+
 /* The part @i of @count of a reply to @xid: bytes [@at, @at + @n) of it. */
 static bool reply_part(GroupRequester &r, u32 xid, u32 i, u32 count, u32 at, u32 n)
 {
@@ -819,6 +854,6 @@ RPCORDMA_SUITE(client_groups, other_direction, announcement, sizes, pages, peer,
 	       others_ways, given_up, reported, refused, connections_lost, strange,
 	       refused_for_long, replies, reserve, reply_of_large_receives, backward_call_amid,
 	       backward_call_served_amid, reply_broken_off, silence, reply_refused,
-	       reply_fits_nowhere);
+	       reply_fits_nowhere, report_of_nobody);
 
 } // namespace rpcordma

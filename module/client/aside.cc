@@ -65,18 +65,23 @@ void rpcordma_client::refuse(Connection &c, const Receive &receive, xdr::ErrorCo
 }
 
 /*
- * Tell the server what is wrong with one of its transmissions, by @report. Once, as it has one Receive for what nobody asked
- * for, and as the connection mostly ends for it; then the report may not arrive. Receive completion.
+ * Tell the server what is wrong with one of its transmissions, by @report, if it says that it has the extension. Once: it keeps
+ * few Receives for what nobody asked for, and the connection mostly ends for it; then the report may not arrive. Receive
+ * completion.
  */
 void rpcordma_client::report_reply(Connection &c, const rtrext::Report &report)
 {
 	const u32 xid = report.bad.xid.get();
+	/* About a call of the server's it is a reply, with a grant. */
+	const xdr::Direction about = report.has_lead ? report.lead.direction : report.bad.direction;
+	const Credits credits = about == xdr::Direction::call ? Credits(kBackwardCredits) :
+								c.credits.requested();
 
 	tally(stats.bad_reply_count, 1);
-	if (c.has_reported)
+	if (c.has_reported || !c.session.peer_reduction().extensions)
 		return;
 	c.has_reported = send_aside(c, xid, [&](MutableBytes room) {
-		return rtrext::encode(room, c.credits.requested(), report);
+		return rtrext::encode(room, credits, report);
 	});
 	trace::failure(peer, c.has_reported ? Failure::repterr_sent : Failure::backward_refusal_lost,
 		       xid, static_cast<int>(report.detail.fault));

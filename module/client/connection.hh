@@ -33,9 +33,8 @@ struct Connection : ConnectionBase {
 	MessagePages::Layout send_pages;
 	/* SGEs of a Send for pages of a call; 0: it reads none. */
 	u32 gather_sges = 0;
-	u32 unmatched = 0; /* replies that no call owed; receive completions */
-	bool has_reported =
-		false; /* the server knows what is wrong with its replies; receive completions */
+	u32 unmatched = 0;	   /* replies that no call owed; receive completions */
+	bool has_reported = false; /* a REPTERR was sent; receive completions */
 	u32 regions_limit = 0;
 	std::atomic<u32> regions_created[2] =
 		{}; /* without gaps, with gaps; regions_limit of each at most */

@@ -424,6 +424,8 @@ RPCORDMA_TEST(server_read, reading)
 		make_write(call, 1000);
 		ASSERT_TRUE(c.send(call));
 		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), min(i + 1, kMost));
+		/* Those that are held have nothing of the budget. */
+		EXPECT_EQ(Connected::eager_bytes(), min(i + 1, kMost) * pinned(1000));
 	}
 	EXPECT_TRUE(c.has_held());
 	/* When they are done, and those that are held, it goes on. */

@@ -5,8 +5,8 @@
 #	make -f selftests/fuzz/fuzz.mk			build all
 #	make -f selftests/fuzz/fuzz.mk build/fuzz/v1	one of them; it takes libFuzzer's arguments
 #
-# scripts/fuzz runs them. A target is selftests/fuzz/target_NAME.cc; all link against the same code, and
-# against the simulation (selftests/sim/) for the port.
+# scripts/fuzz runs them. A target is selftests/fuzz/target_NAME.cc; each links what it needs of the same code, and
+# of the simulation (selftests/sim/) for the port.
 
 RPCORDMA_ROOT := ./
 include kunit/sources.mk
@@ -30,16 +30,24 @@ instrument := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth
 header-targets := rpc
 $(header-targets:%=$(BUILD)/selftests/fuzz/target_%.o): flags += $(instrument)
 covered := $(patsubst %.cc,$(BUILD)/%.o,$(unit-code))
-helpers := $(patsubst %.cc,$(BUILD)/%.o,$(fuzz-helpers) selftests/fuzz/glue.cc)
+helpers := $(patsubst %.cc,$(BUILD)/%.o,$(fuzz-helpers))
+glue := $(BUILD)/selftests/fuzz/glue.o
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .PHONY: all
 all: $(targets:%=$(BUILD)/%) $(BUILD)/seeds
 
-$(BUILD)/%: $(BUILD)/selftests/fuzz/target_%.o $(covered) $(helpers)
+# As archives, of which the linker takes the objects that a target needs: after each input libFuzzer looks at the counters
+# of all that is linked, and for a decoder those of both peers would take half its time.
+$(BUILD)/%: $(BUILD)/selftests/fuzz/target_%.o $(glue) $(BUILD)/covered.a $(BUILD)/helpers.a selftests/fuzz/fuzz.mk
 	@echo "  LINK    $@"
-	@$(CXX) -fsanitize=fuzzer $(sanitize) -o $@ $^
+	@$(CXX) -fsanitize=fuzzer $(sanitize) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+
+$(BUILD)/covered.a: $(covered)
+$(BUILD)/helpers.a: $(helpers)
+$(BUILD)/%.a:
+	@rm -f $@ && ar rcsP $@ $^
 
 # The program that writes the seed corpus.
 $(BUILD)/seeds: selftests/fuzz/seeds.cc $(wildcard xdr/*.cc)
@@ -59,4 +67,4 @@ $(BUILD)/kunit_suites.inc:
 	@mkdir -p $(@D) && echo 'RPCORDMA_LIST_SUITE(fuzz)' >$@
 
 .SECONDARY:
--include $(covered:.o=.d) $(helpers:.o=.d) $(targets:%=$(BUILD)/selftests/fuzz/target_%.d)
+-include $(covered:.o=.d) $(helpers:.o=.d) $(glue:.o=.d) $(targets:%=$(BUILD)/selftests/fuzz/target_%.d)

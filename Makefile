@@ -179,6 +179,12 @@ fuzz: ## the fuzz targets, one after the other, for TIME seconds together (300)
 	@scripts/setup fuzz
 	@scripts/fuzz --seconds $$(($(or $(TIME),300) / $(words $(wildcard selftests/fuzz/target_*.cc))))
 
+.PHONY: fuzz-long
+fuzz-long: ## that without sanitizers, TIME=3600 seconds together, then what is new under them; TARGETS="v1 requester"
+	@scripts/setup fuzz
+	@scripts/fuzz --long $$(($(or $(TIME),3600) / \
+		$(words $(or $(TARGETS),$(wildcard selftests/fuzz/target_*.cc))))) $(TARGETS)
+
 .PHONY: fuzz-self-test
 fuzz-self-test: ## what is fuzzed, broken on purpose: does each target notice? TARGETS="v1 requester"
 	@scripts/setup fuzz

@@ -36,7 +36,7 @@ run: $(programs)
 	@$(BUILD)/sim --first $(FIRST) --seeds $(SEEDS) >$(BUILD)/sim.log 2>&1 || { cat $(BUILD)/sim.log; exit 1; }
 	@$(BUILD)/sim --first 1 --seeds 10 --trace >$(BUILD)/trace.log 2>&1 || { tail $(BUILD)/trace.log; exit 1; }
 	@set -e; for target in $(targets); do \
-		$(BUILD)/fuzz-$$target selftests/fuzz/corpus/$$target >$(BUILD)/fuzz.log 2>&1 || \
+		$(BUILD)/fuzz-$$target selftests/fuzz/*/$$target >$(BUILD)/fuzz.log 2>&1 || \
 			{ cat $(BUILD)/fuzz.log; exit 1; }; \
 	done
 

@@ -4,6 +4,7 @@
 #
 #	make -f selftests/fuzz/fuzz.mk			build all
 #	make -f selftests/fuzz/fuzz.mk build/fuzz/v1	one of them; it takes libFuzzer's arguments
+#	make -f selftests/fuzz/fuzz.mk FAST=1		all without sanitizers, in build/fuzz/fast/: many times the runs
 #
 # scripts/fuzz runs them. A target is selftests/fuzz/target_NAME.cc; each links what it needs of the same code, and
 # of the simulation (selftests/sim/) for the port.
@@ -12,15 +13,15 @@ RPCORDMA_ROOT := ./
 include kunit/sources.mk
 
 CXX := $(if $(filter default,$(origin CXX)),clang++-19,$(CXX))
-BUILD ?= build/fuzz
+BUILD ?= build/fuzz$(if $(FAST),/fast)
 targets := $(patsubst selftests/fuzz/target_%.cc,%,$(sort $(wildcard selftests/fuzz/target_*.cc)))
 include selftests/fuzz/sources.mk
 
-sanitize := -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
-flags := -std=gnu++17 -O1 -g -I. -I$(BUILD) -Wall -Wextra -Werror -Wno-psabi -MMD -MP
+sanitize := $(if $(FAST),,-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all)
+flags := -std=gnu++17 $(if $(FAST),-O2,-O1) -g -I. -I$(BUILD) -Wall -Wextra -Werror -Wno-psabi -MMD -MP
 flags += -fno-omit-frame-pointer -fno-strict-aliasing $(sanitize)
 # By this name fibers and memory are told of ASan; g++ says it by itself.
-flags += -D__SANITIZE_ADDRESS__
+flags += $(if $(FAST),,-D__SANITIZE_ADDRESS__)
 # The module's code is compiled as in the kernel.
 module := -fno-exceptions -fno-rtti -fno-threadsafe-statics
 # Only what is fuzzed is instrumented for coverage: what the simulation does is no news. Nor is the depth of

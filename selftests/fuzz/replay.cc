@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Runs a target over the files of a folder, in the order of their names, without libFuzzer: replay FOLDER. */
+/* Runs a target over the files of folders, in the order of their names, without libFuzzer: replay FOLDER... */
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -14,11 +14,11 @@ int main(int argc, char **argv)
 {
 	std::vector<std::filesystem::path> files;
 
-	if (argc == 2)
-		for (const auto &entry : std::filesystem::directory_iterator(argv[1]))
+	for (int i = 1; i < argc; i++)
+		for (const auto &entry : std::filesystem::directory_iterator(argv[i]))
 			files.push_back(entry.path());
 	if (files.empty()) {
-		std::fprintf(stderr, "usage: replay FOLDER, with files in it\n");
+		std::fprintf(stderr, "usage: replay FOLDER..., with files in them\n");
 		return 2;
 	}
 	std::sort(files.begin(), files.end());

@@ -45,6 +45,8 @@ RPCORDMA_TEST(protocol_negotiation, answers)
 		{.words = {7, 2, 9, 4, 1, 0, 5}, .length = 28, .answer = Answer::version_1},
 		{.words = {7, 2, 9, 4, 1, 1, ~0u}, .length = 28, .answer = Answer::version_1},
 		{.words = {7, 1, 9, 4, 1, 1, 1}, .length = 28, .answer = Answer::version_1},
+		/* of a version that nobody speaks */
+		{.words = {7, 99, 9, 4, 1, 1, 1}, .length = 28, .answer = Answer::version_1},
 		{.words = {7, 2, 9, 4, 1, 2, 2}, .length = 28, .answer = Answer::lost},
 		{.words = {7, 2, 9, 4, 1, 3, 9}, .length = 28, .answer = Answer::lost},
 		{.words = {7, 2, 9, 4, 1, 0, 0}, .length = 28, .answer = Answer::lost},

@@ -953,6 +953,12 @@ void write_responder()
 	      "groups-short-of-memory");
 	write(Served::continuing().receives(1).continues(9, 132, 3).replies(2, 60, 5500, 20).time(9),
 	      "groups-no-receive");
+	/* Of a reply to a backward call, and there is none: the report goes the other way. */
+	write(Served::continuing()
+		      .calls(0, 0x89, {}, 12)
+		      .says(Seed().words({9, 2, 32, 5, 1, 3, 12, 1, 2, 8, 0, 0}).bytes)
+		      .time(0),
+	      "groups-backward");
 }
 
 void write_requester()
@@ -1069,6 +1075,25 @@ void write_requester()
 			      .is_answered(0, 0, 5, error, 0)
 			      .is_answered(1, 0, 0, 0, 48),
 		      "v2-answer-error-" + std::to_string(error));
+	/* A backward call with the xid of calls that there was no memory for. */
+	Asked refused_calls = Asked::by(2, true);
+	refused_calls.calls(0, small, 40, 40).lacks(1);
+	for (u32 i = 1; i < 8; i++)
+		refused_calls.calls(i, small, 40, 40);
+	write(refused_calls.lacks(0).is_called_back(60, 0).time(0), "backward-without-xid");
+	/* The first decides, and is too short for a header. */
+	write(Asked::by(2, false, kGround2)
+		      .calls(0, small, 40, 40)
+		      .hears({1, 2, 3, 4, 5}, true)
+		      .hears(Seed().words({7, 2, 32, 4, 4}).bytes)
+		      .time(20),
+	      "v2-answer-too-short");
+	/* ERR_VERS of a version that nobody speaks, with a word behind it. */
+	write(Asked::by(2, false, kGround2)
+		      .calls(0, small, 40, 40)
+		      .hears(Seed().words({7, 99, 32, 4, 1, 1, 1, 1}).bytes)
+		      .time(20),
+	      "v2-answer-of-99");
 	write(Asked::in_2(read_data, 40, 8000).is_answered(1, 0, 3000, 0, 48), "v2-read");
 	write(Asked::in_2(read_data, 40, 8000).is_answered(1, 2, 3000, 0, 48), "v2-invalidated");
 	write(Asked::in_2(write_data, 8000, 40).is_answered(1, 0, 0, 0, 48), "v2-write");

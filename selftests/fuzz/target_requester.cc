@@ -217,9 +217,10 @@ public:
 		}
 		const auto header = understood(message);
 		REQUIRE(header.ok(), "a message of ours does not decode");
-		/* What is about the connection may have any xid. */
+		/* What is about the connection may have any xid, and so may a reply to a backward call. */
 		for (Asked *call : Asked::all)
 			if (header.value().kind <= xdr::Kind::nomsg &&
+			    header.value().direction == xdr::Direction::call &&
 			    call->xid == header.value().xid.get()) {
 				call->sent();
 				require_call_(header.value());

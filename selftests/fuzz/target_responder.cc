@@ -230,20 +230,24 @@ private:
 	{
 		const u32 xid = header.xid.get();
 
-		REQUIRE(header.direction == xdr::Direction::reply,
-			"xid %#x: a server sends no call so", xid);
 		if (header.option == xdr::Option::repterr) {
 			rpcordma::rtrext::Report report;
 
 			REQUIRE(rpcordma::rtrext::decode(header.body(), report) ==
 					rpcordma::Error::none,
 				"xid %#x: a report that does not decode", xid);
+			/* The client may have replied to a backward call so. */
+			REQUIRE(header.direction !=
+					(report.has_lead ? report.lead : report.bad).direction,
+				"xid %#x: a report with the direction of what it is about", xid);
 			/* What breaks a group may be too short to have an xid. */
 			REQUIRE(said.count(report.has_lead ? report.lead.xid.get() : xid) &&
 					!hearing_,
 				"xid %#x: a report of nobody's, or amid a reply", xid);
 			return;
 		}
+		REQUIRE(header.direction == xdr::Direction::reply,
+			"xid %#x: a server sends no call so", xid);
 		if (!hearing_)
 			parts_.clear();
 		parts_.push_back(bytes);

@@ -1157,8 +1157,13 @@ void Qp::overhear_post_(const SendEntry &entry)
 void Qp::overhear_completion_(const Completion &completion, const std::vector<u8> &bytes)
 {
 	const u32 length = completion.what.byte_len;
-	if (server || length < 12)
+	if (server)
 		return;
+	/* Too short for a header: the client may take it for an answer all the same, which is none. */
+	if (length < 12) {
+		conversation->versions->heard({}, conversation->strange);
+		return;
+	}
 	const Message message = decode_message(bytes.data(), length);
 	const bool question = conversation->versions->asked && !conversation->versions->answered;
 	if (!is_continuation(message))

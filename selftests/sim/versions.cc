@@ -31,8 +31,8 @@ xdr::Message decode_message(const u8 *bytes, u32 length)
 	if (error == rpcordma::Error::none)
 		return message;
 	message = {};
-	/* Of whatever version: an echo. */
-	if (fixed.value().proc == xdr::proc_error && length == 28 &&
+	/* Of whatever version: an echo. What is behind it is ignored, as in the versions that we speak. */
+	if (fixed.value().proc == xdr::proc_error && length >= 28 &&
 	    xdr::load_be32(bytes + 16) == xdr::error_code_vers) {
 		message.xid = fixed.value().xid;
 		message.version = version;

@@ -1311,10 +1311,28 @@ RPCORDMA_TEST(client_version2, thresholds)
 	}
 }
 
+/* A reply with a Read list, which makes it a call in version 1 alone, contradicts its call. */
+RPCORDMA_TEST(client_version2, read_list)
+{
+	Requester2 r;
+	r.connect2();
+	rpc_rqst *call = r.call(0x77);
+	Reply2Maker reply(0x77);
+
+	reply.encoder.read_segment(Position(4), CallMaker::segment(100));
+	reply.finish(24, kReplyMessage);
+	EXPECT_TRUE(r.deliver(reply.message()));
+	EXPECT_EQ(call->completed, 1);
+	EXPECT_EQ(call->result, to_errno(Error::io));
+	r.done(call);
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 1);
+}
+
 RPCORDMA_SUITE(client_version2, question, answers, answers_cut, no_answer, late_answer,
 	       answer_and_disconnect, no_memory, question_not_mapped, who_is_asked, traced,
 	       traced_request, traced_malformed, off, unproved, talks_only, described, inline_call,
 	       chunks, errors, other_messages, answered_often, answer_not_posted, backward, grants,
-	       thresholds, two_kinds, two_kinds_elsewhere);
+	       thresholds, two_kinds, two_kinds_elsewhere, read_list);
 
 } // namespace rpcordma

@@ -550,7 +550,7 @@ Result<u32> encode(MutableBytes room, Credits credits, const Report &report)
 	u8 optinfo[most_report_length - v2::optional_length];
 	xdr::Writer writer{MutableBytes(optinfo)};
 
-	const xdr::Direction about = report.has_lead ? report.lead.direction : report.bad.direction;
+	const xdr::Direction about = report.about().direction;
 
 	if (report.detail.fault == Fault::none || report.bad.direction == xdr::Direction::unknown ||
 	    about == xdr::Direction::unknown)

@@ -340,6 +340,12 @@ struct Report {
 	bool has_lead = false;
 	Id lead; /* if has_lead: of the group that was open */
 	Detail detail;
+
+	/** The first transmission of what is reported: of the group that was open, or the bad one. A REPTERR goes against it. */
+	[[nodiscard]] constexpr const Id &about() const
+	{
+		return has_lead ? lead : bad;
+	}
 };
 
 /** The longest REPTERR. */

@@ -73,9 +73,9 @@ void rpcordma_client::report_reply(Connection &c, const rtrext::Report &report)
 {
 	const u32 xid = report.bad.xid.get();
 	/* About a call of the server's it is a reply, with a grant. */
-	const xdr::Direction about = report.has_lead ? report.lead.direction : report.bad.direction;
-	const Credits credits = about == xdr::Direction::call ? Credits(kBackwardCredits) :
-								c.credits.requested();
+	const Credits credits = report.about().direction == xdr::Direction::call ?
+					Credits(kBackwardCredits) :
+					c.credits.requested();
 
 	tally(stats.bad_reply_count, 1);
 	if (c.has_reported || !c.session.peer_reduction().extensions)

@@ -237,8 +237,7 @@ private:
 					rpcordma::Error::none,
 				"xid %#x: a report that does not decode", xid);
 			/* The client may have replied to a backward call so. */
-			REQUIRE(header.direction !=
-					(report.has_lead ? report.lead : report.bad).direction,
+			REQUIRE(header.direction != report.about().direction,
 				"xid %#x: a report with the direction of what it is about", xid);
 			/* What breaks a group may be too short to have an xid. */
 			REQUIRE(said.count(report.has_lead ? report.lead.xid.get() : xid) &&

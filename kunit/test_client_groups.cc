@@ -398,13 +398,10 @@ RPCORDMA_TEST(client_groups, strange)
 	EXPECT_TRUE(r.deliver({room, header + 24}));
 	EXPECT_EQ(r.peer.messages, before + 1);
 	/* XMTCONTs of nobody, of which the server is told once, when there are means to; and a report that is none. */
-	header = rtrext::encode({room, sizeof(room)}, Xid(11), Credits(kGrant),
-				xdr::Direction::reply, {1, 2, 24})
-			 .value();
 	auto *const used = r.core->take_backward(1);
 	ASSERT_NE(used, nullptr);
 	r.sunrpc.backward_calls++;
-	EXPECT_TRUE(r.deliver({room, header + 24}));
+	EXPECT_TRUE(r.go_on(11, xdr::Direction::reply, 24));
 	r.sunrpc.backward_calls--;
 	EXPECT_EQ(r.peer.messages, before + 1);
 	EXPECT_EQ(r.log.take(trace::Failure::backward_refusal_lost), 1);
@@ -412,7 +409,7 @@ RPCORDMA_TEST(client_groups, strange)
 	for (u32 i = 0; i < 3; i++) {
 		const auto bad = r.stats().bad_reply_count;
 
-		EXPECT_TRUE(r.deliver({room, header + 24}));
+		EXPECT_TRUE(r.go_on(11, xdr::Direction::reply, 24));
 		EXPECT_EQ(r.stats().bad_reply_count, bad + 1);
 		EXPECT_EQ(r.peer.messages, before + 2);
 	}
@@ -433,7 +430,6 @@ RPCORDMA_TEST(client_groups, report_of_nobody)
 		for (const auto direction : {xdr::Direction::call, xdr::Direction::reply}) {
 			const bool call = direction == xdr::Direction::call;
 			GroupSetting setting;
-			u8 room[4096] = {};
 
 			TEST_NOTE("the server has the extension", knows);
 			TEST_NOTE("a call", call);
@@ -441,10 +437,7 @@ RPCORDMA_TEST(client_groups, report_of_nobody)
 				setting.extensions = 0;
 			GroupRequester r(setting);
 			const u32 before = r.peer.messages;
-			const u32 header = rtrext::encode({room, sizeof(room)}, Xid(11),
-							  Credits(kGrant), direction, {1, 2, 24})
-						   .value();
-			EXPECT_TRUE(r.deliver({room, header + 24}));
+			EXPECT_TRUE(r.go_on(11, direction, 24));
 			EXPECT_EQ(r.peer.messages, before + knows);
 			EXPECT_EQ(r.stats().bad_reply_count, 1);
 			EXPECT_FALSE(r.is_lost());
@@ -826,7 +819,6 @@ RPCORDMA_TEST(client_groups, other_direction)
 {
 	for (const bool wrong : {false, true}) {
 		GroupRequester r;
-		u8 room[4096] = {};
 		EXPECT_TRUE(r.goes_in(8, 6000, 2));
 		rpc_rqst *call = r.prepare(9, 60);
 
@@ -836,10 +828,7 @@ RPCORDMA_TEST(client_groups, other_direction)
 		EXPECT_EQ(r.transmit(call), 0);
 		EXPECT_TRUE(reply_part(r, 9, 0, 2, 0, 400));
 		const auto direction = wrong ? xdr::Direction::call : xdr::Direction::reply;
-		const u32 header = rtrext::encode({room, sizeof(room)}, Xid(9), Credits(kGrant),
-						  direction, {1, 2, 400})
-					   .value();
-		EXPECT_TRUE(r.deliver({room, header + 400}));
+		EXPECT_TRUE(r.go_on(9, direction, 400));
 		EXPECT_EQ(r.is_lost(), wrong);
 		EXPECT_EQ(call->completed, !wrong);
 		if (wrong)

@@ -98,6 +98,15 @@ struct GroupRequester : Requester {
 		const auto length = rtrext::encode({room, sizeof(room)}, Credits(grant), about);
 		return deliver({room, length.value()});
 	}
+	/* The second transmission of a message, with @size bytes of its stream. */
+	[[nodiscard]] bool go_on(u32 xid, xdr::Direction direction, u32 size)
+	{
+		u8 room[kHead] = {};
+		const u32 header = rtrext::encode({room, sizeof(room)}, Xid(xid), Credits(kGrant),
+						  direction, {1, 2, size})
+					   .value();
+		return deliver({room, header + size});
+	}
 	/*
 	 * The last message is a REPTERR about a reply: its transmission @number, with @xid, is bad. @lead: a group was open; what
 	 * breaks that off may be of the other @direction.

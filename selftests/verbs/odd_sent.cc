@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Replies whose items come in Sends (rtrext-01 7.3, 7.4). The client's parameters version2 and version2_rtr are 1 and 7,
- * send_read_max is 65536, and version2_pages 2: a READ says that its data may come in two DDP segments of each Receive. What the client has to make of a reply: the file's bytes; EIO, where the reply
- * contradicts its call; another connection with all its calls, and without all this, where it cannot be believed.
+ * send_read_max is 65536, and version2_pages 2: a READ says that its data may come in two DDP segments of each Receive. What the
+ * client has to make of a reply: the file's bytes; EIO, where the reply contradicts its call; another connection with all its
+ * calls, and without all this, where it cannot be believed.
  */
 #include "odd.hh"
 

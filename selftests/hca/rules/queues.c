@@ -530,6 +530,7 @@ static int rnr_none(struct bed *bed)
 {
 	TRY(post_wr(&bed->a, 1, (struct op){IB_WR_SEND, .addr = bed->a.bus, .length = 10}));
 	TRY(done(bed->a.scq, 1, IB_WC_RNR_RETRY_EXC_ERR));
+	MUST(to_vqp(bed->a.qp)->rnr_retries == 1);
 	/* The responder takes no notice. */
 	MUST(to_vqp(bed->b.qp)->state == IB_QPS_RTS);
 	return 0;

@@ -406,6 +406,36 @@ RPCORDMA_TEST(xdr_properties, round_trips)
 	}
 }
 
+/* A structure as it is written: none, a head, pages, both; word by word. */
+RPCORDMA_TEST(xdr_properties, written_structures)
+{
+	static const struct {
+		Structure structure;
+		u32 words[13];
+		u32 count;
+	} cases[] = {
+		{{0, 0, 0}, {1, 4, 0}, 3},
+		{{1, 0, 0}, {1, 4, 24, 1, 1, 1, 1, 8, 0}, 9},
+		{{4096, 0, 0}, {1, 4, 24, 4096, 1, 1, 4096, 8, 0}, 9},
+		{{2048, 2, 1024}, {1, 4, 24, 2048, 1, 2, 1024, 1024, 1}, 9},
+		{{2049, 2, 1024}, {1, 4, 40, 2049, 2, 1, 1, 8, 0, 2, 1024, 1024, 1}, 13},
+	};
+
+	for (const auto &c : cases) {
+		MutableBytes room = test_alloc(c.count * 4);
+		xdr::Writer writer(room);
+		Properties said;
+
+		TEST_NOTE("case", u32(&c - cases));
+		said.structure = c.structure;
+		said.present = bit(Id::structure);
+		encode_set(writer, said);
+		ASSERT_EQ(writer.error(), Error::none);
+		EXPECT_EQ(writer.length(), c.count * 4);
+		EXPECT_BYTES(Bytes(room), Bytes(wire(c.words)).first(c.count * 4));
+	}
+}
+
 /* Every word of a whole set replaced by what may mean something. */
 RPCORDMA_TEST(xdr_properties, mutations)
 {
@@ -442,6 +472,8 @@ RPCORDMA_TEST(xdr_properties, subsets)
 	static const u32 among_others[] = {4, 9, 0, 1, 0, 10, 0, 4, 0, 1, 0xa};
 	static const u32 twice[] = {2, 1, 0, 1, 0, 1, 1};
 	static const u32 none[] = {2, 1, 0, 4, 0, 0};
+	/* Ids around those that are known, each with its bit. */
+	static const u32 edges[] = {4, 0, 0, 7, 0, 6, 0, 33, 0, 1, 0xf};
 	static const u32 no_subset[] = {2, 1, 0, 4, 0};
 	static const u32 cut_subset[] = {2, 1, 0, 4, 0, 2, 1};
 	static const u32 bad_set[] = {1, 2, 4, 9, 0};
@@ -457,6 +489,8 @@ RPCORDMA_TEST(xdr_properties, subsets)
 	EXPECT_EQ(nochange, bit(Id::receive_size) | bit(Id::structure));
 	ASSERT_EQ(decode_connprop(wire(twice), said, nochange), Error::none);
 	EXPECT_EQ(nochange, bit(Id::receive_size));
+	ASSERT_EQ(decode_connprop(wire(edges), said, nochange), Error::none);
+	EXPECT_EQ(nochange, bit(Id::reply_limit));
 	ASSERT_EQ(decode_connprop(wire(none), said, nochange), Error::none);
 	EXPECT_EQ(nochange, 0);
 	EXPECT_EQ(decode_connprop(wire(no_subset), said, nochange), Error::protocol);
@@ -508,6 +542,7 @@ RPCORDMA_TEST(xdr_properties, responses)
 }
 
 RPCORDMA_SUITE(xdr_properties, all_six, defaults, corrected, lengths, backward, structures, groups,
-	       receive_bytes, updates, round_trips, mutations, subsets, thousand, responses);
+	       written_structures, receive_bytes, updates, round_trips, mutations, subsets,
+	       thousand, responses);
 
 } // namespace rpcordma

@@ -99,6 +99,10 @@ struct Transmission {
 /* Displacements: multiples of four, ascending, and none within another item or its pad. */
 RPCORDMA_TEST(xdr_rtrext, displacements)
 {
+	const u32 at_begin[] = {1, 0, 4, 2, 0, 1, 0};
+
+	EXPECT_EQ(results_outcome(at_begin), Error::none);
+	EXPECT_EQ(items_outcome(at_begin), Error::none);
 	EXPECT_EQ(items_outcome({1, 40, 16, 2, 0, 1, 0}), Error::none);
 	EXPECT_EQ(items_outcome({1, 42, 16, 2, 0, 1, 0}), Error::protocol);
 	EXPECT_EQ(items_outcome({2, 40, 5, 2, 0, 0, 48, 1, 2, 0, 0}), Error::none);
@@ -431,6 +435,164 @@ RPCORDMA_TEST(xdr_rtrext, reports)
 	EXPECT_ERROR(encode(room, credits, report), Error::invalid);
 }
 
+/* Each report, of each fault, goes there whole and comes back; and what is no report is none. */
+RPCORDMA_TEST(xdr_rtrext, every_report)
+{
+	const auto expect_id = [](const Id &got, const Id &wanted) {
+		EXPECT_EQ(got.xid, wanted.xid);
+		EXPECT_EQ(got.direction, wanted.direction);
+		EXPECT_EQ(got.number, wanted.number);
+	};
+
+	for (u32 fault = 1; fault <= 8; fault++)
+		for (u32 which = 0; which < 8; which++) {
+			const bool has_lead = which & 1;
+			const auto bad = static_cast<Direction>(which >> 1 & 1),
+				   lead = static_cast<Direction>(which >> 2);
+			const u32 words = fault == 3 ? 0 : fault < 6 ? 2 : 3;
+			const u32 length = 28 + 12 + 4 + (has_lead ? 12 : 0) + 4 + 4 * words;
+			MutableBytes room = test_alloc(length);
+			Report report, again;
+			xdr::Message message;
+
+			TEST_NOTE("fault", fault);
+			TEST_NOTE("lead", has_lead);
+			report.bad = {xid, bad, 3};
+			report.has_lead = has_lead;
+			report.lead = {Xid(9), lead, 4};
+			report.detail = {static_cast<Fault>(fault), {17, 18, 19}};
+			EXPECT_EQ(report.detail.count(), words);
+			EXPECT_ERROR(encode(room.first(length - 1), credits, report),
+				     Error::no_space);
+			const auto made = encode(room, credits, report);
+			ASSERT_OK(made);
+			ASSERT_EQ(made.value(), length);
+			ASSERT_EQ(v2::decode(room, message), Error::none);
+			EXPECT_EQ(message.xid, xid);
+			EXPECT_EQ(message.credits, credits);
+			EXPECT_EQ(message.option, Option::repterr);
+			EXPECT_NE(message.direction, has_lead ? lead : bad);
+			/* Where something was. */
+			again.detail = {Fault::header, {7, 7, 7}};
+			again.lead = {Xid(7), Direction::call, 7};
+			ASSERT_EQ(decode(message.body(), again), Error::none);
+			expect_id(again.bad, report.bad);
+			EXPECT_EQ(again.has_lead, has_lead);
+			expect_id(again.lead, has_lead ? report.lead : Id{});
+			EXPECT_EQ(again.detail.fault, report.detail.fault);
+			for (u32 n = 0; n < 3; n++)
+				EXPECT_EQ(again.detail.words[n], n < words ? 17 + n : 0);
+			/* Words that say whether there is a lead, and which fault it is; and one too many, or too few. */
+			const u32 which_at = 28 + 16 + (has_lead ? 12 : 0);
+			for (u32 word : {0u, 9u, 0x100u + fault, ~0u}) {
+				const ExactCopy copy(room);
+
+				set_word(copy.bytes(), which_at / 4, word);
+				EXPECT_EQ(decode(Bytes(copy.bytes()).from(28), again),
+					  Error::protocol);
+			}
+			for (u32 word : {2u, ~0u}) {
+				const ExactCopy copy(room);
+
+				set_word(copy.bytes(), 28 / 4 + 3, word);
+				EXPECT_EQ(decode(Bytes(copy.bytes()).from(28), again),
+					  Error::protocol);
+			}
+			for (u32 at : {28 / 4 + 1, 28 / 4 + 5}) {
+				const ExactCopy copy(room);
+
+				if (at == 28 / 4 + 5 && !has_lead)
+					continue;
+				set_word(copy.bytes(), at, 2);
+				EXPECT_EQ(decode(Bytes(copy.bytes()).from(28), again),
+					  Error::protocol);
+			}
+			EXPECT_EQ(decode(Bytes(room).from(28).first(length - 28 - 4), again),
+				  Error::protocol);
+			MutableBytes more = test_alloc(length + 4);
+			__builtin_memset(more.data(), 0, more.size());
+			__builtin_memcpy(more.data(), room.data(), length);
+			EXPECT_EQ(decode(Bytes(more).from(28), again), Error::protocol);
+		}
+	/* What each kind of detail has. */
+	for (u32 n : {3u, 4u}) {
+		const Detail differs = Detail::differs(Fault::xid, n, n + 1),
+			     beyond = Detail::beyond(Fault::stream, n, n + 1);
+
+		EXPECT_EQ(differs.fault, Fault::xid);
+		EXPECT_EQ(differs.words[0], n);
+		EXPECT_EQ(differs.words[1], n + 1);
+		EXPECT_EQ(differs.words[2], 0);
+		EXPECT_EQ(beyond.fault, Fault::stream);
+		EXPECT_EQ(beyond.words[0], n);
+		EXPECT_EQ(beyond.words[1], 0);
+		EXPECT_EQ(beyond.words[2], n + 1);
+	}
+	for (const Direction direction : {Direction::call, Direction::reply, Direction::unknown}) {
+		Report report;
+
+		report.bad = {xid, direction, 3};
+		report.detail = {Fault::alone, {}};
+		EXPECT_EQ(encode(test_alloc(72), credits, report).ok(),
+			  direction != Direction::unknown);
+		report.lead = {xid, Direction::call, 0};
+		report.has_lead = true;
+		EXPECT_EQ(encode(test_alloc(72), credits, report).ok(),
+			  direction != Direction::unknown);
+	}
+}
+
+/* How many transmissions a message without items takes: counted one by one. */
+RPCORDMA_TEST(xdr_rtrext, transmission_counts)
+{
+	for (u32 bytes : {52u, 53u, 55u, 56u, 60u, 64u, 100u, 128u}) {
+		const u32 first = (bytes - 48) / 4 * 4, more = (bytes - 40) / 4 * 4;
+
+		TEST_NOTE("bytes", bytes);
+		EXPECT_EQ(request_room(bytes, 0), first);
+		EXPECT_EQ(request_room(bytes, 1), more);
+		EXPECT_EQ(request_room(bytes, 2), more);
+		EXPECT_EQ(stream_room(bytes, 40), more);
+		for (u32 length = 0; length <= 5 * more; length++) {
+			u32 calls = 1, replies = 0;
+
+			TEST_NOTE("length", length);
+			for (u32 room = first; room < length; room += more)
+				calls++;
+			for (u32 room = 0; room < (length + 3) / 4 * 4; room += more)
+				replies++;
+			EXPECT_EQ(request_transmissions(length, bytes), calls);
+			EXPECT_EQ(response_transmissions(length, bytes), replies);
+		}
+	}
+	EXPECT_EQ(request_transmissions(u64(1) << 33, 56),
+		  1 + ((u64(1) << 33) - 8) / 16 + (((u64(1) << 33) - 8) % 16 != 0));
+	EXPECT_EQ(response_transmissions(u64(1) << 33, 56), (u64(1) << 33) / 16);
+}
+
+/* The optinfo of an XMTCONT, word by word. */
+RPCORDMA_TEST(xdr_rtrext, continuations)
+{
+	static const u32 words[] = {xid.get(), 2, 32, 5, 1, 3, 12, 5, 2, 60};
+	MutableBytes room = test_alloc(continuation_length);
+	xdr::Message message;
+	Continuation again;
+
+	EXPECT_ERROR(encode(room.first(39), xid, credits, Direction::reply, Continuation{5, 2, 60}),
+		     Error::no_space);
+	const auto made = encode(room, xid, credits, Direction::reply, Continuation{5, 2, 60});
+	ASSERT_OK(made);
+	EXPECT_EQ(made.value(), continuation_length);
+	EXPECT_BYTES(Bytes(room), Bytes(wire(words)));
+	ASSERT_EQ(v2::decode(room, message), Error::none);
+	ASSERT_EQ(decode(message.body(), again), Error::none);
+	EXPECT_EQ(again.number, 5);
+	EXPECT_EQ(again.lead, 2);
+	EXPECT_EQ(again.stream_length, 60);
+	for (u32 n = 0; n < 12; n++)
+		EXPECT_EQ(decode(message.body().first(n), again), Error::protocol);
+}
+
 /* What a peer would refuse is not made, nor what is out of order. */
 RPCORDMA_TEST(xdr_rtrext, encoder_refuses)
 {
@@ -648,7 +810,8 @@ RPCORDMA_TEST(xdr_rtrext, changed_into_nothing)
 }
 
 RPCORDMA_SUITE(xdr_rtrext, written, displacements, types, sums, sets, transmissions, judged,
-	       stream_lengths, rpc_headers, limits, segment_limits, reply_limits, whole_messages,
-	       reports, encoder_refuses, lengths, changed_bytes, changed_into_nothing);
+	       every_report, transmission_counts, continuations, stream_lengths, rpc_headers,
+	       limits, segment_limits, reply_limits, whole_messages, reports, encoder_refuses,
+	       lengths, changed_bytes, changed_into_nothing);
 
 } // namespace rpcordma

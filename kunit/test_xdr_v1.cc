@@ -417,7 +417,20 @@ RPCORDMA_TEST(xdr_v1, span_beyond_32_bits)
 		xdr::Message message;
 
 		EXPECT_FALSE(v1::decode_plain(bytes, message));
+		EXPECT_FALSE(v1::decode_lone(bytes, message));
 		EXPECT_ERROR(xdr_reference::decode(bytes), Error::message_size);
+		EXPECT_EQ(v1::decode_any(bytes, message), Error::message_size);
+		/* The longest of all is as any other, for each of its readers. */
+		static const u32 plain[16] = {7, 1, 9, 0, 0, 0, 0, 7, 0},
+				 lone[16] = {7, 1, 9, 0, 0, 1, 1, 5, 6, 0, 8, 0, 0, 7, 0};
+		for (const bool bare : {true, false}) {
+			const Bytes most(wire(bare ? plain : lone).data(), ~u32(0));
+
+			EXPECT_EQ(v1::decode_plain(most, message), bare);
+			EXPECT_EQ(v1::decode_lone(most, message), !bare);
+			EXPECT_EQ(v1::decode_any(most, message), Error::none);
+			EXPECT_EQ(message.payload.size(), ~u32(0) - (bare ? 28 : 52));
+		}
 	} else {
 		TEST_SKIP("no span is that long here");
 	}

@@ -214,6 +214,8 @@ RPCORDMA_TEST(xdr_v1_encode, without_chunks)
 	EXPECT_EQ(length.value(), min_header_length);
 	EXPECT_BYTES(Bytes(fast), Bytes(slow));
 	EXPECT_ERROR(encode_bare(fast.first(min_header_length - 1), xid, credits), Error::no_space);
+	EXPECT_EQ(encode_bare(fast.first(min_header_length), xid, credits).value(),
+		  min_header_length);
 }
 
 /* So does that of one chunk of one segment; and what it gives is decoded. */
@@ -240,6 +242,8 @@ RPCORDMA_TEST(xdr_v1_encode, lone_chunk)
 		ASSERT_OK(length);
 		EXPECT_EQ(length.value(), lone_header_length);
 		EXPECT_BYTES(Bytes(fast), Bytes(slow));
+		EXPECT_EQ(encode_lone(fast.first(lone_header_length), xid, credits, chunk).value(),
+			  lone_header_length);
 		EXPECT_ERROR(encode_lone(fast.first(lone_header_length - 1), xid, credits, chunk),
 			     Error::no_space);
 		ChunkLists lists;

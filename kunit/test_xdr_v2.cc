@@ -101,6 +101,7 @@ RPCORDMA_TEST(xdr_v2, lone_chunk)
 		EXPECT_EQ(lone.value(), length);
 		EXPECT_BYTES(Bytes(fast), Bytes(slow));
 		EXPECT_ERROR(V2::encode_lone(fast.first(length - 1), said, chunk), Error::no_space);
+		EXPECT_EQ(V2::encode_lone(fast.first(length), said, chunk).value(), length);
 		EXPECT_ERROR(V2::encode_lone(fast, envelope(Direction::unknown, 0), chunk),
 			     Error::invalid);
 	}
@@ -187,6 +188,16 @@ RPCORDMA_TEST(xdr_v2, refusals)
 		EXPECT_EQ(error, c.error);
 		EXPECT_EQ(refusal(error), c.answer);
 	}
+	/* As far as it says which way it goes, and no further. */
+	for (const u32 proc : {0u, 1u, 5u})
+		for (const u32 direction : {call, reply, 2u}) {
+			const u32 words[] = {0x12345678, 2, 32, proc, direction};
+
+			TEST_NOTE("proc", proc);
+			EXPECT_EQ(outcome(wire(words)),
+				  direction == reply ? Error::bad_message : Error::protocol);
+			EXPECT_EQ(outcome(wire(words).first(19)), Error::protocol);
+		}
 	static const u32 little[] = {0x12345678, 2, 32};
 	EXPECT_EQ(outcome(wire(little)), Error::message_size);
 }
@@ -230,6 +241,10 @@ RPCORDMA_TEST(xdr_v2, errors)
 			EXPECT_EQ(message.error.code, c.body.code);
 			EXPECT_EQ(message.error.segment(), c.body.low);
 			EXPECT_EQ(message.error.needed(), c.body.high);
+			EXPECT_EQ(message.header_length, length.value());
+			EXPECT_EQ(message.payload.size(), 0);
+			EXPECT_EQ(message.body().size(), 0);
+			EXPECT_FALSE(message.has_chunks());
 		}
 	}
 }
@@ -360,6 +375,91 @@ RPCORDMA_TEST(xdr_v2, optional)
 		     Error::invalid);
 }
 
+/* How long optinfo is, of each option in each direction: what is read, and what is written. */
+RPCORDMA_TEST(xdr_v2, optinfo_lengths)
+{
+	static const struct {
+		Option option;
+		u32 least, most;
+	} options[] = {{Option::none, 1, 0},	   {Option::xmtreq, 20, ~0u},
+		       {Option::xmtresp, 12, ~0u}, {Option::xmtcont, 12, 12},
+		       {Option::repterr, 20, 44},  {static_cast<Option>(5), 1, 0}};
+
+	for (const auto &o : options)
+		for (const u32 direction : {call, reply})
+			for (u32 length = 0; length <= 60; length++) {
+				const bool fits = length >= o.least && length <= o.most &&
+						  length % 4 == 0;
+				const bool known = fits && o.option != (direction == call ?
+										Option::xmtresp :
+										Option::xmtreq);
+				const MutableBytes room = test_alloc(28 + length);
+				const MutableBytes optinfo = test_alloc(length);
+				Message message;
+
+				TEST_NOTE("option", static_cast<u32>(o.option));
+				TEST_NOTE("direction", direction);
+				TEST_NOTE("length", length);
+				__builtin_memset(optinfo.data(), 0xa5, length);
+				for (u32 n : {0u, 27u, 27 + length, 28 + length}) {
+					const auto made =
+						encode_optional(room.first(n), xid, credits,
+								static_cast<Direction>(direction),
+								o.option, optinfo);
+					if (!fits)
+						EXPECT_ERROR(made, Error::invalid);
+					else if (n < 28 + length)
+						EXPECT_ERROR(made, Error::no_space);
+					else
+						EXPECT_EQ(made.value(), 28 + length);
+				}
+				const u32 words[] = {FIXED(5), direction,
+						     static_cast<u32>(o.option), length};
+				for (u32 i = 0; i < 7; i++)
+					set_word(room, i, words[i]);
+				ASSERT_EQ(decode(room, message) == Error::none, known);
+				/* Cut short it is nothing. */
+				if (length)
+					EXPECT_NE(outcome(room.first(27 + length)), Error::none);
+				if (!known)
+					continue;
+				EXPECT_EQ(message.header_length, 28 + length);
+				EXPECT_EQ(message.option, o.option);
+				EXPECT_EQ(message.direction, static_cast<Direction>(direction));
+				EXPECT_EQ(message.body().size(), length);
+				EXPECT_EQ(message.payload.size(), 0);
+			}
+}
+
+/* What a message of properties consists of is its header, whatever follows. */
+RPCORDMA_TEST(xdr_v2, properties_alone)
+{
+	static const u32 words[] = {FIXED(6), 0, 0, 0, 0};
+
+	for (const u32 proc : {6u, 7u, 8u, 9u}) {
+		const MutableBytes bytes = wire(words);
+		const u32 length = proc == 6 ? 24 : proc == 8 ? 28 : 20;
+
+		TEST_NOTE("proc", proc);
+		set_word(bytes, 3, proc);
+		for (u32 n = 16; n <= 32; n++) {
+			const ExactCopy copy(bytes.first(n));
+			Message message;
+
+			TEST_NOTE("length", n);
+			ASSERT_EQ(decode(copy.bytes(), message) == Error::none, n >= length);
+			if (n < length)
+				continue;
+			EXPECT_EQ(message.kind, static_cast<Kind>(proc));
+			EXPECT_EQ(message.direction, proc == 8 ? Direction::reply : Direction::call);
+			EXPECT_EQ(message.header_length, length);
+			EXPECT_EQ(message.payload.size(), 0);
+			EXPECT_BYTES(message.body(),
+				     Bytes(copy.bytes()).from(16).first(length - 16));
+		}
+	}
+}
+
 /* No message is longer than a word can tell; nothing of it is read. */
 RPCORDMA_TEST(xdr_v2, beyond_a_word)
 {
@@ -370,9 +470,29 @@ RPCORDMA_TEST(xdr_v2, beyond_a_word)
 		const Bytes huge(bytes.data(), usize(1) << 32);
 
 		EXPECT_EQ(outcome(huge), Error::message_size);
+		/* The longest of all is as any other, and so for each of its readers. */
+		static const u32 plain[17] = {FIXED(0), call, 0, 0, 0, 0, 0x12345678, call},
+				 lone[17] = {FIXED(0), call, 0, 0, 1, 1,	  7,
+					     8,	       0,    9, 0, 0, 0x12345678, call};
+		for (const bool bare : {true, false}) {
+			const u8 *const at = wire(bare ? plain : lone).data();
+			const Bytes most(at, ~u32(0)), more(at, usize(1) << 32);
+			Message message;
+
+			EXPECT_EQ(outcome(most), Error::none);
+			EXPECT_EQ(outcome(more), Error::message_size);
+			EXPECT_EQ(decode_plain(most, message), bare);
+			EXPECT_EQ(decode_lone(most, message), !bare);
+			EXPECT_FALSE(decode_plain(more, message));
+			EXPECT_FALSE(decode_lone(more, message));
+		}
 		EXPECT_ERROR(encode_optional(bytes, xid, credits, Direction::call, Option::xmtreq,
 					     huge),
 			     Error::no_space);
+		for (u32 less : {27u, 28u})
+			EXPECT_ERROR(encode_optional(bytes, xid, credits, Direction::call,
+						     Option::xmtreq, huge.first(~u32(0) - less)),
+				     less == 27 ? Error::no_space : Error::invalid);
 	} else {
 		TEST_SKIP("no span is that long here");
 	}
@@ -468,6 +588,7 @@ RPCORDMA_TEST(xdr_v2, lone)
 }
 
 RPCORDMA_SUITE(xdr_v2, bare, lone_chunk, plain, lone, payload_contradicts, positions, refusals,
-	       errors, connprop, updprop, resprop, optional, beyond_a_word, encoder);
+	       errors, connprop, updprop, resprop, optional, optinfo_lengths, properties_alone,
+	       beyond_a_word, encoder);
 
 } // namespace rpcordma

@@ -7,6 +7,7 @@
 #include "kunit/test_rdma_random.hh"
 #include "kunit/testing.hh"
 #include "module/chunk/answer.hh"
+#include "xdr/v1.hh"
 
 using namespace rpcordma;
 using namespace rpcordma::chunk;
@@ -578,6 +579,33 @@ void send_and_receive(const Reply &reply, const Answer &answer)
 	EXPECT_BYTES(Bytes(whole, length), Bytes(reply.bytes, reply.length));
 }
 
+/* The header that says so: the chunks as they were offered, filled in order with what is placed. */
+void expect_encoded(const xdr::ChunkLists &lists, const Answer &answer)
+{
+	MutableBytes room = test_alloc(answer.header_length);
+	v1::Encoder encoder(room, Xid(1), Credits(1), answer.kind);
+	xdr::Message header;
+	u32 i = 0;
+
+	encode_answer(encoder, lists, answer);
+	const auto length = encoder.finish();
+	ASSERT_OK(length);
+	ASSERT_EQ(length.value(), answer.header_length);
+	xdr::Reader reader(Bytes(room).from(16));
+	ASSERT_OK(xdr::decode_lists(reader, header));
+	EXPECT_TRUE(header.reads.empty());
+	ASSERT_EQ(header.writes.count(), lists.writes.count());
+	auto offered = lists.writes.begin();
+	for (const xdr::WriteChunk chunk : header.writes) {
+		EXPECT_EQ(chunk.count(), (*offered).count());
+		EXPECT_EQ(chunk.length(), i < answer.placed_count ? answer.placed[i].length : 0);
+		++offered;
+		i++;
+	}
+	EXPECT_EQ(header.reply.present(), lists.reply.present());
+	EXPECT_EQ(header.reply.length(), answer.reply_length);
+}
+
 } // namespace
 
 /* Any reply, to any chunks, is the same reply again at the requester; or it fits nowhere. */
@@ -610,6 +638,7 @@ RPCORDMA_TEST(chunk_answer, any_reply)
 		EXPECT_EQ(a.header_length, reply.header);
 		EXPECT_EQ(a.placed_count, min(reply.result_count, reply.chunk_count));
 		send_and_receive(reply, a);
+		expect_encoded(lists, a);
 		in_reply_chunk += !fits;
 		placed += a.write_length > 0;
 	}
@@ -640,6 +669,93 @@ RPCORDMA_TEST(chunk_answer, invalidation)
 		EXPECT_EQ(choose_invalidation(made.decode()), winner == 0 ? 1 :
 							      winner == 1 ? 22 :
 									    3);
+	}
+}
+
+/* The one segment of a call, wherever it is, and whatever empty chunks are beside it; or the larger of two. */
+RPCORDMA_TEST(chunk_answer, invalidation_alone)
+{
+	const xdr::Segment one[] = {segment(100, 7)}, other[] = {segment(200, 8)};
+
+	for (u32 read = 0; read < 2; read++)
+		for (u32 first = 0; first < 3; first++)
+			for (u32 second = 0; second < 3; second++)
+				for (u32 reply = 0; reply < 3; reply++) {
+					ListMaker made;
+					const auto chunk =
+						[&](u32 which) -> Span<const xdr::Segment> {
+						if (which == 2)
+							return {other, 1};
+						return {one, which};
+					};
+					const bool large = first == 2 || second == 2 || reply == 2;
+					const bool any = read || first || second || reply;
+
+					TEST_NOTE("read", read);
+					TEST_NOTE("first", first);
+					TEST_NOTE("second", second);
+					TEST_NOTE("reply", reply);
+					if (read)
+						made.read(40, one[0]);
+					made.end_reads();
+					made.write_chunk(chunk(first));
+					made.write_chunk(chunk(second));
+					made.end_writes();
+					made.reply_chunk(chunk(reply));
+					const u32 key = choose_invalidation(made.decode());
+					/* Neighbours with one R_key count as one: 200 bytes of two, and more of three. */
+					u32 best = 0, most = 0, last = 0, sum = 0;
+					for (u32 which : {read, first, second, reply}) {
+						if (!which)
+							continue;
+						sum = which == last ? sum : 0;
+						sum += which * 100;
+						last = which;
+						if (sum > most) {
+							most = sum;
+							best = 6 + which;
+						}
+					}
+					EXPECT_EQ(key, best);
+					EXPECT_EQ(key != 0, any);
+					EXPECT_TRUE(large || key != 8);
+				}
+	/* Alone on each list. */
+	ListMaker reads, writes, reply;
+	reads.read(40, one[0]);
+	EXPECT_EQ(choose_invalidation(reads.decode()), 7);
+	writes.write_chunk(one);
+	EXPECT_EQ(choose_invalidation(writes.decode()), 7);
+	reply.reply_chunk(one);
+	EXPECT_EQ(choose_invalidation(reply.decode()), 7);
+}
+
+/* In several transmissions, where the version has them: as many as it takes, or nowhere. */
+RPCORDMA_TEST(chunk_answer, transmissions)
+{
+	ListMaker made;
+	const xdr::ChunkLists lists = made.decode();
+	Thresholds thresholds;
+
+	thresholds.send = 128;
+	thresholds.bare_header = 28;
+	thresholds.continuation_header = 16;
+	thresholds.transmissions = 3;
+	for (u32 length = 1; length <= 400; length++) {
+		Answer answer;
+		Shortfall shortfall;
+		u32 needed = 1;
+
+		TEST_NOTE("length", length);
+		for (u32 room = 100; room < length; room += 112)
+			needed++;
+		EXPECT_EQ(plan_answer(lists, {}, length, thresholds, answer, shortfall).ok(),
+			  needed <= 3);
+		if (needed > 3)
+			continue;
+		EXPECT_EQ(answer.transmissions, needed);
+		EXPECT_EQ(answer.inline_length, length);
+		EXPECT_EQ(answer.header_length, 28);
 	}
 }
 
@@ -716,4 +832,5 @@ RPCORDMA_TEST(chunk_answer, offered_keys)
 
 RPCORDMA_SUITE(chunk_answer, all_inline, placed, one_segment, nothing_between, write_chunk_size,
 	       pairs, not_in_the_reply, many, reply_chunk, shortfall, header_too_long, any_reply,
-	       invalidation, invalidation_pad, invalidation_sums, offered_keys);
+	       invalidation, invalidation_alone, transmissions, invalidation_pad, invalidation_sums,
+	       offered_keys);

@@ -197,6 +197,38 @@ struct Expected {
 	}
 }
 
+/* All else of a plan, of whose one item the type is known. */
+void expect_whole(const Directed &plan, const Direction &d, Type type, u32 length, u32 before,
+		  u32 behind)
+{
+	const bool placed = type == Type::sent || type == Type::segments;
+	const u32 padded = (length + 3) / 4 * 4, all = before + padded + behind;
+	const u32 sent = type == Type::sent ? (length + 4095) / 4096 : 0;
+	u32 used = 0, filled = 0;
+
+	for (u32 i = 0; type == Type::segments && filled < length && i < d.segments; i++) {
+		filled += d.lengths[i];
+		used += d.lengths[i] != 0;
+	}
+	EXPECT_EQ(plan.count, 1);
+	EXPECT_EQ(plan.segments, sent);
+	EXPECT_EQ(plan.items[0].first, 0);
+	EXPECT_EQ(plan.items[0].segments, sent + used);
+	EXPECT_EQ(plan.write_length, type == Type::segments ? length : 0);
+	EXPECT_EQ(plan.header_length, kHeader + kUnplaced +
+					      (sent		      ? 8 + 4 * sent :
+					       type == Type::segments ? 4 + 16 * used :
+									0));
+	EXPECT_EQ(plan.stream_length, placed ? before + behind : all);
+	ASSERT_EQ(plan.rest_count, placed && behind ? 2 : 1);
+	EXPECT_EQ(plan.rest[0].offset, 0);
+	EXPECT_EQ(plan.rest[0].length, placed ? before : all);
+	if (placed && behind) {
+		EXPECT_EQ(plan.rest[1].offset, before + padded);
+		EXPECT_EQ(plan.rest[1].length, behind);
+	}
+}
+
 } // namespace
 
 /* Each type of direction, at each length and limit that matters, by the rules. */
@@ -259,6 +291,9 @@ RPCORDMA_TEST(chunk_directed, every_combination)
 								    before, length);
 							EXPECT_EQ(p.plan.transmissions,
 								  expected.transmissions);
+							expect_whole(p.plan, direction,
+								     expected.type, length, before,
+								     behind);
 							expect_table_2(direction.type,
 								       p.plan.items[0].type);
 						}
@@ -423,12 +458,120 @@ RPCORDMA_TEST(chunk_directed, shortfall)
 	EXPECT_EQ(p.status.ok(), false);
 	EXPECT_EQ(p.shortfall.segment, 5);
 	EXPECT_EQ(p.shortfall.needed, 100 + 9000 - 8292);
+	/* Of a direction that takes less, or just that; or more, where the segments are not the reason. */
+	for (u32 least : {8999u, 9000u, 9001u}) {
+		const Direction one = {Type::segments, least, 0, 1, {100}, false};
+		Planned at(one, {56, 9000}, 9100, room_of(1, {}, 4096));
+
+		TEST_NOTE("least", least);
+		EXPECT_FALSE(at.status.ok());
+		EXPECT_EQ(at.shortfall.segment, least <= 9000 ? 1 : 0);
+		EXPECT_EQ(at.shortfall.needed, least <= 9000 ? 9000 : 0);
+	}
 	/* The first that is too short. */
 	const ReplyRange both[] = {{40, 5000}, {5040, 9000}};
 	Planned q(directions, both, 14100, room_of(1, {}, 4096));
 	EXPECT_EQ(q.status.ok(), false);
 	EXPECT_EQ(q.shortfall.segment, 2);
 	EXPECT_EQ(q.shortfall.needed, 16 + 5000 - 24);
+}
+
+/* What is sent of a plan in each transmission: one piece of each item that has segments there, by the segments one by one. */
+RPCORDMA_TEST(chunk_directed, sent_pieces)
+{
+	static constexpr u32 kSegment = 64;
+
+	for (u32 each = 1; each <= 4; each++)
+		for (u32 first = 1; first <= 5; first++)
+			for (u32 second = 1; second <= 5; second++)
+				for (u32 missing : {0u, 1u, kSegment - 1}) {
+					const Structure structure = {1000 + each * kSegment, each,
+								     kSegment};
+					const u32 segments = first + second;
+					auto &plan = test_zeroed<Directed>();
+
+					TEST_NOTE("in each", each);
+					TEST_NOTE("first", first);
+					TEST_NOTE("second", second);
+					TEST_NOTE("missing", missing);
+					/* With items beside them that are not sent, and what is no item any more. */
+					plan.count = 4;
+					plan.segments = segments;
+					plan.items[0] = {Type::sent,
+							 {40, first * kSegment - missing},
+							 0,
+							 first};
+					plan.items[1] = {Type::segments, {2000, 100}, 0, 1};
+					plan.items[2] = {Type::sent,
+							 {4000, second * kSegment - missing},
+							 first,
+							 second};
+					plan.items[3] = {Type::too_short, {8000, 100}, 0, 9};
+					plan.items[4] = {Type::sent, {9000, 100}, 0, 9};
+					for (u32 n = 0; n <= segments / each + 1; n++) {
+						SentPiece got[4] = {}, wanted[4] = {};
+						u32 count = 0, expected = 0, last_item = 9;
+
+						for_each_sent_piece(plan, structure, n,
+								    [&](const SentPiece &piece) {
+									    if (count < 4)
+										    got[count] =
+											    piece;
+									    count++;
+								    });
+						for (u32 number = n * each;
+						     number < (n + 1) * each && number < segments;
+						     number++) {
+							const u32 item = number < first ? 0 : 2;
+							const u32 in_item =
+								number - (item ? first : 0);
+							const u32 all = item ? second : first;
+							const bool last = in_item + 1 == all;
+							const u32 bytes = last ? kSegment - missing :
+										 kSegment;
+
+							if (item != last_item) {
+								wanted[expected].range.offset =
+									(item ? 4000 : 40) +
+									in_item * kSegment;
+								expected++;
+								last_item = item;
+							}
+							SentPiece &piece = wanted[expected - 1];
+							piece.range.length += bytes;
+							/* Up to the next segment, if that is there as well. */
+							piece.padding =
+								number + 1 < segments &&
+										number + 1 <
+											(n +
+											 1) * each ?
+									kSegment - bytes :
+									0;
+						}
+						ASSERT_EQ(count, expected);
+						for (u32 i = 0; i < count; i++) {
+							EXPECT_EQ(got[i].range.offset,
+								  wanted[i].range.offset);
+							EXPECT_EQ(got[i].range.length,
+								  wanted[i].range.length);
+							EXPECT_EQ(got[i].padding, wanted[i].padding);
+						}
+					}
+				}
+}
+
+/* With an item that is sent, header and stream fill the head, and no more. */
+RPCORDMA_TEST(chunk_directed, head_is_full)
+{
+	const Direction sent = {Type::sent, 0, 0, 0, {}, false};
+
+	for (u32 before : {4028u, 4032u, 4036u}) {
+		TEST_NOTE("before", before);
+		const Planned p(sent, {before, 100}, before + 100, room_of(1));
+		ASSERT_TRUE(p.status.ok());
+		EXPECT_EQ(p.plan.items[0].type == Type::sent,
+			  kHeader + 20 + 4 + before <= grown.head());
+	}
 }
 
 /* Segments of more than 4 GiB are not too short: what does not fit is the rest. */
@@ -458,6 +601,18 @@ RPCORDMA_TEST(chunk_directed, last_lengths)
 	Planned a(directions, {&all, 1}, ~0u, room_of(4));
 	EXPECT_EQ(a.status.ok(), false);
 	EXPECT_EQ(a.shortfall.segment, 2);
+	/* A stream that whole words cannot count. */
+	for (u32 length = ~u32(0); length >= ~u32(0) - 4; length--) {
+		TEST_NOTE("length", length);
+		EXPECT_FALSE(Planned(Directions({}), {}, length, room_of(4)).status.ok());
+		EXPECT_EQ(Planned(Directions({}), {}, length, room_of(~0u, {}, ~0u)).status.ok(),
+			  length <= ~u32(3));
+	}
+	/* No stream at all needs no room behind the header. */
+	Planned nothing(Directions({}), {}, 0, room_of(1, {}, 40));
+	EXPECT_TRUE(nothing.status.ok());
+	EXPECT_EQ(nothing.plan.transmissions, 1);
+	EXPECT_EQ(nothing.plan.rest_count, 0);
 }
 
 /* Peers whose Receives are odd: a DDP segment, one; heads that hold no header; more segments than are ever used. */
@@ -703,6 +858,6 @@ RPCORDMA_TEST(chunk_directed, round_trips)
 }
 
 RPCORDMA_SUITE(chunk_directed, every_combination, matching, not_placed, efforts, headers, shortfall,
-	       huge, last_lengths, structures, round_trips);
+	       sent_pieces, head_is_full, huge, last_lengths, structures, round_trips);
 
 } // namespace rpcordma

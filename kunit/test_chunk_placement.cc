@@ -203,6 +203,11 @@ RPCORDMA_TEST(chunk_placement, faults)
 	const TransmissionLengths deep[] = {{68, 4032, 20480}};
 	expect_fault(judge_placement(grown, deep, items_of(beside)), Fault::stream, 4032, 4028);
 	EXPECT_TRUE(judge_placement(grown, deep, items_of(last)).good());
+	/* A header that runs as far as that leaves the stream nothing. */
+	const TransmissionLengths to_the_end[] = {{4096, 4, 20480}},
+				  beyond_it[] = {{4100, 0, 20480}};
+	expect_fault(judge_placement(grown, to_the_end, items_of(beside)), Fault::stream, 4, 0);
+	expect_fault(judge_placement(grown, beyond_it, items_of(beside)), Fault::stream, 0, 0);
 	EXPECT_FALSE(lies_in_pages(grown, deep, items_of(few)));
 }
 
@@ -222,6 +227,79 @@ RPCORDMA_TEST(chunk_placement, lies_in_pages)
 	EXPECT_FALSE(lies_in_pages(grown, one, items_of(nothing)));
 	EXPECT_FALSE(lies_in_pages(grown, one, items_of(fetched)));
 	EXPECT_FALSE(lies_in_pages(grown, one, items_of(absent)));
+	/* Header and stream up to the end of the head, and beyond. */
+	for (u32 stream : {4024u, 4028u, 4032u}) {
+		const TransmissionLengths full[] = {{68, stream, 20480}};
+
+		TEST_NOTE("stream", stream);
+		EXPECT_EQ(lies_in_pages(grown, full, items_of(good)), stream <= 4028);
+	}
+	/* Whatever follows of a stream is elsewhere. */
+	for (u32 at = 1; at < 3; at++) {
+		TransmissionLengths three[] = {{68, 40, 20480}, {40, 0, 20480}, {40, 0, 20480}};
+
+		EXPECT_TRUE(lies_in_pages(grown, three, items_of(good)));
+		three[at].stream_length = 4;
+		EXPECT_FALSE(lies_in_pages(grown, three, items_of(good)));
+	}
+}
+
+/* An item is walked from its offset on, as far as it, its segments or the visitor go. */
+RPCORDMA_TEST(chunk_placement, pieces)
+{
+	const u32 words[] = {1, 24, 20, 2, 5, 4, 7, 3, 9, 8};
+	const auto items = items_of(words);
+	const rtrext::Item item = *items.begin();
+	static constexpr ItemPiece wanted[] = {{7, 5, 3}, {3, 0, 8}, {9, 0, 8}, {8, 0, 1}};
+
+	for (u32 most = 0; most <= 5; most++) {
+		u32 seen = 0, sum = 0;
+
+		TEST_NOTE("most", most);
+		const u32 left = for_each_piece(item, 8, [&](const ItemPiece &piece) {
+			if (seen == most || seen == 4)
+				return false;
+			EXPECT_EQ(piece.number, wanted[seen].number);
+			EXPECT_EQ(piece.offset, wanted[seen].offset);
+			EXPECT_EQ(piece.length, wanted[seen].length);
+			sum += piece.length;
+			seen++;
+			return true;
+		});
+		EXPECT_EQ(seen, min(most, 4u));
+		EXPECT_EQ(left, 20 - sum);
+	}
+	/* One segment less than it needs. */
+	const u32 few[] = {1, 24, 20, 2, 5, 2, 7, 3};
+	EXPECT_EQ(for_each_piece(*items_of(few).begin(), 8, [](const ItemPiece &) { return true; }),
+		  20 - 3 - 8);
+}
+
+/* Of many segments as of few: one that is used twice is found wherever it is, and by whom. */
+RPCORDMA_TEST(chunk_placement, many_segments)
+{
+	constexpr Structure many = {4096 + 100 * 64, 100, 64};
+	const TransmissionLengths one[] = {{68, 40, many.total}};
+
+	for (u32 first : {0u, 1u, 62u, 63u, 64u, 65u, 98u})
+		for (u32 second : {0u, 1u, 62u, 63u, 64u, 65u, 98u}) {
+			const u32 words[] = {2,	 24, 10, 2,  0, 1,  first,
+					     40, 74, 2,	 10, 2, 99, second};
+			const u32 overlapping[] = {2,  24, 64, 2, 0, 1,	 first,
+						   96, 74, 2,  8, 2, 99, second};
+
+			TEST_NOTE("first", first);
+			TEST_NOTE("second", second);
+			/* Bytes 0 to 9, or all, of the first; and of the second bytes 0 to 19, or 17. */
+			const auto a = judge_placement(many, one, items_of(words));
+			const auto b = judge_placement(many, one, items_of(overlapping));
+			EXPECT_EQ(a.good(), first != second);
+			EXPECT_EQ(b.good(), first != second);
+			if (first == second) {
+				expect_fault(a, Fault::offset, 0, 63);
+				expect_fault(b, Fault::offset, 0, 63);
+			}
+		}
 }
 
 /* Random messages: good are those whose map is. */
@@ -276,10 +354,19 @@ RPCORDMA_TEST(chunk_placement, sent)
 		EXPECT_EQ(place(grown, bytes, 10, 1).transmissions, bytes <= 4096 ? 1 : 0);
 	EXPECT_EQ(place({4096, 0, 0}, 60, 10, 1).transmissions, 0);
 	EXPECT_EQ(place(grown, 60, 16385, 1).transmissions, 0);
-	/* A head that no XMTCONT fits. */
-	EXPECT_EQ(place({36 + 32, 1, 32}, 30, 10, 1).transmissions, 0);
+	/* A head that no XMTCONT fits, and one that it does; what does not go says nothing. */
+	const Placement refused = place({36 + 32, 1, 32}, 30, 10, 1),
+			taken = place({40 + 32, 1, 32}, 30, 10, 1);
+	EXPECT_EQ(refused.transmissions, 0);
+	EXPECT_EQ(refused.segments, 0);
+	EXPECT_EQ(refused.padding, 0);
+	EXPECT_EQ(taken.transmissions, 1);
+	EXPECT_EQ(taken.segments, 1);
+	EXPECT_EQ(taken.padding, 10);
+	EXPECT_EQ(place(grown, 60, 16385, 1).segments, 0);
 }
 
-RPCORDMA_SUITE(chunk_placement, whole_segments, faults, lies_in_pages, map, sent);
+RPCORDMA_SUITE(chunk_placement, whole_segments, faults, lies_in_pages, pieces, many_segments, map,
+	       sent);
 
 } // namespace rpcordma

@@ -13,6 +13,59 @@
 using namespace rpcordma;
 using namespace rpcordma::chunk;
 
+namespace {
+
+/** All of a plan, against one that was written down. */
+void expect_ranges(Span<const ByteRange> got, Span<const ByteRange> wanted)
+{
+	ASSERT_EQ(got.size(), wanted.size());
+	for (usize i = 0; i < got.size(); i++) {
+		EXPECT_EQ(got[i].offset, wanted[i].offset);
+		EXPECT_EQ(got[i].length, wanted[i].length);
+	}
+}
+void expect_plan(const Plan &got, const Plan &wanted)
+{
+	EXPECT_EQ(got.send_mode, wanted.send_mode);
+	EXPECT_EQ(got.inline_method, wanted.inline_method);
+	EXPECT_EQ(got.receive_mode, wanted.receive_mode);
+	EXPECT_EQ(got.header_length, wanted.header_length);
+	EXPECT_EQ(got.inline_length, wanted.inline_length);
+	EXPECT_EQ(got.transmissions, wanted.transmissions);
+	EXPECT_EQ(got.read_position, wanted.read_position);
+	expect_ranges(got.inline_ranges.span(), wanted.inline_ranges.span());
+	expect_ranges(got.position_zero.span(), wanted.position_zero.span());
+	expect_ranges(got.read_chunk.span(), wanted.read_chunk.span());
+	expect_ranges(got.write_chunk.span(), wanted.write_chunk.span());
+	expect_ranges(got.reply_chunk.span(), wanted.reply_chunk.span());
+}
+
+/** A plan that has all there is, as another call left it. */
+void set_other(Plan &plan)
+{
+	plan.send_mode = SendMode::position_zero_read;
+	plan.inline_method = InlineMethod::gathered;
+	plan.receive_mode = ReceiveMode::write_and_reply;
+	plan.header_length = 1001;
+	plan.inline_length = 1002;
+	plan.transmissions = 1003;
+	plan.read_position = 1004;
+	plan.inline_ranges.clear();
+	EXPECT_TRUE(plan.inline_ranges.push({11, 12}));
+	EXPECT_TRUE(plan.inline_ranges.push({13, 14}));
+	u32 at = 21;
+	for (SegmentList *list :
+	     {&plan.position_zero, &plan.read_chunk, &plan.write_chunk, &plan.reply_chunk}) {
+		list->clear();
+		list->gaps = true;
+		EXPECT_TRUE(list->push({at, at + 1}));
+		EXPECT_TRUE(list->push({at + 2, at + 3}));
+		at += 10;
+	}
+}
+
+} // namespace
+
 /* RFC 8166 4.1.2, counted by hand: 7 words, 6 a Read segment, 2 and 4 a Write chunk, 1 and 4 a
  * Reply chunk. */
 RPCORDMA_TEST(chunk_reduce, header_lengths)
@@ -417,6 +470,70 @@ RPCORDMA_TEST(chunk_reduce, combination_too_large)
 	expect_sound(call, limits, thresholds, plan);
 }
 
+/* Where neither a Read chunk nor that beside a Position Zero one fits, several transmissions do: without a trace of either. */
+RPCORDMA_TEST(chunk_reduce, chunks_given_up)
+{
+	Plan &plan = test_zeroed<Plan>(), &wanted = test_zeroed<Plan>();
+	Thresholds thresholds{1024, 1024};
+	Limits limits;
+	CallShape call;
+
+	thresholds.continuation_header = 16;
+	thresholds.transmissions = 20;
+	limits.combine_chunks = true;
+	limits.max_segments = 1;
+	call.send_ddp = true;
+	call.send = shape(1000, 4096, 8);
+	ASSERT_OK(reduce(call, limits, thresholds, plan));
+	wanted.send_mode = SendMode::inline_only;
+	wanted.inline_method = InlineMethod::copied;
+	wanted.receive_mode = ReceiveMode::inline_only;
+	wanted.header_length = 28;
+	wanted.inline_length = 1000 + 4096 + 8;
+	wanted.transmissions = 6;
+	ASSERT_TRUE(wanted.inline_ranges.push({0, wanted.inline_length}));
+	expect_plan(plan, wanted);
+	/* A reply likewise. */
+	CallShape reply;
+	reply.receive_ddp = true;
+	reply.send = shape(100, 0, 0);
+	reply.receive = shape(1000, 4096, 8);
+	limits.combine_chunks = false;
+	ASSERT_OK(reduce(reply, limits, thresholds, plan));
+	wanted.inline_length = 100;
+	wanted.transmissions = 1;
+	wanted.inline_ranges.clear();
+	ASSERT_TRUE(wanted.inline_ranges.push({0, 100}));
+	expect_plan(plan, wanted);
+}
+
+/* A message of any way is no longer than it may be, whatever regions hold. */
+RPCORDMA_TEST(chunk_reduce, longest)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{1024, 1024};
+	Limits limits;
+
+	limits.mr_pages = 1 << 20;
+	for (const bool reply : {false, true})
+		for (const bool ddp : {false, true})
+			for (u32 length : {kMaxMessage - 1, kMaxMessage, kMaxMessage + 1}) {
+				CallShape call;
+
+				TEST_NOTE("reply", reply);
+				TEST_NOTE("ddp", ddp);
+				TEST_NOTE("length", length);
+				call.send = call.receive = shape(100, 0, 0);
+				(reply ? call.receive : call.send) = shape(100, length - 100, 0);
+				call.send_ddp = call.receive_ddp = ddp;
+				const Status status = reduce(call, limits, thresholds, plan);
+				if (length <= kMaxMessage)
+					EXPECT_OK(status);
+				else
+					EXPECT_ERROR(status, Error::message_size);
+			}
+}
+
 RPCORDMA_TEST(chunk_reduce, errors)
 {
 	Plan &plan = test_zeroed<Plan>();
@@ -622,7 +739,222 @@ RPCORDMA_TEST(chunk_reduce, transmissions)
 		}
 }
 
+/* What makes another plan of one: all of it is as it is said, and nothing else. */
+RPCORDMA_TEST(chunk_reduce, other_plans)
+{
+	Plan &plan = test_zeroed<Plan>(), &wanted = test_zeroed<Plan>();
+
+	set_other(plan);
+	plan.set_short(28, 100);
+	wanted.send_mode = SendMode::inline_only;
+	wanted.inline_method = InlineMethod::copied;
+	wanted.receive_mode = ReceiveMode::inline_only;
+	wanted.header_length = 28;
+	wanted.inline_length = 100;
+	wanted.transmissions = 1;
+	ASSERT_TRUE(wanted.inline_ranges.push({0, 100}));
+	expect_plan(plan, wanted);
+
+	set_other(plan);
+	plan.set_asked_item(40, 200);
+	wanted.receive_mode = ReceiveMode::sent_item;
+	wanted.header_length = 40;
+	wanted.inline_length = 200;
+	wanted.inline_ranges.clear();
+	ASSERT_TRUE(wanted.inline_ranges.push({0, 200}));
+	expect_plan(plan, wanted);
+
+	set_other(plan);
+	set_other(wanted);
+	plan.set_sent_item(60, 3);
+	wanted.send_mode = SendMode::sent_item;
+	wanted.receive_mode = ReceiveMode::inline_only;
+	wanted.header_length = 60;
+	wanted.transmissions = 3;
+	wanted.read_chunk.clear();
+	wanted.reply_chunk.clear();
+	expect_plan(plan, wanted);
+	EXPECT_EQ(plan.rkeys(), 4);
+	EXPECT_EQ(plan.send_sges(), 3);
+	plan.inline_method = InlineMethod::copied;
+	EXPECT_EQ(plan.send_sges(), 1);
+}
+
+/* Nothing of a plan is left from the call before: each mode after one that had everything. */
+RPCORDMA_TEST(chunk_reduce, nothing_is_left)
+{
+	Plan &fresh = test_zeroed<Plan>(), &used = test_zeroed<Plan>();
+	const Thresholds thresholds{4096, 4096};
+
+	for (const bool combine : {false, true})
+		for (const SendCase &s : sends)
+			for (const ReceiveCase &r : receives) {
+				const CallShape call = call_of(s, r);
+				Limits limits;
+
+				TEST_NOTE("combine", combine);
+				TEST_NOTE("send mode", s.mode);
+				TEST_NOTE("receive mode", r.mode);
+				limits.combine_chunks = combine;
+				set_other(used);
+				ASSERT_OK(reduce(call, limits, thresholds, fresh));
+				ASSERT_OK(reduce(call, limits, thresholds, used));
+				expect_plan(used, fresh);
+				for (const SegmentList *list :
+				     {&used.position_zero, &used.read_chunk, &used.write_chunk,
+				      &used.reply_chunk})
+					EXPECT_TRUE(list->empty() || !list->gaps);
+			}
+}
+
+/* What reduce() asks first, at each of its limits, and a byte beyond. */
+RPCORDMA_TEST(chunk_reduce, short_ways)
+{
+	Plan &plan = test_zeroed<Plan>();
+	const Thresholds thresholds{2000, 1000};
+	Limits limits;
+
+	limits.copy_limit = 1500;
+	EXPECT_FALSE(goes_short(0, 100, limits, thresholds));
+	EXPECT_TRUE(goes_short(1, 972, limits, thresholds));
+	EXPECT_FALSE(goes_short(1, 973, limits, thresholds));
+	EXPECT_TRUE(goes_short(1500, 0, limits, thresholds));
+	EXPECT_FALSE(goes_short(1501, 0, limits, thresholds));
+	limits.copy_limit = 4096;
+	EXPECT_TRUE(goes_short(1972, 0, limits, thresholds));
+	EXPECT_FALSE(goes_short(1973, 0, limits, thresholds));
+
+	/* One region has 257 pages. */
+	for (u32 base : {0u, 1u, 4095u}) {
+		BufferShape pages = shape(100, 257 * 4096 - base, 0);
+
+		pages.page_base = base;
+		EXPECT_TRUE(in_one_region(pages, limits));
+		pages.page_length++;
+		EXPECT_FALSE(in_one_region(pages, limits));
+		limits.parts_alone = true;
+		pages.page_length = 100;
+		EXPECT_FALSE(in_one_region(pages, limits));
+		limits.parts_alone = false;
+	}
+
+	/* Whole by a Position Zero Read chunk, or by a Reply chunk: no longer than a message is, and not inline. */
+	for (u32 length :
+	     {1000u, 972u, 973u, 1972u, 1973u, kMaxMessage - 1, kMaxMessage, kMaxMessage + 1}) {
+		CallShape call;
+
+		TEST_NOTE("length", length);
+		call.send = call.receive = shape(length, 0, 0);
+		EXPECT_EQ(goes_whole(call, thresholds), length > 1972 && length <= kMaxMessage);
+		EXPECT_EQ(comes_whole(call, thresholds), length > 972 && length <= kMaxMessage);
+		call.send = call.receive = shape(4, length - 4, 0);
+		call.send_ddp = call.receive_ddp = true;
+		EXPECT_FALSE(goes_whole(call, thresholds));
+		EXPECT_FALSE(comes_whole(call, thresholds));
+		ASSERT_EQ(reduce(call, limits, thresholds, plan).ok(), length < 2000);
+	}
+}
+
+/* The lone chunk of most READs and WRITEs: planned at once up to each limit, and just as reduce() plans it the long way. */
+RPCORDMA_TEST(chunk_reduce, lone_chunk)
+{
+	Plan &plan = test_zeroed<Plan>(), &planned = test_zeroed<Plan>();
+	const Thresholds thresholds{2000, 1000};
+	constexpr u32 header = 52;
+
+	struct Case {
+		u32 head, pages, tail; /* of the call */
+		bool send_ddp;
+		u32 reply_head, reply_pages, reply_tail;
+		bool receive_ddp;
+		bool taken;
+		u32 copy_limit = 4096;
+		u32 mr_pages = 257;
+		u32 base = 0;
+	};
+	static constexpr Case cases[] = {
+		/* READs: the call at its limits */
+		{100, 0, 0, false, 100, 8192, 4, true, true},
+		{0, 0, 0, false, 100, 8192, 4, true, false},
+		{1500, 0, 0, false, 100, 8192, 4, true, true, 1500},
+		{1501, 0, 0, false, 100, 8192, 4, true, false, 1500},
+		{2000 - header, 0, 0, false, 100, 8192, 4, true, true},
+		{2000 - header + 1, 0, 0, false, 100, 8192, 4, true, false},
+		/* its reply, without the data, and with; not eligible */
+		{100, 0, 0, false, 1000 - header - 4, 8192, 4, true, true},
+		{100, 0, 0, false, 1000 - header - 3, 8192, 4, true, false},
+		{100, 0, 0, false, 100, 872, 0, true, false},
+		{100, 0, 0, false, 100, 873, 0, true, true},
+		{100, 0, 0, false, 100, 8192, 4, false, false},
+		{100, 0, 0, false, 1000, 0, 0, true, false},
+		/* its region */
+		{100, 0, 0, false, 100, 8192, 4, true, true, 4096, 2},
+		{100, 0, 0, false, 100, 8193, 4, true, false, 4096, 2},
+		{100, 0, 0, false, 100, 8192, 4, true, false, 4096, 2, 1},
+		/* WRITEs: the call without the data */
+		{100, 8192, 0, true, 100, 0, 0, false, true},
+		{100, 8190, 7, true, 100, 0, 0, false, true},
+		{100, 8190, 2, true, 100, 0, 0, false, true},
+		{100, 8190, 1, true, 100, 0, 0, false, true},
+		{100, 8192, 0, false, 100, 0, 0, false, false},
+		{102, 8192, 0, true, 100, 0, 0, false, false},
+		{1500, 8192, 0, true, 100, 0, 0, false, true, 1500},
+		{1500, 8192, 1, true, 100, 0, 0, false, false, 1500},
+		{1948 - 4, 8192, 4, true, 100, 0, 0, false, true},
+		{1948 - 4, 8192, 5, true, 100, 0, 0, false, false},
+		/* and with it: inline, when it fits */
+		{100, 1872, 0, true, 100, 0, 0, false, false},
+		{100, 1873, 0, true, 100, 0, 0, false, true},
+		{100, 8192, 0, true, 100, 0, 0, false, true, 4096, 2},
+		{100, 8193, 0, true, 100, 0, 0, false, false, 4096, 2},
+	};
+
+	for (const Case &c : cases) {
+		CallShape call;
+		Limits limits;
+
+		TEST_NOTE("case", u32(&c - cases));
+		call.send = shape(c.head, c.pages, c.tail);
+		call.send_ddp = c.send_ddp;
+		call.receive = shape(c.reply_head, c.reply_pages, c.reply_tail);
+		call.receive_ddp = c.receive_ddp;
+		call.send.page_base = call.receive.page_base = c.base;
+		limits.copy_limit = c.copy_limit;
+		limits.mr_pages = c.mr_pages;
+		set_other(plan);
+		ASSERT_EQ(plan_lone(call, limits, thresholds, plan), c.taken);
+		call.ddp_allowed = false;
+		EXPECT_FALSE(plan_lone(call, limits, thresholds, planned));
+		if (!c.taken)
+			continue;
+		Plan &wanted = test_zeroed<Plan>();
+		const u32 pad = c.send_ddp ? min((4 - c.pages % 4) % 4, c.tail) : 0;
+		wanted.inline_method = InlineMethod::copied;
+		wanted.header_length = header;
+		wanted.inline_length = c.head + c.tail - pad;
+		wanted.transmissions = 1;
+		(void)wanted.inline_ranges.push({0, c.head});
+		if (c.send_ddp) {
+			wanted.send_mode = SendMode::read_chunk;
+			wanted.receive_mode = ReceiveMode::inline_only;
+			wanted.read_position = c.head;
+			(void)wanted.read_chunk.push({c.head, c.pages});
+			if (c.tail > pad)
+				(void)wanted.inline_ranges.push(
+					{c.head + c.pages + pad, c.tail - pad});
+		} else {
+			wanted.send_mode = SendMode::inline_only;
+			wanted.receive_mode = ReceiveMode::write_chunk;
+			(void)wanted.write_chunk.push({c.reply_head, c.reply_pages});
+		}
+		expect_plan(plan, wanted);
+		EXPECT_FALSE(plan.read_chunk.gaps && c.send_ddp);
+		EXPECT_FALSE(plan.write_chunk.gaps && c.receive_ddp);
+	}
+}
+
 RPCORDMA_SUITE(chunk_reduce, header_lengths, all_combinations, no_combination_by_default,
 	       security_forbids_placement, one_rkey, thresholds_are_exact, small_payload_is_inline,
 	       pad, pad_moves_tail, position, copy_or_gather, combination_too_large, errors,
-	       max_payload_is_sent, transmissions, families);
+	       max_payload_is_sent, transmissions, families, other_plans, nothing_is_left,
+	       short_ways, chunks_given_up, longest, lone_chunk);

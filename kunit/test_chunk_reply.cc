@@ -151,6 +151,8 @@ void expect_within(const Landing &landing, const BufferShape &receive, u32 inlin
 			  (u64(landing.head_length) + landing.page_length + receive.tail_length));
 	/* At most one kind of work on the tail. */
 	EXPECT_TRUE(!landing.tail_move || !landing.tail_copy);
+	/* And none that moves it by nothing. */
+	EXPECT_TRUE(!landing.tail_move || landing.tail_pad);
 }
 
 } // namespace
@@ -614,5 +616,62 @@ RPCORDMA_TEST(chunk_reply, lone)
 	EXPECT_EQ(landed, kHead * (kPages + 1));
 }
 
-RPCORDMA_SUITE(chunk_reply, all_inline, lone, write_chunk, reply_chunk, reply_chunk_unused,
+/* A reply whose item came in Sends: by the rules, once more, at each length around the limits. */
+RPCORDMA_TEST(chunk_reply, item)
+{
+	const BufferShape receive = offered();
+	u32 landed = 0, refused = 0;
+
+	for (u32 stream = 0; stream <= kHead + kTail + 2; stream++)
+		for (u32 displacement = 0; displacement <= kHead + 1; displacement++)
+			for (u32 length : {1u, 2u, 3u, 4u, 5u, kPages - 1, kPages, kPages + 1}) {
+				TEST_NOTE("stream", stream);
+				TEST_NOTE("displacement", displacement);
+				TEST_NOTE("length", length);
+				const auto got = land_item(stream, displacement, length, receive);
+				if (displacement > stream || displacement > kHead ||
+				    length > kPages) {
+					EXPECT_ERROR(got, Error::bad_message);
+					refused++;
+					continue;
+				}
+				ASSERT_OK(got);
+				const Landing &l = got.value();
+				const u32 pad = (4 - length % 4) % 4, behind = stream - displacement,
+					  kept = min(behind, kTail - pad);
+				landed++;
+				EXPECT_EQ(l.written, length);
+				EXPECT_EQ(l.replied, 0);
+				EXPECT_EQ(l.head_length, displacement);
+				EXPECT_EQ(l.head_copy, displacement);
+				EXPECT_EQ(l.page_copy, 0);
+				/* Only where something follows has the item to end where the pages do. */
+				EXPECT_EQ(l.page_length, behind ? length : kPages);
+				EXPECT_EQ(l.tail_pad, behind ? pad : 0);
+				EXPECT_EQ(l.tail_copy, kept);
+				EXPECT_EQ(l.tail_move, 0);
+				EXPECT_EQ(l.length, displacement + length + pad + kept);
+				EXPECT_EQ(l.buflen_reduction,
+					  kHead - displacement + (behind ? kPages - length : 0));
+				EXPECT_EQ(l.truncated, behind > kept);
+				EXPECT_FALSE(l.segments_missing);
+			}
+	EXPECT_GT(landed, 1000);
+	EXPECT_GT(refused, 1000);
+	/* A tail that does not hold the pad. */
+	for (u32 tail = 0; tail <= 4; tail++) {
+		BufferShape narrow = receive;
+
+		TEST_NOTE("tail", tail);
+		narrow.tail_length = tail;
+		const auto got = land_item(kHead + 4, kHead, 5, narrow);
+		ASSERT_OK(got);
+		EXPECT_EQ(got.value().tail_pad, min(tail, 3u));
+		EXPECT_EQ(got.value().tail_copy, tail - min(tail, 3u));
+		EXPECT_EQ(got.value().length, kHead + 8 + tail - min(tail, 3u));
+		EXPECT_TRUE(got.value().truncated);
+	}
+}
+
+RPCORDMA_SUITE(chunk_reply, all_inline, lone, item, write_chunk, reply_chunk, reply_chunk_unused,
 	       write_and_reply, short_tail, hostile_lengths, hostile_lists, largest);

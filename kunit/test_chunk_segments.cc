@@ -151,6 +151,16 @@ private:
 	test::Note head_at_, head_, base_, pages_, tail_at_, tail_, depth_, gaps_;
 };
 
+/** A list as the layout before left it. */
+SegmentList used_list()
+{
+	SegmentList list;
+
+	list.gaps = true;
+	EXPECT_TRUE(list.push({1, 2}));
+	return list;
+}
+
 /** @list covers @range once and in order, with memory regions, as few as possible. */
 void expect_layout(const Memory &memory, ByteRange range, const Limits &limits,
 		   const SegmentList &list)
@@ -182,7 +192,7 @@ RPCORDMA_TEST(chunk_segments, whole_buffers)
 	u32 tried = 0;
 
 	for_each_small([&](const BufferShape &shape, const Limits &limits) {
-		SegmentList list;
+		SegmentList list = used_list();
 		const u32 length = static_cast<u32>(shape.length());
 
 		const ShapeNotes notes(shape, limits);
@@ -213,7 +223,7 @@ RPCORDMA_TEST(chunk_segments, partial_ranges)
 		memory.set(shape, limits.page_size);
 		for (u32 from = 0; from <= length; from += 2)
 			for (u32 to = from; to <= length; to += 3) {
-				SegmentList list;
+				SegmentList list = used_list();
 
 				TEST_NOTE("from", from);
 				TEST_NOTE("to", to);
@@ -235,7 +245,7 @@ RPCORDMA_TEST(chunk_segments, placed)
 		const u64 room = 0xc0000;
 		const BufferShape placed = place_kvecs(shape, limits, room);
 		const u32 length = static_cast<u32>(shape.length());
-		SegmentList list;
+		SegmentList list = used_list();
 		const ShapeNotes notes(placed, limits);
 
 		memory.set(shape, limits.page_size);
@@ -325,7 +335,7 @@ RPCORDMA_TEST(chunk_segments, parts_alone)
 		limits.parts_alone = true;
 		/* Also where a page of memory is two of the device's. */
 		for (const u32 mr_page : {4u, 2u}) {
-			SegmentList list;
+			SegmentList list = used_list();
 			u32 at = 0, before = 0;
 
 			TEST_NOTE("mr_page_size", mr_page);
@@ -436,7 +446,7 @@ RPCORDMA_TEST(chunk_segments, too_many)
 {
 	for (u32 most = 1; most <= kMaxSegments; most++)
 		for (const u32 depth : {1u, 2u, 3u, 16u, 256u}) {
-			SegmentList list;
+			SegmentList list = used_list();
 			BufferShape shape;
 			Limits limits;
 
@@ -544,6 +554,142 @@ RPCORDMA_TEST(chunk_segments, limits_valid)
 	EXPECT_TRUE(bad([](Limits &l) { l.max_send_sge = 0; }));
 	EXPECT_TRUE(bad([](Limits &l) { l.max_segments = 0; }));
 	EXPECT_TRUE(bad([](Limits &l) { l.max_segments = kMaxSegments + 1; }));
+	/* Sizes of a page are powers of two, and a region's is no larger. */
+	for (u32 size = 0, power = 1; size <= 65537; size++) {
+		Limits of_page, of_region;
+
+		if (size > power)
+			power *= 2;
+		of_page.page_size = of_region.mr_page_size = size;
+		of_page.mr_page_size = 1;
+		TEST_NOTE("size", size);
+		ASSERT_EQ(of_page.valid(), size == power);
+		ASSERT_EQ(of_region.valid(), size == power && size <= 4096);
+	}
+	Limits least;
+	least.mr_pages = least.max_send_sge = least.max_segments = 1;
+	EXPECT_TRUE(least.valid());
+	least.max_segments = kMaxSegments;
+	EXPECT_TRUE(least.valid());
+}
+
+namespace {
+
+void expect_shape(const BufferShape &got, const BufferShape &wanted)
+{
+	EXPECT_EQ(got.head_address, wanted.head_address);
+	EXPECT_EQ(got.head_length, wanted.head_length);
+	EXPECT_EQ(got.page_base, wanted.page_base);
+	EXPECT_EQ(got.page_length, wanted.page_length);
+	EXPECT_EQ(got.tail_address, wanted.tail_address);
+	EXPECT_EQ(got.tail_length, wanted.tail_length);
+}
+
+} // namespace
+
+/* Shapes that are made of others: what changes, and that nothing else does. */
+RPCORDMA_TEST(chunk_segments, other_shapes)
+{
+	for (u32 pages = 4; pages <= 8; pages++)
+		for (u32 tail = 0; tail <= 5; tail++) {
+			const BufferShape made = {0x1000, 20, 7, pages, 0x3000, tail};
+			const u32 pad = min((8 - pages) % 4, tail);
+
+			TEST_NOTE("pages", pages);
+			TEST_NOTE("tail", tail);
+			EXPECT_EQ(made.length(), 20 + pages + tail);
+			EXPECT_EQ(pad_in_tail(made), pad);
+			expect_shape(without_pages(made), {0x1000, 20, 7, 0, 0x3000, tail});
+			expect_shape(without_payload(made),
+				     {0x1000, 20, 7, 0, 0x3000 + pad, tail - pad});
+			for (u32 bytes = 0; bytes <= pages; bytes++)
+				expect_shape(with_longer_tail(made, bytes),
+					     {0x1000, 20, 7, pages - bytes, bytes ? 0 : 0x3000ull,
+					      tail + bytes});
+			expect_shape(place_kvecs(made, Limits(), 0x10000),
+				     {0x11000 - 20, 20, 7, pages, 0x11000, tail});
+		}
+	BufferShape beside = {0x1000, 20, 0, 0, 0x1014, 4};
+	EXPECT_TRUE(beside.kvecs_adjacent());
+	beside.tail_address++;
+	EXPECT_FALSE(beside.kvecs_adjacent());
+	/* More than 32 bits. */
+	EXPECT_EQ((BufferShape{0, ~0u, 0, ~0u, 0, ~0u}).length(), 3 * u64(~0u));
+}
+
+/* Where head or tail are put beside pages that begin, or end, where a page does; or beside each other. */
+RPCORDMA_TEST(chunk_segments, placing_joins)
+{
+	const u32 lengths[] = {0, 1, 4095, 4096, 4097};
+
+	for (u32 head : lengths)
+		for (u32 tail : lengths)
+			for (u32 begin : {0u, 1u, 2u, 3u, 2048u, 4095u, 4096u, 4097u})
+				for (u32 pages : {0u, 1u, 2u, 3u, 4095u, 4096u, 4097u, 8192u})
+					for (u32 depth : {2u, 3u, 4u})
+						for (const bool alone : {false, true})
+							for (const bool adjacent : {false, true}) {
+								BufferShape shape = {0x10000, head,
+										     begin,   pages,
+										     0x50000, tail};
+								Limits limits;
+								const bool joins =
+									pages ? (head &&
+										 begin % 4096 == 0) ||
+											(tail &&
+											 (begin +
+											  pages) % 4096 ==
+												 0) :
+										head && tail &&
+											!adjacent;
+
+								if (adjacent)
+									shape.tail_address =
+										0x10000 + head;
+								limits.mr_pages = depth;
+								limits.parts_alone = alone;
+								ASSERT_EQ(chunk::placing_joins(
+										  shape, limits),
+									  joins && depth >= 3 &&
+										  !alone &&
+										  head <= 4096 &&
+										  tail <= 4096);
+								const u32 last =
+									min((begin + pages) % 4096,
+									    pages);
+								ASSERT_EQ(
+									bytes_ahead_of_tail(shape,
+											    limits),
+									tail && last + tail <= 4096 ?
+										last :
+										0);
+							}
+}
+
+/* A list keeps what it has room for, and says when it is full. */
+RPCORDMA_TEST(chunk_segments, fixed_list)
+{
+	FixedList<u32, 3> list;
+
+	EXPECT_TRUE(list.empty());
+	for (u32 n = 0; n < 5; n++) {
+		TEST_NOTE("n", n);
+		EXPECT_EQ(list.push(10 + n), n < 3);
+		const u32 size = min(n + 1, 3u);
+		EXPECT_FALSE(list.empty());
+		ASSERT_EQ(list.size(), size);
+		EXPECT_EQ(list.span().size(), size);
+		EXPECT_EQ(list.end() - list.begin(), size);
+		for (u32 i = 0; i < size; i++) {
+			EXPECT_EQ(list[i], 10 + i);
+			EXPECT_EQ(list.span()[i], 10 + i);
+		}
+	}
+	list.clear();
+	EXPECT_TRUE(list.empty());
+	EXPECT_EQ(list.size(), 0);
+	EXPECT_TRUE(list.push(7));
+	EXPECT_EQ(list[0], 7);
 }
 
 /* What max_payload() says fits at the worst alignment, and a page more does not. */
@@ -554,7 +700,7 @@ RPCORDMA_TEST(chunk_segments, max_payload)
 
 	for (u32 n = 0;; n++) {
 		Choices pick(n);
-		SegmentList list;
+		SegmentList list = used_list();
 		BufferShape shape;
 		Limits limits;
 
@@ -615,4 +761,5 @@ RPCORDMA_TEST(chunk_segments, max_payload)
 
 RPCORDMA_SUITE(chunk_segments, whole_buffers, partial_ranges, placed, placed_with_last_page,
 	       parts_alone, pieces, pieces_stop, bad_ranges, too_many, one_region_per_mebibyte,
-	       small_region_pages, limits_valid, max_payload);
+	       small_region_pages, limits_valid, other_shapes, placing_joins, fixed_list,
+	       max_payload);

@@ -158,6 +158,46 @@ RPCORDMA_TEST(protocol_groups, broken_off)
 	EXPECT_EQ(collector.take(part(8, 1)).what, What::last);
 }
 
+/* An xid is one of its direction; what does not say a direction is of either, as far as anybody knows. */
+RPCORDMA_TEST(protocol_groups, directions)
+{
+	using xdr::Direction;
+	const Direction directions[] = {Direction::call, Direction::reply, Direction::unknown};
+
+	for (const Direction begun : directions)
+		for (const Direction next : directions) {
+			const bool same = begun == next || begun == Direction::unknown ||
+					  next == Direction::unknown;
+			Transmission first = lead(7, 3), second = part(7, 1);
+
+			TEST_NOTE("begun", static_cast<u32>(begun));
+			TEST_NOTE("next", static_cast<u32>(next));
+			first.direction = begun;
+			second.direction = next;
+			Collector collector;
+			/* Of another one before it nothing is left. */
+			(void)collector.take(other(Kind::msg));
+			(void)collector.take(first);
+			EXPECT_TRUE(collector.amid());
+			const auto step = collector.take(second);
+			EXPECT_EQ(step.fault, same ? Fault::none : Fault::xid);
+			EXPECT_EQ(step.what, same ? What::part : What::nothing);
+			EXPECT_EQ(step.dropped, !same);
+			EXPECT_EQ(collector.next(), same ? 2 : 1);
+			EXPECT_EQ(collector.xid(), Xid(7));
+			EXPECT_EQ(collector.lead(), Option::xmtreq);
+			EXPECT_TRUE(collector.amid());
+			EXPECT_EQ(collector.open(), same);
+			/* And as to what is passed over. */
+			Collector refused;
+			(void)refused.take(first);
+			refused.refuse();
+			EXPECT_TRUE(refused.amid());
+			EXPECT_EQ(refused.take(second).fault, same ? Fault::none : Fault::alone);
+			EXPECT_EQ(refused.amid(), same);
+		}
+}
+
 /* A lead that is refused: the rest gets no answer of its own. A message by itself has no rest. */
 RPCORDMA_TEST(protocol_groups, refused)
 {
@@ -178,6 +218,6 @@ RPCORDMA_TEST(protocol_groups, refused)
 	EXPECT_EQ(collector.take(part(7, 1)).fault, Fault::alone);
 }
 
-RPCORDMA_SUITE(protocol_groups, errors, whole, broken_off, refused);
+RPCORDMA_SUITE(protocol_groups, errors, whole, broken_off, directions, refused);
 
 } // namespace rpcordma

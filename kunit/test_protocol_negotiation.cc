@@ -21,6 +21,17 @@ Answer judged(Bytes bytes)
 	return judge_answer(bytes, Xid(kQuestion)).answer;
 }
 
+void expect_properties(const properties::Properties &got, const properties::Properties &wanted)
+{
+	EXPECT_EQ(got.present, wanted.present);
+	EXPECT_EQ(got.receive_size, wanted.receive_size);
+	EXPECT_EQ(got.backward, wanted.backward);
+	EXPECT_EQ(got.extensions, wanted.extensions);
+	EXPECT_EQ(got.structure, wanted.structure);
+	EXPECT_EQ(got.call_limit, wanted.call_limit);
+	EXPECT_EQ(got.reply_limit, wanted.reply_limit);
+}
+
 } // namespace
 
 /* What is no answer costs the connection; nothing but these four is one. */
@@ -110,9 +121,20 @@ RPCORDMA_TEST(protocol_negotiation, properties)
 		EXPECT_EQ(answered.properties.ddp_segments(), ours.pages);
 		EXPECT_EQ(answered.properties.structure.head(), ours.head);
 		EXPECT_EQ(answered.fixed, properties::all & ~protocol::kSizes);
-		EXPECT_EQ(answered.properties.extensions, 0);
-		EXPECT_EQ(answered.properties.call_limit, 1);
-		EXPECT_EQ(answered.properties.present, properties::all);
+		/* Whole, as told and as decoded. */
+		properties::Properties all;
+		all.receive_size = ours.bytes();
+		all.structure = {ours.bytes(), ours.pages, ours.pages ? ours.page_size : 0};
+		all.extensions = 7;
+		all.call_limit = 3;
+		all.reply_limit = 5;
+		all.present = properties::all;
+		expect_properties(protocol::properties_of(ours, {7, 3, 5}), all);
+		all.extensions = 0;
+		all.call_limit = all.reply_limit = 1;
+		expect_properties(answered.properties, all);
+		all.present = protocol::kSizes;
+		expect_properties(protocol::sizes_of(ours), all);
 		EXPECT_ERROR(protocol::encode_properties(room.first(length.value() - 1), Xid(5),
 							 Credits(3), ours, protocol::kSizes),
 			     Error::no_space);
@@ -218,6 +240,86 @@ RPCORDMA_TEST(protocol_negotiation, avoidance)
 	}
 }
 
-RPCORDMA_SUITE(protocol_negotiation, answers, properties, mark, outcome, avoidance);
+/* At once for ten minutes; by lost connections, if the second is within ten minutes of the first. */
+RPCORDMA_TEST(protocol_negotiation, plainness)
+{
+	constexpr u64 while_ms = 600000;
+
+	for (u64 begin : {0ull, 5000ull, 1ull << 40}) {
+		protocol::Plainness told;
+
+		TEST_NOTE("begin", begin);
+		EXPECT_FALSE(told.in_force(begin));
+		told.begin(begin);
+		EXPECT_TRUE(told.in_force(begin));
+		EXPECT_TRUE(told.in_force(begin + while_ms - 1));
+		EXPECT_FALSE(told.in_force(begin + while_ms));
+		for (u64 later : {u64(0), u64(1), while_ms - 1, while_ms, while_ms + 1}) {
+			protocol::Plainness lost;
+			const u64 again = begin + while_ms + later;
+
+			TEST_NOTE("later", later);
+			lost.connection_lost(begin + while_ms);
+			EXPECT_FALSE(lost.in_force(begin + while_ms));
+			lost.connection_lost(again);
+			EXPECT_EQ(lost.in_force(again), later < while_ms);
+			EXPECT_EQ(lost.in_force(again + while_ms - 1), later < while_ms);
+			EXPECT_FALSE(lost.in_force(again + while_ms));
+			/* Each counts for the next one. */
+			lost.connection_lost(again + while_ms - 1);
+			EXPECT_TRUE(lost.in_force(again + while_ms - 1));
+			EXPECT_TRUE(lost.in_force(again + 2 * while_ms - 2));
+			EXPECT_FALSE(lost.in_force(again + 2 * while_ms - 1));
+		}
+	}
+}
+
+static void expect_reduction(const protocol::Reduction &got, u32 extensions, u32 calls, u32 replies)
+{
+	EXPECT_EQ(got.extensions, extensions);
+	EXPECT_EQ(got.call_limit, calls);
+	EXPECT_EQ(got.reply_limit, replies);
+}
+
+/* What each end does of round-trip reduction by each value of the parameter; and what is kept of what a peer says. */
+RPCORDMA_TEST(protocol_negotiation, reduction)
+{
+	for (u32 parameter = 0; parameter < 16; parameter++) {
+		const u32 known = parameter & 7;
+		/* XMTREQ and XMTCONT. */
+		const u32 several = (known & 5) == 5 ? 4 : 1;
+		const protocol::Reduction server = protocol::server_reduction(parameter),
+					  client = protocol::client_reduction(parameter);
+
+		TEST_NOTE("parameter", parameter);
+		expect_reduction(server, known, several, several);
+		expect_reduction(client, known, 1, 1);
+		EXPECT_EQ(server.takes_groups(), known == 7);
+		for (u32 which = 0; which < 8; which++)
+			EXPECT_EQ(server.has(which), (known & which) == which);
+	}
+	protocol::PeerReduction peer;
+	expect_reduction(peer.now(), 0, 1, 1);
+	for (u32 extensions = 0; extensions < 16; extensions++)
+		for (u32 calls : {1u, 2u, 254u, 255u, 256u, ~0u})
+			for (u32 replies : {1u, 2u, 254u, 255u, 256u, ~0u}) {
+				properties::Properties said;
+				protocol::PeerReduction assigned;
+
+				said.extensions = extensions;
+				said.call_limit = calls;
+				said.reply_limit = replies;
+				peer.set(said);
+				const protocol::PeerReduction copied(peer);
+				assigned = peer;
+				for (const protocol::PeerReduction *one :
+				     {&std::as_const(peer), &copied, &std::as_const(assigned)})
+					expect_reduction(one->now(), extensions & 7,
+							 min(calls, 255u), min(replies, 255u));
+			}
+}
+
+RPCORDMA_SUITE(protocol_negotiation, answers, properties, mark, outcome, avoidance, plainness,
+	       reduction);
 
 } // namespace rpcordma

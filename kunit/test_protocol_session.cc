@@ -338,9 +338,13 @@ RPCORDMA_TEST(protocol_session, peer_room)
 		room.set({1, structure});
 		EXPECT_EQ(room.now().structure, structure);
 	}
-	const properties::Structure none[] = {
-		{4096, 0, 0},		{1024 * 1025, 1024, 1024}, {5000 + 4096, 1, 4096},
-		{4096 + 5000, 1, 5000}, {1024 * 1025, 1, 1024},	   {1024 * 1025, 1, 1024 * 1024}};
+	const properties::Structure none[] = {{4096, 0, 0},
+					      {1024 * 1025, 1024, 1024},
+					      {5000 + 4096, 1, 4096},
+					      {1024 * 1025 + 1024, 1, 1024},
+					      {4096 + 5000, 1, 5000},
+					      {1024 * 1025, 1, 1024},
+					      {1024 * 1025, 1, 1024 * 1024}};
 	for (const auto &structure : none) {
 		room.set({1, structure});
 		EXPECT_EQ(room.now().structure, (properties::Structure{}));
@@ -427,7 +431,158 @@ RPCORDMA_TEST(protocol_session, verdicts_2)
 		}
 }
 
+/* The numbers of each version, once more. */
+RPCORDMA_TEST(protocol_session, rules)
+{
+	static const protocol::Rules wanted[] = {
+		{1, 28, 0, 1024, 1, 0, true, false, false},
+		{2, 36, 0, 4096, 1, 2, false, true, true},
+	};
+
+	for (const protocol::Rules &w : wanted) {
+		const protocol::Rules got = protocol::rules_of(w.version);
+
+		TEST_NOTE("version", w.version);
+		EXPECT_EQ(got.version, w.version);
+		EXPECT_EQ(got.bare_header, w.bare_header);
+		EXPECT_EQ(got.continuation_header, w.continuation_header);
+		EXPECT_EQ(got.default_threshold, w.default_threshold);
+		EXPECT_EQ(got.transmissions, w.transmissions);
+		EXPECT_EQ(got.extra_receives, w.extra_receives);
+		EXPECT_EQ(got.responder_chooses_invalidation, w.responder_chooses_invalidation);
+		EXPECT_EQ(got.tells_direction, w.tells_direction);
+		EXPECT_EQ(got.properties, w.properties);
+		EXPECT_TRUE(protocol::Spoken::speak(w.version));
+	}
+	EXPECT_FALSE(protocol::Spoken::speak(0));
+	EXPECT_FALSE(protocol::Spoken::speak(3));
+	EXPECT_EQ(protocol::Spoken::lowest(), 1);
+	EXPECT_EQ(protocol::Spoken::highest(), 2);
+	EXPECT_EQ(protocol::Spoken::preferred(), 1);
+	EXPECT_EQ(protocol::Spoken::most(&protocol::Rules::extra_receives), 2);
+	EXPECT_EQ(protocol::Spoken::most(&protocol::Rules::bare_header), 36);
+	EXPECT_EQ(protocol::kTransmissions, 1);
+}
+
+/* Headers of a session are those of its version: with all that an envelope says, at room for them and at a byte less. */
+RPCORDMA_TEST(protocol_session, headers)
+{
+	static const u32 of_1[] = {7, 1, 9, 0, 0, 0, 0},
+			 lone_1[] = {7, 1, 9, 0, 0, 1, 1, 5, 6, 0, 8, 0, 0},
+			 nomsg_1[] = {7, 1, 9, 1, 1, 0, 5, 6, 0, 8, 0, 0, 0},
+			 of_2[] = {7, 2, 9, 0, 1, 3, 0, 0, 0},
+			 lone_2[] = {7, 2, 9, 0, 1, 3, 0, 1, 1, 5, 6, 0, 8, 0, 0},
+			 nomsg_2[] = {7, 2, 9, 1, 1, 3, 1, 0, 5, 6, 0, 8, 0, 0, 0};
+	const xdr::Segment segment = {Rkey(5), 6, 8};
+
+	for (const u32 version : {1u, 2u}) {
+		Session session;
+		xdr::Envelope envelope;
+		const MutableBytes wanted[] = {
+			version == 1 ? wire(of_1) : wire(of_2),
+			version == 1 ? wire(lone_1) : wire(lone_2),
+			version == 1 ? wire(nomsg_1) : wire(nomsg_2),
+		};
+		const auto encode = [&](u32 which, MutableBytes room) -> Result<u32> {
+			if (which == 0)
+				return session.encode_bare(room, envelope);
+			if (which == 1)
+				return session.encode_lone(room, envelope, {false, {}, segment});
+			xdr::Envelope nomsg = envelope;
+
+			nomsg.kind = xdr::Kind::nomsg;
+			return session.encode(room, nomsg, [&](xdr::ListEncoder &encoder) {
+				encoder.read_segment(Position(0), segment);
+			});
+		};
+
+		TEST_NOTE("version", version);
+		session.speak(version);
+		envelope.xid = Xid(7);
+		envelope.credits = Credits(9);
+		envelope.direction = xdr::Direction::reply;
+		envelope.invalidate = Rkey(3);
+		for (u32 which = 0; which < 3; which++) {
+			const u32 length = u32(wanted[which].size());
+			const MutableBytes room = test_alloc(length);
+
+			TEST_NOTE("header", which);
+			EXPECT_ERROR(encode(which, room.first(length - 1)), Error::no_space);
+			const auto got = encode(which, room);
+			ASSERT_OK(got);
+			EXPECT_EQ(got.value(), length);
+			EXPECT_BYTES(Bytes(room), Bytes(wanted[which]));
+		}
+		const MutableBytes room = test_alloc(64);
+		EXPECT_ERROR(session.encode_lone(room, envelope, {true, Position(0), segment}),
+			     Error::invalid);
+		EXPECT_ERROR(session.encode_continuation(room, envelope, 1), Error::invalid);
+	}
+}
+
+/* Round-trip reduction of this end and of the peer, and the Receives for it, are of a version with properties alone. */
+RPCORDMA_TEST(protocol_session, reduction)
+{
+	for (const u32 version : {1u, 2u})
+		for (const u32 extensions : {0u, 7u})
+			for (const u32 receives : {0u, 16u}) {
+				Session session;
+				properties::Properties said;
+
+				TEST_NOTE("version", version);
+				TEST_NOTE("extensions", extensions);
+				TEST_NOTE("receives", receives);
+				session.begin({}, Error::no_protocol);
+				session.reduce_by({extensions, 3, 5}, receives);
+				session.open();
+				/* As it may still become version 2. */
+				EXPECT_EQ(session.rules().extra_receives, 2);
+				session.speak(version);
+				EXPECT_EQ(session.rules().extra_receives,
+					  version == 2 ? 2 + receives : 0);
+				EXPECT_EQ(session.reduces(), version == 2 && extensions);
+				EXPECT_EQ(session.reduction().extensions, extensions);
+				EXPECT_EQ(session.reduction().call_limit, 3);
+				EXPECT_EQ(session.reduction().reply_limit, 5);
+				EXPECT_EQ(session.peer_reduction().extensions, 0);
+				said.extensions = 5;
+				said.call_limit = 2;
+				said.reply_limit = 4;
+				session.take(said, 0);
+				const protocol::Reduction peer = session.peer_reduction();
+				EXPECT_EQ(peer.extensions, version == 2 ? 5 : 0);
+				EXPECT_EQ(peer.call_limit, version == 2 ? 2 : 1);
+				EXPECT_EQ(peer.reply_limit, version == 2 ? 4 : 1);
+			}
+}
+
+/* While a message is collected, all that can be decoded is the connection's to look at. */
+RPCORDMA_TEST(protocol_session, collecting)
+{
+	static const u32 plain[] = {7, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0}, refusal[] = {7, 2, 1, 4, 4},
+			 no_header[] = {7, 2, 1, 0, 2, 0, 0, 0, 0};
+	Session session;
+	xdr::Message message;
+
+	session.begin({}, Error::no_protocol);
+	session.speak(2);
+	for (const bool begun : {false, true, false}) {
+		const Action action = begun ? Action::control : Action::deliver;
+
+		TEST_NOTE("begun", begun);
+		session.collect(begun);
+		EXPECT_EQ(session.receive(wire(plain), message).action, action);
+		EXPECT_EQ(message.xid.get(), 7);
+		EXPECT_EQ(session.receive(wire(refusal), message).action, action);
+		EXPECT_EQ(session.receive(wire(no_header), message).action, Action::refuse);
+	}
+	session.speak(1);
+	session.collect(true);
+	static const u32 plain_1[] = {7, 1, 1, 0, 0, 0, 0, 7, 0};
+	EXPECT_EQ(session.receive(wire(plain_1), message).action, Action::deliver);
+}
+
 RPCORDMA_SUITE(protocol_session, born_ready, verdicts, refusals, thresholds, open, properties,
-	       updates, peer_room, verdicts_2);
+	       updates, peer_room, verdicts_2, rules, headers, reduction, collecting);
 
 } // namespace rpcordma

@@ -73,6 +73,31 @@ void expect_report(const Outcome &outcome, Fault fault, u32 xid, u32 number, u32
 
 } // namespace
 
+/* What of an optinfo decides. */
+RPCORDMA_TEST(rdma_group_assembly, parts)
+{
+	for (u32 n : {1u, 2u, 300u}) {
+		rtrext::Request request;
+		rtrext::Response response;
+		rtrext::Continuation continuation;
+
+		request.transmissions = response.transmissions = n;
+		request.reply_transmissions = 9;
+		request.stream_length = response.stream_length = continuation.stream_length = 8;
+		continuation.number = n + 1;
+		continuation.lead = n + 2;
+		const Part parts[] = {GroupAssembly::part(request), GroupAssembly::part(response),
+				      GroupAssembly::part(continuation)};
+		const Part wanted[] = {{n, 0, 0}, {n, 0, 0}, {1, n + 1, n + 2}};
+		for (u32 i = 0; i < 3; i++) {
+			TEST_NOTE("part", i);
+			EXPECT_EQ(parts[i].count, wanted[i].count);
+			EXPECT_EQ(parts[i].number, wanted[i].number);
+			EXPECT_EQ(parts[i].lead, wanted[i].lead);
+		}
+	}
+}
+
 /* What is no group is whole at once. */
 RPCORDMA_TEST(rdma_group_assembly, single)
 {
@@ -280,7 +305,7 @@ RPCORDMA_TEST(rdma_group_assembly, none_is_lost)
 	}
 }
 
-RPCORDMA_SUITE(rdma_group_assembly, single, several, faults, lead_amid_group, other_direction,
-	       refused, extremes, none_is_lost);
+RPCORDMA_SUITE(rdma_group_assembly, parts, single, several, faults, lead_amid_group,
+	       other_direction, refused, extremes, none_is_lost);
 
 } // namespace rpcordma

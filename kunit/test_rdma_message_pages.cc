@@ -344,6 +344,56 @@ RPCORDMA_TEST(rdma_message_pages, send)
 	c.expect_taken(1, 0, 0);
 }
 
+/* The head goes out with what others describe behind it, which stays as it is. */
+RPCORDMA_TEST(rdma_message_pages, send_with)
+{
+	PagesFixture c;
+	SendBuffer send;
+
+	ASSERT_TRUE(send.ensure(kHead, RPCORDMA_ALLOC_ATOMIC));
+	EXPECT_FALSE(send.mapped());
+	ASSERT_TRUE(send.map(c.endpoint()));
+	EXPECT_TRUE(send.mapped());
+	/* It is there, and stays. */
+	ASSERT_TRUE(send.map(c.endpoint()));
+	ASSERT_TRUE(send.ensure(2 * kHead, RPCORDMA_ALLOC_ATOMIC));
+	EXPECT_EQ(send.capacity(), kHead);
+	c.expect_taken(1, 0, 1);
+	for (const u32 length : {1u, kHead / 2, kHead}) {
+		rpcordma_sge sges[3] = {{}, {1000, 10, 1}, {2000, 20, 2}};
+
+		TEST_NOTE("length", length);
+		for (u32 i = 0; i < length; i++)
+			send.room()[i] = u8(pattern(i) + length);
+		send.hand_over_with(c.endpoint(), length, sges);
+		EXPECT_EQ(send.wr.num_sge, 3);
+		EXPECT_EQ(send.wr.sg_list, &sges[0]);
+		EXPECT_EQ(sges[0].length, length);
+		EXPECT_EQ(sges[1].addr, 1000);
+		EXPECT_EQ(sges[1].length, 10);
+		EXPECT_EQ(sges[2].addr, 2000);
+		EXPECT_EQ(sges[2].length, 20);
+		for (u32 i = 0; i < length; i++)
+			ASSERT_EQ(*device_byte(sges, 1, i), u8(pattern(i) + length));
+	}
+	send.unmap(c.endpoint());
+	EXPECT_FALSE(send.mapped());
+	c.expect_taken(1, 0, 0);
+	/* Without a connection it grows, and not for want of memory. */
+	c.memory.allocations_left = 0;
+	EXPECT_TRUE(send.ensure(2 * kHead, RPCORDMA_ALLOC_ATOMIC));
+	EXPECT_EQ(send.capacity(), kHead);
+	c.want_for_nothing();
+	EXPECT_TRUE(send.ensure(kHead, RPCORDMA_ALLOC_ATOMIC));
+	EXPECT_EQ(send.capacity(), kHead);
+	EXPECT_TRUE(send.ensure(2 * kHead, RPCORDMA_ALLOC_ATOMIC));
+	EXPECT_EQ(send.capacity(), 2 * kHead);
+	SendBuffer none;
+	c.memory.allocations_left = 0;
+	EXPECT_FALSE(none.ensure(kHead, RPCORDMA_ALLOC_ATOMIC));
+	c.want_for_nothing();
+}
+
 /* What came is in head and pages; the payload is there in one run, however long the header. */
 RPCORDMA_TEST(rdma_message_pages, receive)
 {
@@ -446,7 +496,7 @@ RPCORDMA_TEST(rdma_message_pages, with_and_without)
 	EXPECT_EQ(c.log.take(trace::Failure::receive_alloc_failed), 2);
 }
 
-RPCORDMA_SUITE(rdma_message_pages, create, describe, sync, piece, renew, renew_fails, send, receive,
-	       receive_without_memory, with_and_without);
+RPCORDMA_SUITE(rdma_message_pages, create, describe, sync, piece, renew, renew_fails, send,
+	       send_with, receive, receive_without_memory, with_and_without);
 
 } // namespace rpcordma

@@ -160,10 +160,10 @@ def sites_of(source):
 
 
 def hinted(tokens):
-    """Tokens that nothing is decided by when the program runs: what __builtin_expect() expects, and if constexpr."""
+    """Tokens that nothing is decided by when the program runs: what __builtin_expect() expects, if constexpr, static_assert()."""
     found = set()
     for i, token in enumerate(tokens):
-        if token.text in ("__builtin_expect", "constexpr") and tokens[i + 1].text == "(":
+        if token.text in ("__builtin_expect", "constexpr", "static_assert") and tokens[i + 1].text == "(":
             end = closing(tokens, i + 1)
             found |= set(range(end - 1, end) if token.text == "__builtin_expect" else range(i, end))
     return found

@@ -19,6 +19,14 @@ void Requester::expect_counted()
 	EXPECT_EQ(stats().empty_sendctx_q, sunrpc.space_waits);
 	EXPECT_EQ(stats().fixup_copy_count, sunrpc.page_bytes);
 	EXPECT_EQ(stats().mrs_allocated, dma.regions_made);
+	EXPECT_EQ(stats().mrs_recycled, ledger.drained);
+	EXPECT_EQ(stats().local_inv_needed, ledger.invalidations);
+	EXPECT_EQ(stats().scratch_count, ledger.scratch);
+	EXPECT_EQ(stats().read_chunk_count + stats().write_chunk_count + stats().reply_chunk_count,
+		  ledger.registered);
+	EXPECT_EQ(stats().total_rdma_request, ledger.writable_bytes);
+	EXPECT_EQ(stats().nomsg_call_count, ledger.nomsgs);
+	EXPECT_EQ(stats().repterr_count, log.ever(trace::Failure::repterr_received));
 	EXPECT_EQ(stats().failed_marshal_count,
 		  log.ever(trace::Failure::marshal_failed) + log.ever(trace::Failure::reduce_failed) +
 			  log.ever(trace::Failure::backward_reply_long));
@@ -49,20 +57,25 @@ void Requester::connect(const ConnectionTo &to)
 		EXPECT_EQ(rpcordma_core_bc_setup(core, 1), 0);
 	}
 	EXPECT_EQ(rpcordma_core_client_connect(core), 0);
+	if (is_connected())
+		EXPECT_EQ(sunrpc.max_payload, chunk::max_payload(connection()->limits));
 }
 
 void Requester::balance()
 {
 	const ClientAudit a = audit(*core);
 
+	ledger.balance();
 	EXPECT_EQ(verbs.sends, 0);
 	EXPECT_EQ(a.free + a.zombies + in_use, a.calls);
 	EXPECT_EQ(a.listed, a.regions);
 	EXPECT_EQ(a.reserved, a.mapped + verbs.kept_room);
 	EXPECT_EQ(a.markers, verbs.kept_markers);
 	/* What a post that failed has counted, the end of the connection takes along. */
-	if (core->connection && !core->connection->broken)
+	if (core->connection && !core->connection->broken) {
 		EXPECT_EQ(a.lost, 0);
+		EXPECT_EQ(sunrpc.conversed, u32(core->connection->served));
+	}
 	EXPECT_EQ(a.owners, sunrpc.backward_calls - sunrpc.backward_done);
 	EXPECT_EQ(a.backward_free, a.backward - a.owners);
 

@@ -99,7 +99,8 @@ PortFixture::PortFixture()
 	  peer(port_.peer),
 	  svc(port_.svc),
 	  sunrpc(port_.sunrpc),
-	  log(port_.log)
+	  log(port_.log),
+	  ledger(port_.ledger)
 {
 	the_port = &port_;
 	verbs.device.fast_registration = true;
@@ -186,6 +187,7 @@ void rpcordma_trace_connection(const rpcordma_peer *, const char *what, int valu
 
 	for (u32 i = sizeof(log.connections) / sizeof(log.connections[0]) - 1; i; i--)
 		log.connections[i] = log.connections[i - 1];
+	the_port->ledger.traced_connection(what, value);
 	log.connections[0] = {what, value};
 	log.connection_events++;
 }
@@ -220,15 +222,21 @@ void rpcordma_trace_group(const rpcordma_peer *, const char *what,
 	log.group_events++;
 }
 
-void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32, rpcordma_u32, rpcordma_u32,
-			    rpcordma_u32, rpcordma_u32, rpcordma_u32, rpcordma_u32)
+void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32 xid, rpcordma_u32 credits,
+			    rpcordma_u32 proc, rpcordma_u32 header, rpcordma_u32 stream,
+			    rpcordma_u32, rpcordma_u32)
 {
+	the_port->ledger.traced_marshal(xid, credits, proc, header, stream);
 }
 
 void rpcordma_trace_post(const rpcordma_endpoint *, rpcordma_trace_queue queue, const char *what,
-			 rpcordma_u32, rpcordma_u32, rpcordma_bool, int, const void *entry)
+			 rpcordma_u32, rpcordma_u32 requests, rpcordma_bool signaled, int rc,
+			 const void *entry)
 {
 	PortLog &log = the_port->log;
+
+	if (queue == RPCORDMA_TRACE_SEND_QUEUE)
+		the_port->ledger.traced_post(requests, signaled, rc, entry);
 
 	log.traced_posts++;
 	log.read_posts += same_words(what, "read");
@@ -244,28 +252,34 @@ void rpcordma_trace_receive_posted(const rpcordma_endpoint *, const void *entry)
 }
 
 void rpcordma_trace_completion(const rpcordma_endpoint *, rpcordma_trace_queue queue,
-			       const char *what, int, rpcordma_u32, rpcordma_u32, const void *entry)
+			       const char *what, int status, rpcordma_u32 length, rpcordma_u32 key,
+			       const void *entry)
 {
 	PortLog &log = the_port->log;
+
+	the_port->ledger.traced_completion(queue, status, length, key, entry);
 
 	log.read_completions += same_words(what, "read");
 	log.write_completions += same_words(what, "write");
 	(queue == RPCORDMA_TRACE_SEND_QUEUE ? log.completed_entry : log.received_entry) = entry;
 }
 
-void rpcordma_trace_region(const rpcordma_peer *, const char *, rpcordma_u32,
-			   const rpcordma_region *, const rpcordma_mapping *)
+void rpcordma_trace_region(const rpcordma_peer *, const char *what, rpcordma_u32 xid,
+			   const rpcordma_region *region, const rpcordma_mapping *mapping)
 {
+	the_port->ledger.traced_region(what, xid, *const_cast<rpcordma_region *>(region), *mapping);
 	the_port->log.traced_regions++;
 }
 
-void rpcordma_trace_credits(const rpcordma_peer *, rpcordma_u32, rpcordma_u32)
+void rpcordma_trace_credits(const rpcordma_peer *, rpcordma_u32 from, rpcordma_u32 to)
 {
+	the_port->ledger.traced_credits(from, to);
 }
 
-void rpcordma_trace_reply(const rpcordma_peer *, const char *, rpcordma_u32, rpcordma_u32,
-			  rpcordma_u32, int)
+void rpcordma_trace_reply(const rpcordma_peer *, const char *what, rpcordma_u32 xid,
+			  rpcordma_u32 credits, rpcordma_u32 proc, int result)
 {
+	the_port->ledger.traced_reply(what, xid, credits, proc, result);
 }
 
 void rpcordma_trace_decode(const rpcordma_peer *, const rpcordma_trace_call *call)
@@ -278,13 +292,20 @@ void rpcordma_trace_encode(const rpcordma_peer *, const rpcordma_trace_answer *a
 	the_port->log.encoded = *answer;
 }
 
-void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcordma_u32, int)
+void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcordma_u32 xid,
+			    int value)
 {
+	the_port->ledger.traced_failure(which, xid, value);
+	the_port->log.failure_xid = xid;
+	the_port->log.failure_value = value;
 	the_port->log.failures[which]++;
 	the_port->log.all_failures[which]++;
 }
 
-void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *, int)
+void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *, int value)
 {
+	the_port->ledger.traced_loss(which, value);
+	the_port->log.loss_before = the_port->log.loss_value;
+	the_port->log.loss_value = value;
 	the_port->log.losses[which]++;
 }

@@ -18,6 +18,7 @@
 #pragma once
 
 #include "kunit/test_rdma_port_dma.hh"
+#include "kunit/test_rdma_port_ledger.hh"
 #include "kunit/test_rdma_port_memory.hh"
 #include "kunit/test_rdma_port_sunrpc.hh"
 #include "kunit/test_rdma_port_svc.hh"
@@ -70,6 +71,9 @@ struct PortLog {
 	u32 all_failures[RPCORDMA_FAILURE_COUNT] = {}; /* those that were asked for, too */
 	u32 losses[RPCORDMA_LOSS_COUNT] = {};
 	u32 bulks[RPCORDMA_BULK_COUNT] = {};
+	/* What the last failure said, and the last loss, and that before it. */
+	u32 failure_xid = 0;
+	int failure_value = 0, loss_value = 0, loss_before = 0;
 
 	/** How often there was such an event. */
 	[[nodiscard]] u32 count(trace::Bulk which) const
@@ -126,6 +130,7 @@ struct PortDouble {
 	PortSvc svc;
 	PortSunrpc sunrpc;
 	PortLog log;
+	PortLedger ledger;
 
 	/** Nothing fails from here on. */
 	void want_for_nothing();
@@ -148,6 +153,7 @@ public:
 	PortSvc &svc;
 	PortSunrpc &sunrpc;
 	PortLog &log;
+	PortLedger &ledger;
 
 	PortFixture();
 	~PortFixture();

@@ -231,6 +231,8 @@ static void unmap(rpcordma_region *region)
 		region->pieces[i].unmap(region->writable ? RPCORDMA_DMA_FROM_DEVICE :
 							   RPCORDMA_DMA_TO_DEVICE);
 	region->mapped = false;
+	EXPECT_FALSE(region->map_untold);
+	region->unmap_untold = the_port->verbs.requester;
 	the_port->dma.region_maps--;
 }
 
@@ -263,6 +265,9 @@ rpcordma_region *rpcordma_region_create(rpcordma_endpoint *, rpcordma_u32 pages,
 void rpcordma_region_destroy(rpcordma_region *region)
 {
 	EXPECT_TRUE(the_port->memory.may_sleep);
+	/* A client has unmapped it, or says that it did not. */
+	EXPECT_TRUE(!the_port->verbs.requester || !region->mapped || region->discard_told);
+	EXPECT_FALSE(region->unmap_untold);
 	unmap(region); /* registered or not */
 	the_port->dma.all_regions[region->slot] = nullptr;
 	the_port->dma.regions_with_gaps -= region->gaps;
@@ -302,6 +307,8 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 	for (u32 i = 0; i < region->count; i++)
 		region->pieces[i].map();
 	region->mapped = true;
+	EXPECT_FALSE(region->unmap_untold);
+	region->map_untold = the_port->verbs.requester;
 	the_port->dma.region_maps++;
 	region->key = ++the_port->dma.last_key;
 	region->iova = the_port->verbs.requester ? u64(tag) << 32 :
@@ -339,7 +346,7 @@ int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
 		piece.map();
 		left -= piece.length;
 	}
-	region->mapped = true;
+	region->mapped = region->map_untold = true;
 	the_port->dma.region_maps++;
 	wr->mr = reinterpret_cast<ib_mr *>(region);
 	wr->key = region->key;

@@ -54,6 +54,7 @@ void rpcordma_rqst_reset(rpc_rqst *rqst)
 
 void rpcordma_rqst_get(rpc_rqst *rqst, rpcordma_request *request)
 {
+	the_port->ledger.know(rqst->xid);
 	*request = {&rqst->send,       &rqst->receive, rqst->xid,      the_port->sunrpc.connected,
 		    rqst->sent_before, !rqst->one_way, !rqst->foreign, rqst->ddp_allowed};
 }
@@ -69,13 +70,15 @@ rpcordma_bool rpcordma_rqst_take_credit(rpc_rqst *rqst)
 	return true;
 }
 
-void rpcordma_rqst_sent(rpc_rqst *)
+void rpcordma_rqst_sent(rpc_rqst *rqst)
 {
+	the_port->ledger.sending(rqst->xid);
 }
 
 int rpcordma_fill_sparse_pages(rpcordma_xdr_buf *)
 {
-	return 0;
+	the_port->sunrpc.filled++;
+	return the_port->sunrpc.sparse_pages;
 }
 
 rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *, rpcordma_u32 xid)
@@ -84,6 +87,7 @@ rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *, rpcordma_u32 xid)
 		if (rqst && rqst->waiting && rqst->xid == xid) {
 			EXPECT_FALSE(rqst->pinned);
 			rqst->pinned = true;
+			the_port->ledger.replied(xid);
 			return rqst;
 		}
 	the_port->sunrpc.bad_xids++;
@@ -163,11 +167,14 @@ void rpcordma_xprt_return_credits(rpc_xprt *, rpcordma_u32 credits)
 
 void rpcordma_xprt_set_credits(rpc_xprt *, rpcordma_u32 credits)
 {
+	the_port->ledger.granted(credits);
 	the_port->sunrpc.window = credits;
 }
 
 void rpcordma_xprt_reset_credits(rpc_xprt *, rpcordma_u32 credits)
 {
+	the_port->ledger.begun(credits);
+	the_port->sunrpc.conversed = 0;
 	the_port->sunrpc.window = credits;
 	the_port->sunrpc.in_flight = 0;
 }
@@ -186,6 +193,7 @@ void rpcordma_rqst_forget_credit(rpc_rqst *rqst)
 
 void rpcordma_xprt_conversed(rpc_xprt *)
 {
+	the_port->sunrpc.conversed++;
 }
 
 void rpcordma_xprt_force_disconnect(rpc_xprt *)
@@ -208,14 +216,24 @@ void rpcordma_xprt_write_space(rpc_xprt *)
 	the_port->sunrpc.spaces++;
 }
 
-rpcordma_bool rpcordma_xprt_wake_backlog(rpc_xprt *, rpc_rqst *)
+rpcordma_bool rpcordma_xprt_wake_backlog(rpc_xprt *, rpc_rqst *rqst)
 {
-	return false;
+	PortSunrpc &sunrpc = the_port->sunrpc;
+
+	EXPECT_EQ(the_port->sync.locks_held, 0);
+	EXPECT_GT(sunrpc.backlog, 0);
+	sunrpc.backlog--;
+	if (sunrpc.deaf) {
+		sunrpc.deaf--;
+		return false;
+	}
+	sunrpc.woken = rqst;
+	return true;
 }
 
 rpcordma_bool rpcordma_xprt_has_backlog(rpc_xprt *)
 {
-	return false;
+	return the_port->sunrpc.backlog != 0;
 }
 
 void PortSunrpc::check(rpcordma_client *client)
@@ -243,8 +261,9 @@ rpcordma_u32 rpcordma_xprt_connect_limit_ms(rpc_xprt *)
 	return 1000;
 }
 
-void rpcordma_xprt_set_max_payload(rpc_xprt *, rpcordma_u32)
+void rpcordma_xprt_set_max_payload(rpc_xprt *, rpcordma_u32 bytes)
 {
+	the_port->sunrpc.max_payload = bytes;
 }
 
 rpcordma_bool rpcordma_xprt_has_bc_service(rpc_xprt *)

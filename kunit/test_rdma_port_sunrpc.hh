@@ -33,10 +33,18 @@ struct PortSunrpc {
 	bool connected = true; /* as sunrpc has it; what is there may be lost already */
 	/* So far. */
 	u32 bad_xids = 0, force_disconnects = 0, closes = 0, space_waits = 0, spaces = 0, checks = 0;
-	u32 page_bytes = 0;   /* copied to pages of replies */
-	u32 refills = 0;      /* asked for; */
-	u32 refill_delay = 0; /* the last one's, ms */
-	u32 check_delay = 0;  /* of the check that is queued, ms; 0: none is */
+	u32 page_bytes = 0; /* copied to pages of replies */
+	u32 conversed =
+		0; /* how often a connection was said to be of use, since the last one began */
+	u32 max_payload = 0;	   /* as it was told last, bytes */
+	u32 backlog = 0;	   /* tasks that wait for a slot; */
+	u32 deaf = 0;		   /* how many of those that are woken want none any more */
+	rpc_rqst *woken = nullptr; /* the last one's slot */
+	int sparse_pages = 0;	   /* what filling them comes to: errno, negative */
+	u32 filled = 0;		   /* buffers */
+	u32 refills = 0;	   /* asked for; */
+	u32 refill_delay = 0;	   /* the last one's, ms */
+	u32 check_delay = 0;	   /* of the check that is queued, ms; 0: none is */
 
 	/* Backward calls. */
 	bool service = false; /* somebody serves them */

@@ -158,6 +158,8 @@ void PortVerbs::complete(rpcordma_cqe *cqe, rpcordma_completion completion)
 	const bool sleepy = the_port->memory.may_sleep;
 
 	leave_unset(completion, the_port->dma.last_key);
+	const rpcordma_completion *const before = the_port->ledger.handles(&completion);
+
 	EXPECT_EQ(the_port->sync.locks_held, 0);
 	the_port->memory.may_sleep = false;
 	switch (kind) {
@@ -193,6 +195,8 @@ void PortVerbs::complete(rpcordma_cqe *cqe, rpcordma_completion completion)
 	}
 	the_port->memory.may_sleep = sleepy;
 	EXPECT_EQ(the_port->sync.locks_held, 0);
+	(void)the_port->ledger.handles(before);
+	the_port->ledger.handled();
 }
 
 bool PortVerbs::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
@@ -211,6 +215,8 @@ bool PortVerbs::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
 		left = left.from(piece.size());
 	}
 	EXPECT_TRUE(left.empty());
+	if (bytes.size() >= xdr::word_size)
+		the_port->ledger.know(xdr::load_be32(bytes.data()));
 	rpcordma_completion completion = {};
 	completion.byte_len = u32(bytes.size());
 	if (invalidate) {
@@ -371,8 +377,12 @@ void rpcordma_cqe_init(rpcordma_cqe *cqe, rpcordma_cqe_kind kind)
 	cqe->done = reinterpret_cast<void *>(static_cast<__UINTPTR_TYPE__>(kind) + 1);
 }
 
-rpcordma_endpoint *rpcordma_endpoint_create(rpc_xprt *, void *context, int *)
+rpcordma_endpoint *rpcordma_endpoint_create(rpc_xprt *, void *context, int *error)
 {
+	if (the_port->verbs.create_result) {
+		*error = the_port->verbs.create_result;
+		return nullptr;
+	}
 	the_port->verbs.new_queue_pair();
 	the_port->verbs.requester = context;
 	the_port->sync.closing = false;
@@ -380,9 +390,10 @@ rpcordma_endpoint *rpcordma_endpoint_create(rpc_xprt *, void *context, int *)
 	return the_port->verbs.endpoint();
 }
 
-int rpcordma_endpoint_resolve(rpcordma_endpoint *, rpcordma_u32)
+int rpcordma_endpoint_resolve(rpcordma_endpoint *, rpcordma_u32 limit)
 {
-	return 0;
+	the_port->verbs.resolve_limit = limit;
+	return the_port->verbs.resolve_result;
 }
 
 void rpcordma_endpoint_device(const rpcordma_endpoint *, rpcordma_device *device)
@@ -404,14 +415,15 @@ int rpcordma_endpoint_create_qp(rpcordma_endpoint *endpoint, const rpcordma_queu
 }
 
 int rpcordma_endpoint_connect(rpcordma_endpoint *, const rpcordma_connect_parameters *parameters,
-			      rpcordma_u32)
+			      rpcordma_u32 limit)
 {
 	the_port->verbs.connects++;
 	the_port->verbs.connected = true;
+	the_port->verbs.connect_limit = limit;
 	the_port->verbs.parameters = *parameters;
 	__builtin_memcpy(the_port->verbs.private_data, parameters->private_data,
 			 parameters->private_data_length);
-	return 0;
+	return the_port->verbs.connect_result;
 }
 
 int rpcordma_endpoint_accept(rpcordma_endpoint *endpoint,
@@ -494,6 +506,7 @@ rpcordma_posted rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_s
 	const rpcordma_send_wr *bad = first;
 	const int error = the_port->verbs.post(first, &bad);
 
+	the_port->ledger.posted(first, error);
 	if (auto meanwhile = the_port->verbs.in_post) {
 		the_port->verbs.in_post = nullptr;
 		meanwhile();

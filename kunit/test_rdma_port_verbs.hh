@@ -72,6 +72,9 @@ struct PortVerbs {
 	bool completes_in_drain = false; /* what was posted, before the rest is flushed */
 
 	/* --- the connection --- */
+	/* A client's steps to one that fail: errnos, negative. */
+	int create_result = 0, resolve_result = 0, connect_result = 0;
+	u32 resolve_limit = 0, connect_limit = 0; /* ms, that they were given last */
 	int accept_result = 0;
 	bool connected = false; /* a client, and it has not said that it is over */
 	/* A server, and its CM may still say that the connection is established. */

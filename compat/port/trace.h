@@ -73,14 +73,14 @@ struct rpcordma_region;
 	X(reply_contradicts, "the reply is not what its call asked for: errno")			\
 	X(segments_missing, "a chunk of the reply has fewer segments than were offered")	\
 	X(err_vers_received, "RDMA_ERROR, ERR_VERS: the highest version the peer speaks")	\
-	X(err_chunk_received, "RDMA_ERROR, ERR_CHUNK")						\
+	X(err_chunk_received, "RDMA_ERROR, ERR_CHUNK or another: its code")			\
 	X(repterr_received, "REPTERR, or INVAL_OPTION: what is wrong with a transmission")	\
 	X(invalidate_foreign, "the peer invalidated an R_key that is not the call's: R_key")	\
 	/* Backward calls, at the client */							\
 	X(backward_setup_failed, "no memory for the backchannel: errno")			\
 	X(backward_call_unserved, "nobody serves a backward call")				\
 	X(backward_call_chunks, "a backward call has chunks, and is refused")			\
-	X(backward_refusal_lost, "no means to say so")						\
+	X(backward_refusal_lost, "no means to say so: what is wrong with a transmission, or 0")	\
 	X(backward_reply_long, "a reply that the peer could not receive: bytes")		\
 	X(backward_reply_lost, "the connection that the call came on is gone")			\
 	/* Calls, at the server */								\
@@ -144,7 +144,7 @@ struct rpcordma_region;
 	X(rpc_failed, "an RPC failed, which has its event, and this ends the connection: value")\
 	X(backward_overrun, "more backward calls than credits")					\
 	X(backward_oversized, "a backward call longer than its buffer: bytes")			\
-	X(replies_overdue, "cancelled calls were not answered")					\
+	X(replies_overdue, "cancelled calls were not answered: for how many ms")			\
 	X(replies_unmatched, "too many replies that nobody waits for: how many")			\
 	X(invalidations_overdue, "LOCAL_INVs do not leave the send queue")			\
 	X(receive_not_posted, "Receives could not be posted, so messages may find none: how many")	\

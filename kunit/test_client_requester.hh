@@ -68,6 +68,8 @@ struct Requester : PortFixture {
 	void balance();
 	/** What the transport counts is what it did of sunrpc and the device, and failed at. */
 	void expect_counted();
+	/** Each Receive is posted, or has a reply that waits: none was forgotten. Messages of no use come for that. */
+	void expect_receives();
 	/** And no call is under way. */
 	void at_rest();
 

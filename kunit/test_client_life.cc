@@ -527,6 +527,236 @@ RPCORDMA_TEST(client_life, shorter_queues)
 	EXPECT_EQ(r.log.take(trace::Loss::connect_failed), 2);
 }
 
+/* A device of which a limit is one too low is refused, with the reason in the log; and taken when it is just enough. */
+RPCORDMA_TEST(client_life, device_refused)
+{
+	/* The longest call twice, and backward replies; one work request is for draining. */
+	static constexpr u32 queue = 2 * (2 * 3 * chunk::kMaxSegments + 1) + kBackwardCredits + 1;
+	using trace::Loss;
+	chunk::Limits limits;
+
+	limits.page_size = limits.mr_page_size = kPage;
+	limits.max_send_sge = 32;
+	limits.copy_limit = ~0u;
+	limits.mr_pages = 0;
+	do
+		limits.mr_pages++;
+	while (!limits.valid() || !chunk::max_payload(limits));
+	for (const bool enough : {false, true})
+		for (const Loss loss : {Loss::device_registration, Loss::device_queues}) {
+			TEST_NOTE("enough", enough);
+			TEST_NOTE("loss", loss);
+			for (u32 limit = 0; limit < 2; limit++) {
+				TEST_NOTE("limit", limit);
+				Requester r;
+				rpcordma_device &device = r.verbs.device;
+				u32 *const queues[] = {&device.max_qp_wr, &device.max_cqe};
+				int figure = 0;
+
+				if (loss == Loss::device_queues) {
+					*queues[limit] = enough ? queue : queue - 1;
+					figure = int(queue - 2);
+				} else if (limit) {
+					device.fast_registration = enough;
+				} else {
+					figure = int(limits.mr_pages - 1);
+					device.max_fast_reg_pages = limits.mr_pages - !enough;
+				}
+				if (enough) {
+					r.connect();
+					EXPECT_EQ(r.log.logged, 0);
+					if (loss == Loss::device_queues)
+						EXPECT_EQ(r.verbs.sizes.send_wrs, queue - 1);
+					continue;
+				}
+				EXPECT_EQ(rpcordma_core_client_connect(r.core),
+					  to_errno(Error::protocol));
+				EXPECT_EQ(r.log.logged, 1);
+				EXPECT_EQ(r.log.take(loss), 1);
+				EXPECT_EQ(r.log.take(Loss::connect_failed), 1);
+				EXPECT_EQ(r.log.loss_value, to_errno(Error::not_supported));
+				EXPECT_EQ(r.verbs.qp_tries, 0);
+				EXPECT_EQ(r.log.loss_before, figure);
+			}
+		}
+	/* Nor one without queues. */
+	Requester r;
+	r.verbs.device.max_cqe = 0;
+	EXPECT_EQ(rpcordma_core_client_connect(r.core), to_errno(Error::protocol));
+	EXPECT_EQ(r.log.take(Loss::device_queues), 1);
+	EXPECT_EQ(r.log.loss_before, 0);
+	EXPECT_EQ(r.log.take(Loss::connect_failed), 1);
+}
+
+/* The queues are as long as all calls take together, in a connection of version 1. */
+RPCORDMA_TEST(client_life, queue_sizes)
+{
+	static constexpr struct {
+		u32 pages;   /* of a page list */
+		u32 regions; /* of the longest payload */
+	} devices[] = {{512, 1}, {128, 3}, {17, 14}};
+
+	for (const auto &device : devices) {
+		TEST_NOTE("pages", device.pages);
+		Requester r;
+
+		r.verbs.device.max_fast_reg_pages = device.pages;
+		r.verbs.device.page_size = r.verbs.device.mr_page_size = 4096;
+		r.connect();
+		/* A Send, and a REG_MR and a LOCAL_INV for each region. */
+		const u32 sends = 1 + 2 * device.regions;
+
+		EXPECT_EQ(r.verbs.sizes.send_wrs,
+			  max(Requester::kSlots * sends + kBackwardCredits,
+			      2 * (2 * 3 * chunk::kMaxSegments + 1) + kBackwardCredits));
+		EXPECT_EQ(r.verbs.sizes.receive_wrs,
+			  Requester::kSlots + 2 * kBackwardCredits + ReceiveQueue::kBatch);
+		EXPECT_EQ(r.verbs.sizes.send_sges, 1);
+		EXPECT_EQ(r.verbs.sizes.receive_sges, 1);
+		EXPECT_EQ(r.connection()->regions_limit,
+			  max(3 * chunk::kMaxSegments, Requester::kSlots * max(6u, device.regions)));
+		EXPECT_EQ(r.connection()->credits.requested(), Credits(Requester::kSlots));
+		EXPECT_EQ(audit(*r.core).regions, 16);
+	}
+}
+
+/* What a connection is asked for with, and how long each step may take. */
+RPCORDMA_TEST(client_life, parameters)
+{
+	for (const u32 reads : {0u, 16u, 255u, 256u}) {
+		TEST_NOTE("reads", reads);
+		Requester r;
+
+		r.verbs.device.max_qp_rd_atom = reads;
+		r.connect();
+		EXPECT_EQ(r.verbs.parameters.responder_resources, min(reads, 255u));
+		EXPECT_EQ(r.verbs.parameters.initiator_depth, 0);
+		EXPECT_EQ(r.verbs.parameters.retry_count, 6);
+		EXPECT_EQ(r.verbs.parameters.rnr_retry_count, 0);
+		EXPECT_EQ(r.verbs.resolve_limit, 5000);
+		EXPECT_EQ(r.verbs.connect_limit, rpcordma_xprt_connect_limit_ms(nullptr));
+	}
+}
+
+/* A step fails: that is told, and sunrpc is given an error that it tries again after. */
+RPCORDMA_TEST(client_life, steps_fail)
+{
+	using trace::Loss;
+	static constexpr struct {
+		Error error, for_sunrpc;
+	} errors[] = {
+		{Error::protocol, Error::protocol},
+		{Error::connection_refused, Error::connection_refused},
+		{Error::host_unreachable, Error::host_unreachable},
+		{Error::network_unreachable, Error::network_unreachable},
+		{Error::not_connected, Error::not_connected},
+		{Error::timed_out, Error::timed_out},
+		{Error::no_device, Error::network_unreachable},
+		{Error::not_supported, Error::protocol},
+		{Error::no_memory, Error::not_connected},
+		{Error::io, Error::not_connected},
+	};
+	static constexpr Loss losses[] = {Loss::endpoint_failed, Loss::resolve_failed,
+					  Loss::handshake_failed};
+
+	for (u32 step = 0; step < 3; step++)
+		for (const auto &error : errors) {
+			TEST_NOTE("step", step);
+			TEST_NOTE("error", error.error);
+			Requester r;
+			int *const results[] = {&r.verbs.create_result, &r.verbs.resolve_result,
+						&r.verbs.connect_result};
+
+			*results[step] = to_errno(error.error);
+			EXPECT_EQ(rpcordma_core_client_connect(r.core), to_errno(error.for_sunrpc));
+			EXPECT_EQ(r.log.take(losses[step]), 1);
+			EXPECT_EQ(r.log.take(Loss::connect_failed), 1);
+			EXPECT_EQ(r.log.loss_before, to_errno(error.error));
+			EXPECT_EQ(r.log.loss_value, to_errno(error.error));
+			EXPECT_TRUE(backs_off(r));
+			*results[step] = 0;
+			r.connect();
+		}
+}
+
+/* What nobody hears of while it goes well ends the connection when it fails, and is told. */
+RPCORDMA_TEST(client_life, silent_requests_fail)
+{
+	using trace::Loss;
+	/* A REG_MR, the Send behind it; the first of two LOCAL_INVs, and the second. */
+	static constexpr struct {
+		u32 request;
+		Loss loss;
+	} all[] = {{0, Loss::register_failed},
+		   {2, Loss::send_failed},
+		   {3, Loss::invalidate_failed},
+		   {4, Loss::invalidate_failed}};
+
+	for (const auto &one : all) {
+		TEST_NOTE("request", one.request);
+		Requester r;
+
+		r.connect();
+		r.verbs.fail_at = one.request;
+		r.verbs.fail_status = RPCORDMA_WC_REMOTE_ACCESS;
+		/* Data of the call, and a long reply. */
+		rpc_rqst *call = r.prepare(1, 40, 2048);
+		r.add_pages(call, 8000, false);
+		r.add_pages(call, 8000, true);
+		EXPECT_EQ(r.transmit(call), 0);
+		if (one.loss == Loss::invalidate_failed)
+			EXPECT_TRUE(r.reply(1, 24));
+		EXPECT_EQ(r.log.take(one.loss), 1);
+		EXPECT_EQ(r.log.loss_value, RPCORDMA_WC_REMOTE_ACCESS);
+		EXPECT_EQ(r.sunrpc.force_disconnects, 1);
+		EXPECT_FALSE(r.is_connected());
+		EXPECT_EQ(call->completed, 0);
+		rpcordma_core_client_close(r.core);
+		r.done(call);
+	}
+}
+
+/* Tasks that wait for a slot get each that is free; one that nobody wants any more is handed out next. */
+RPCORDMA_TEST(client_life, backlog)
+{
+	for (u32 deaf = 0; deaf <= 2; deaf++) {
+		TEST_NOTE("deaf", deaf);
+		Requester r;
+		rpc_rqst *calls[Requester::kSlots];
+
+		r.connect();
+		for (u32 i = 0; i < Requester::kSlots; i++) {
+			calls[i] = r.prepare(i + 1);
+			ASSERT_NE(calls[i], nullptr);
+		}
+		EXPECT_EQ(r.prepare(99), nullptr);
+		r.sunrpc.backlog = 2;
+		r.sunrpc.deaf = deaf;
+		calls[5]->waiting = false;
+		/* Who is woken has a slot. */
+		if (deaf < 2)
+			r.in_use++;
+		r.done(calls[5]);
+		EXPECT_EQ(r.sunrpc.woken, deaf < 2 ? calls[5] : nullptr);
+		EXPECT_EQ(r.sunrpc.backlog, deaf ? 0 : 1);
+		if (deaf == 2) {
+			calls[5] = r.prepare(6);
+			ASSERT_NE(calls[5], nullptr);
+		}
+		/* The one that waits still has the next. */
+		r.sunrpc.deaf = 0;
+		if (!deaf)
+			r.in_use++;
+		r.done(calls[7]);
+		EXPECT_EQ(r.sunrpc.backlog, 0);
+		if (!deaf)
+			EXPECT_EQ(r.sunrpc.woken, calls[7]);
+		for (u32 i = 0; i < Requester::kSlots; i++)
+			if (i != 7 || !deaf)
+				r.done(calls[i]);
+	}
+}
+
 /* A connection's life is told, from its thresholds on; and that it is over is said to the server before the queues are drained. */
 RPCORDMA_TEST(client_life, told)
 {
@@ -566,6 +796,7 @@ RPCORDMA_TEST(client_life, told)
 RPCORDMA_SUITE(client_life, space_came, state, told, back_off, back_off_unconnected,
 	       receives_not_posted, send_queue_full, refill, regions_for_who_needs_them,
 	       gaps_where_needed, other_kind_kept, gaps_forgotten, room_for_all_calls, small_pages,
-	       shorter_queues);
+	       shorter_queues, device_refused, queue_sizes, parameters, steps_fail,
+	       silent_requests_fail, backlog);
 
 } // namespace rpcordma

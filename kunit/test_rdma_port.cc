@@ -149,28 +149,39 @@ PortFixture::~PortFixture()
 
 using namespace rpcordma;
 
+/* A client says of everything whom it is about. */
+static void expect_peer(const rpcordma_peer *peer)
+{
+	if (the_port->verbs.requester)
+		EXPECT_EQ(peer, rpcordma_xprt_peer(nullptr));
+}
+
 /* --- base.h --- */
 
-void rpcordma_log(const rpcordma_peer *, rpcordma_level, const char *)
+void rpcordma_log(const rpcordma_peer *peer, rpcordma_level, const char *)
 {
+	expect_peer(peer);
 	the_port->log.logged++;
 }
 
-void rpcordma_log_value(const rpcordma_peer *, rpcordma_level, const char *, long long)
+void rpcordma_log_value(const rpcordma_peer *peer, rpcordma_level, const char *, long long)
 {
+	expect_peer(peer);
 	the_port->log.logged++;
 }
 
-void rpcordma_log_values(const rpcordma_peer *, rpcordma_level, const char *, long long value,
+void rpcordma_log_values(const rpcordma_peer *peer, rpcordma_level, const char *, long long value,
 			 long long wanted)
 {
+	expect_peer(peer);
 	the_port->log.logged++;
 	the_port->log.value = value;
 	the_port->log.wanted = wanted;
 }
 
-void rpcordma_log_string(const rpcordma_peer *, rpcordma_level, const char *, const char *)
+void rpcordma_log_string(const rpcordma_peer *peer, rpcordma_level, const char *, const char *)
 {
+	expect_peer(peer);
 	the_port->log.logged++;
 }
 
@@ -181,8 +192,9 @@ void rpcordma_warn(const char *)
 
 /* --- trace.h --- */
 
-void rpcordma_trace_connection(const rpcordma_peer *, const char *what, int value)
+void rpcordma_trace_connection(const rpcordma_peer *peer, const char *what, int value)
 {
+	expect_peer(peer);
 	PortLog &log = the_port->log;
 
 	for (u32 i = sizeof(log.connections) / sizeof(log.connections[0]) - 1; i; i--)
@@ -192,18 +204,20 @@ void rpcordma_trace_connection(const rpcordma_peer *, const char *what, int valu
 	log.connection_events++;
 }
 
-void rpcordma_trace_version(const rpcordma_peer *, const char *role, rpcordma_u32 version,
+void rpcordma_trace_version(const rpcordma_peer *peer, const char *role, rpcordma_u32 version,
 			    const char *why)
 {
+	expect_peer(peer);
 	PortLog &log = the_port->log;
 
 	log.version = {role, why, version};
 	log.versions++;
 }
 
-void rpcordma_trace_property(const rpcordma_peer *, const char *what,
+void rpcordma_trace_property(const rpcordma_peer *peer, const char *what,
 			     const rpcordma_trace_properties *said)
 {
+	expect_peer(peer);
 	PortLog &log = the_port->log;
 
 	log.properties[2] = log.properties[1];
@@ -212,9 +226,10 @@ void rpcordma_trace_property(const rpcordma_peer *, const char *what,
 	log.property_events++;
 }
 
-void rpcordma_trace_group(const rpcordma_peer *, const char *what,
+void rpcordma_trace_group(const rpcordma_peer *peer, const char *what,
 			  const rpcordma_trace_transmission *transmission)
 {
+	expect_peer(peer);
 	PortLog &log = the_port->log;
 
 	log.transmissions[1] = log.transmissions[0];
@@ -222,10 +237,11 @@ void rpcordma_trace_group(const rpcordma_peer *, const char *what,
 	log.group_events++;
 }
 
-void rpcordma_trace_marshal(const rpcordma_peer *, rpcordma_u32 xid, rpcordma_u32 credits,
+void rpcordma_trace_marshal(const rpcordma_peer *peer, rpcordma_u32 xid, rpcordma_u32 credits,
 			    rpcordma_u32 proc, rpcordma_u32 header, rpcordma_u32 stream,
 			    rpcordma_u32, rpcordma_u32)
 {
+	expect_peer(peer);
 	the_port->ledger.traced_marshal(xid, credits, proc, header, stream);
 }
 
@@ -264,21 +280,24 @@ void rpcordma_trace_completion(const rpcordma_endpoint *, rpcordma_trace_queue q
 	(queue == RPCORDMA_TRACE_SEND_QUEUE ? log.completed_entry : log.received_entry) = entry;
 }
 
-void rpcordma_trace_region(const rpcordma_peer *, const char *what, rpcordma_u32 xid,
+void rpcordma_trace_region(const rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			   const rpcordma_region *region, const rpcordma_mapping *mapping)
 {
+	expect_peer(peer);
 	the_port->ledger.traced_region(what, xid, *const_cast<rpcordma_region *>(region), *mapping);
 	the_port->log.traced_regions++;
 }
 
-void rpcordma_trace_credits(const rpcordma_peer *, rpcordma_u32 from, rpcordma_u32 to)
+void rpcordma_trace_credits(const rpcordma_peer *peer, rpcordma_u32 from, rpcordma_u32 to)
 {
+	expect_peer(peer);
 	the_port->ledger.traced_credits(from, to);
 }
 
-void rpcordma_trace_reply(const rpcordma_peer *, const char *what, rpcordma_u32 xid,
+void rpcordma_trace_reply(const rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			  rpcordma_u32 credits, rpcordma_u32 proc, int result)
 {
+	expect_peer(peer);
 	the_port->ledger.traced_reply(what, xid, credits, proc, result);
 }
 
@@ -292,9 +311,10 @@ void rpcordma_trace_encode(const rpcordma_peer *, const rpcordma_trace_answer *a
 	the_port->log.encoded = *answer;
 }
 
-void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcordma_u32 xid,
+void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *peer, rpcordma_u32 xid,
 			    int value)
 {
+	expect_peer(peer);
 	the_port->ledger.traced_failure(which, xid, value);
 	the_port->log.failure_xid = xid;
 	the_port->log.failure_value = value;
@@ -302,8 +322,9 @@ void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcor
 	the_port->log.all_failures[which]++;
 }
 
-void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *, int value)
+void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *peer, int value)
 {
+	expect_peer(peer);
 	the_port->ledger.traced_loss(which, value);
 	the_port->log.loss_before = the_port->log.loss_value;
 	the_port->log.loss_value = value;

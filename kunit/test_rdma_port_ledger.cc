@@ -213,7 +213,7 @@ void PortLedger::traced_reply(const char *what, u32 xid, u32 credits, u32 proc, 
 {
 	if (!of_client())
 		return;
-	if (same_words(what, "reply")) {
+	if (same_words(what, "reply") || same_words(what, "reply to a cancelled call")) {
 		EXPECT_EQ(replies_, 1);
 		EXPECT_EQ(xid, replied_);
 		replies_ = 0;
@@ -272,6 +272,8 @@ void PortLedger::traced_failure(u32 which, u32 xid, int value)
 		return;
 	expect_figure(kFailures[which], value);
 	EXPECT_TRUE(!xid || knows_(xid));
+	if (which == RPCORDMA_FAILURE_reply_unmatched)
+		replies_ = 0;
 }
 
 void PortLedger::traced_loss(u32 which, int value)

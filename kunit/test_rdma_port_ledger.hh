@@ -22,7 +22,7 @@ public:
 	void handled();
 	/** The message of @xid is about to be posted. */
 	void sending(u32 xid);
-	/** A reply to @xid has come, whose call was found. */
+	/** A reply to @xid has come, whose call was looked for. */
 	void replied(u32 xid);
 	/** A connection begins with @credits, */
 	void begun(u32 credits)

@@ -7,10 +7,19 @@ struct rpcordma_tunables rpcordma_tunables;
 
 using namespace rpcordma;
 
+/* A client has one transport, of which its requests were made, and names no other. */
+static const rpc_xprt *transport;
+
+static void expect_own(const rpc_xprt *xprt)
+{
+	EXPECT_EQ(xprt, transport);
+}
+
 /* --- sunrpc.h --- */
 
-rpc_rqst *rpcordma_rqst_create(rpc_xprt *)
+rpc_rqst *rpcordma_rqst_create(rpc_xprt *xprt)
 {
+	transport = xprt;
 	for (rpc_rqst *&slot : the_port->sunrpc.requests) {
 		if (slot)
 			continue;
@@ -81,8 +90,9 @@ int rpcordma_fill_sparse_pages(rpcordma_xdr_buf *)
 	return the_port->sunrpc.sparse_pages;
 }
 
-rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *, rpcordma_u32 xid)
+rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *xprt, rpcordma_u32 xid)
 {
+	expect_own(xprt);
 	for (rpc_rqst *rqst : the_port->sunrpc.requests)
 		if (rqst && rqst->waiting && rqst->xid == xid) {
 			EXPECT_FALSE(rqst->pinned);
@@ -91,6 +101,7 @@ rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *, rpcordma_u32 xid)
 			return rqst;
 		}
 	the_port->sunrpc.bad_xids++;
+	the_port->ledger.replied(xid);
 	return nullptr;
 }
 
@@ -145,11 +156,13 @@ void rpcordma_copy_from_pages(const rpcordma_xdr_buf *buf, rpcordma_u32 offset, 
 
 const rpcordma_peer *rpcordma_xprt_peer(const rpc_xprt *)
 {
-	return nullptr;
+	/* Any that is none. */
+	return reinterpret_cast<const rpcordma_peer *>(&rpcordma_tunables);
 }
 
-rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *, rpcordma_u32 credits, rpcordma_u32 share)
+rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *xprt, rpcordma_u32 credits, rpcordma_u32 share)
 {
+	expect_own(xprt);
 	PortSunrpc &sunrpc = the_port->sunrpc;
 
 	const u32 kept = share ? (sunrpc.window + share - 1) / share : 0;
@@ -159,28 +172,32 @@ rpcordma_bool rpcordma_xprt_take_credits(rpc_xprt *, rpcordma_u32 credits, rpcor
 	return true;
 }
 
-void rpcordma_xprt_return_credits(rpc_xprt *, rpcordma_u32 credits)
+void rpcordma_xprt_return_credits(rpc_xprt *xprt, rpcordma_u32 credits)
 {
+	expect_own(xprt);
 	EXPECT_GE(the_port->sunrpc.in_flight, credits);
 	the_port->sunrpc.in_flight -= credits;
 }
 
-void rpcordma_xprt_set_credits(rpc_xprt *, rpcordma_u32 credits)
+void rpcordma_xprt_set_credits(rpc_xprt *xprt, rpcordma_u32 credits)
 {
+	expect_own(xprt);
 	the_port->ledger.granted(credits);
 	the_port->sunrpc.window = credits;
 }
 
-void rpcordma_xprt_reset_credits(rpc_xprt *, rpcordma_u32 credits)
+void rpcordma_xprt_reset_credits(rpc_xprt *xprt, rpcordma_u32 credits)
 {
+	expect_own(xprt);
 	the_port->ledger.begun(credits);
 	the_port->sunrpc.conversed = 0;
 	the_port->sunrpc.window = credits;
 	the_port->sunrpc.in_flight = 0;
 }
 
-void rpcordma_xprt_return_credit(rpc_xprt *, rpc_rqst *rqst)
+void rpcordma_xprt_return_credit(rpc_xprt *xprt, rpc_rqst *rqst)
 {
+	expect_own(xprt);
 	if (rqst->credit)
 		the_port->sunrpc.in_flight--;
 	rqst->credit = false;
@@ -191,33 +208,39 @@ void rpcordma_rqst_forget_credit(rpc_rqst *rqst)
 	rqst->credit = false;
 }
 
-void rpcordma_xprt_conversed(rpc_xprt *)
+void rpcordma_xprt_conversed(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	the_port->sunrpc.conversed++;
 }
 
-void rpcordma_xprt_force_disconnect(rpc_xprt *)
+void rpcordma_xprt_force_disconnect(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	the_port->sunrpc.force_disconnects++;
 }
 
-void rpcordma_xprt_closed(rpc_xprt *)
+void rpcordma_xprt_closed(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	the_port->sunrpc.closes++;
 }
 
-void rpcordma_xprt_wait_for_space(rpc_xprt *)
+void rpcordma_xprt_wait_for_space(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	the_port->sunrpc.space_waits++;
 }
 
-void rpcordma_xprt_write_space(rpc_xprt *)
+void rpcordma_xprt_write_space(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	the_port->sunrpc.spaces++;
 }
 
-rpcordma_bool rpcordma_xprt_wake_backlog(rpc_xprt *, rpc_rqst *rqst)
+rpcordma_bool rpcordma_xprt_wake_backlog(rpc_xprt *xprt, rpc_rqst *rqst)
 {
+	expect_own(xprt);
 	PortSunrpc &sunrpc = the_port->sunrpc;
 
 	EXPECT_EQ(the_port->sync.locks_held, 0);
@@ -231,8 +254,9 @@ rpcordma_bool rpcordma_xprt_wake_backlog(rpc_xprt *, rpc_rqst *rqst)
 	return true;
 }
 
-rpcordma_bool rpcordma_xprt_has_backlog(rpc_xprt *)
+rpcordma_bool rpcordma_xprt_has_backlog(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	return the_port->sunrpc.backlog != 0;
 }
 
@@ -243,36 +267,43 @@ void PortSunrpc::check(rpcordma_client *client)
 	rpcordma_core_client_check(client);
 }
 
-void rpcordma_xprt_queue_refill(rpc_xprt *, rpcordma_u32 delay)
+void rpcordma_xprt_queue_refill(rpc_xprt *xprt, rpcordma_u32 delay)
 {
+	expect_own(xprt);
 	the_port->sunrpc.refills++;
 	the_port->sunrpc.refill_delay = delay;
 }
 
-void rpcordma_xprt_queue_check(rpc_xprt *, rpcordma_u32 delay)
+void rpcordma_xprt_queue_check(rpc_xprt *xprt, rpcordma_u32 delay)
 {
+	expect_own(xprt);
 	the_port->sunrpc.checks++;
 	if (!the_port->sunrpc.check_delay)
 		the_port->sunrpc.check_delay = delay;
 }
 
-rpcordma_u32 rpcordma_xprt_connect_limit_ms(rpc_xprt *)
+rpcordma_u32 rpcordma_xprt_connect_limit_ms(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	return 1000;
 }
 
-void rpcordma_xprt_set_max_payload(rpc_xprt *, rpcordma_u32 bytes)
+void rpcordma_xprt_set_max_payload(rpc_xprt *xprt, rpcordma_u32 bytes)
 {
+	expect_own(xprt);
 	the_port->sunrpc.max_payload = bytes;
 }
 
-rpcordma_bool rpcordma_xprt_has_bc_service(rpc_xprt *)
+rpcordma_bool rpcordma_xprt_has_bc_service(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	return the_port->sunrpc.service;
 }
 
-void rpcordma_bc_rqst_init(rpc_rqst *rqst, rpc_xprt *, void *reply_buffer, rpcordma_u32 reply_size)
+void rpcordma_bc_rqst_init(rpc_rqst *rqst, rpc_xprt *xprt, void *reply_buffer,
+			   rpcordma_u32 reply_size)
 {
+	expect_own(xprt);
 	rpcordma_rqst_reset(rqst);
 	rqst->send.head = {reply_buffer, 0};
 	rqst->send.buflen = reply_size;
@@ -291,12 +322,14 @@ rpcordma_bool rpcordma_bc_rqst_submit(rpc_rqst *rqst, rpcordma_u32 xid, void *me
 	return true;
 }
 
-void rpcordma_bc_take_back(rpc_xprt *)
+void rpcordma_bc_take_back(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	the_port->sunrpc.taken_back++;
 }
 
-void rpcordma_bc_rqst_done(rpc_xprt *)
+void rpcordma_bc_rqst_done(rpc_xprt *xprt)
 {
+	expect_own(xprt);
 	the_port->sunrpc.backward_done++;
 }

@@ -457,8 +457,123 @@ RPCORDMA_TEST(client_backward, receives_beside_the_grant)
 	}
 }
 
-RPCORDMA_SUITE(client_backward, call, chunks, version, unserved, orphan, last_session, undeliverable,
-	       shortage, markers, credits, not_submitted, reply_not_posted, refusal_not_posted,
-	       refusal_dropped, longer_than_its_buffer, receives_beside_the_grant);
+/* A reply that lies in head, pages and tail goes as it is, when it is as long as the client may take inline, and not beyond. */
+RPCORDMA_TEST(client_backward, reply_parts)
+{
+	constexpr u32 head = 40, pages = 3;
+
+	for (const u32 longer : {0u, 1u})
+		for (const bool foreign : {false, true}) {
+			TEST_NOTE("longer", longer);
+			TEST_NOTE("foreign", foreign);
+			Requester r;
+			r.connect({.backchannel = true});
+			const u32 limit = r.thresholds().send - r.thresholds().bare_header;
+			const u32 size = limit + longer, in_pages = (pages - 1) * kPage + 7;
+			const MutableBytes all = test_alloc(size);
+			page *list[pages];
+
+			for (u32 i = 0; i < size; i++)
+				all[i] = pattern(i);
+			for (u32 i = 0; i < pages; i++) {
+				const u32 at = head + i * kPage;
+
+				list[i] = reinterpret_cast<page *>(test_alloc(sizeof(page)).data());
+				list[i]->data = test_alloc(kPage).data();
+				__builtin_memcpy(list[i]->data, all.data() + at,
+						 min(kPage, size - at));
+			}
+			EXPECT_TRUE(r.deliver(SmallCall(9).message()));
+			rpc_rqst *rqst = r.sunrpc.backward;
+			rqst->foreign = foreign;
+			__builtin_memcpy(rqst->send.head.base, all.data(), head);
+			rqst->send.head.length = head;
+			rqst->send.pages = list;
+			rqst->send.page_length = in_pages;
+			rqst->send.tail = {all.data() + head + in_pages, size - head - in_pages};
+			rqst->send.len = size;
+			EXPECT_EQ(rpcordma_core_bc_send_reply(r.core, rqst->call),
+				  longer && !foreign ? to_errno(Error::io) : 0);
+			r.work();
+			rpcordma_core_bc_free(r.core, rqst->call);
+			EXPECT_EQ(r.peer.messages, !longer);
+			if (!longer)
+				EXPECT_BYTES(r.sent().payload, Bytes(all.data(), size));
+			EXPECT_EQ(r.log.take(trace::Failure::backward_reply_long), longer);
+			if (longer)
+				EXPECT_EQ(r.log.failure_value, int(size));
+			r.at_rest();
+		}
+}
+
+/* Calls are served while there is a session; the calls are made once. Where none is left at once, nothing is taken back. */
+RPCORDMA_TEST(client_backward, sessions)
+{
+	Requester r;
+	r.connect({.backchannel = true});
+	EXPECT_EQ(rpcordma_core_bc_setup(r.core, 1), 0);
+	EXPECT_EQ(audit(*r.core).backward, kBackwardCalls);
+	rpcordma_core_bc_destroy(r.core, 1);
+	EXPECT_TRUE(r.deliver(SmallCall(9).message()));
+	EXPECT_EQ(answer_backward(r, 32), 0);
+	rpcordma_core_bc_destroy(r.core, ~0u);
+	EXPECT_EQ(r.sunrpc.taken_back, 0);
+	EXPECT_TRUE(r.deliver(SmallCall(10).message()));
+	EXPECT_EQ(r.sunrpc.backward_calls, 1);
+	EXPECT_EQ(r.stats().bad_reply_count, 1);
+	EXPECT_EQ(rpcordma_core_bc_setup(r.core, 1), 0);
+	EXPECT_EQ(audit(*r.core).backward, kBackwardCalls);
+	rpcordma_core_bc_destroy(r.core, 1);
+	EXPECT_EQ(r.sunrpc.taken_back, 1);
+	/* One more than there were. */
+	rpcordma_core_bc_destroy(r.core, 1);
+	EXPECT_EQ(r.log.take(trace::Failure::backward_call_unserved), 1);
+}
+
+/* What NFS is told before it makes a session: how many calls there may be, and how long. */
+RPCORDMA_TEST(client_backward, told)
+{
+	for (const bool version2 : {false, true}) {
+		TEST_NOTE("version2", version2);
+		Requester r;
+		const private_data::Properties server = {1024, 2048, true};
+		const u32 bare = 28, bare2 = protocol::V2::rules().bare_header;
+		const u32 header = version2 ? max(bare, bare2) : bare;
+
+		rpcordma_tunables.version2 = version2;
+		EXPECT_EQ(rpcordma_core_bc_slots(r.core), kBackwardCredits);
+		const u32 page_size = rpcordma_page_size();
+
+		EXPECT_EQ(rpcordma_core_bc_max_payload(r.core),
+			  min(rpcordma_tunables.max_inline_read, page_size) - header);
+		r.connect({.server = &server});
+		EXPECT_EQ(rpcordma_core_bc_max_payload(r.core),
+			  min(min(r.thresholds().send, r.thresholds().receive), page_size) - header);
+	}
+}
+
+/* Without memory for the calls there is no backchannel. */
+RPCORDMA_TEST(client_backward, no_memory)
+{
+	for (const u32 left : {0u, 1u, 2u, 3u, 3 * kBackwardCalls - 1}) {
+		TEST_NOTE("left", left);
+		Requester r;
+
+		r.memory.allocations_left = left;
+		EXPECT_EQ(rpcordma_core_bc_setup(r.core, 1), to_errno(Error::no_memory));
+		EXPECT_GT(r.log.take(trace::Failure::backward_setup_failed), 0);
+		EXPECT_EQ(r.log.failure_value, to_errno(Error::no_memory));
+		EXPECT_EQ(audit(*r.core).backward, left / 3);
+		r.memory.allocations_left = kNoLimit;
+		EXPECT_EQ(rpcordma_core_bc_setup(r.core, 1), 0);
+		EXPECT_EQ(audit(*r.core).backward, kBackwardCalls);
+		(void)r.log.take(trace::Failure::send_buffer_failed);
+	}
+}
+
+RPCORDMA_SUITE(client_backward, reply_parts, sessions, told, no_memory, call, chunks, version,
+	       unserved, orphan, last_session, undeliverable, shortage, markers, credits,
+	       not_submitted, reply_not_posted, refusal_not_posted, refusal_dropped,
+	       longer_than_its_buffer, receives_beside_the_grant);
 
 } // namespace rpcordma

@@ -100,6 +100,8 @@ void Requester::balance()
 	}
 	EXPECT_EQ(a.owners, sunrpc.backward_calls - sunrpc.backward_done);
 	EXPECT_EQ(a.backward_free, a.backward - a.owners);
+	for (Call *call = core->backward_free.front(); call; call = core->backward_free.next(call))
+		EXPECT_EQ(call->get_state(), CallState::idle);
 
 	/* Whoever gave back room or a region has called a sender that waits. */
 	const bool waits = core->wants_space.load(std::memory_order_relaxed);

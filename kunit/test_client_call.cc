@@ -66,6 +66,7 @@ RPCORDMA_TEST(client_call, credits)
 		r.done(calls[i]);
 	EXPECT_EQ(r.log.take(trace::Failure::message_undecodable), 1);
 	EXPECT_EQ(r.log.take(trace::Failure::grant_zero), 1);
+	EXPECT_EQ(r.stats().bad_reply_count, 2);
 }
 
 /* There is a Receive for each reply that may come, before the call that brings it. */
@@ -218,6 +219,16 @@ RPCORDMA_TEST(client_call, buffers)
 	}
 	EXPECT_EQ(call_buffer[0], call_buffer[1]);
 	EXPECT_EQ(reply_buffer[0], reply_buffer[1]);
+	/* Both were shorter before. */
+	EXPECT_EQ(r.stats().hardway_register_count, 2 * room);
+	r.memory.allocations_left = 0;
+	EXPECT_EQ(rpcordma_core_buf_alloc(r.core, call->call, room + 1, room, &call_buffer[0],
+					  &reply_buffer[0]),
+		  to_errno(Error::no_memory));
+	r.memory.allocations_left = kNoLimit;
+	EXPECT_EQ(r.log.take(trace::Failure::buffers_missing), 1);
+	EXPECT_EQ(r.log.failure_value, to_errno(Error::no_memory));
+	EXPECT_EQ(r.stats().hardway_register_count, 2 * room);
 	r.done(call);
 }
 
@@ -404,6 +415,8 @@ RPCORDMA_TEST(client_call, cancelled)
 	EXPECT_NE(r.peer.reach(offered, 0, true), nullptr);
 	r.done(call);
 	EXPECT_EQ(r.peer.reach(offered, 0, true), nullptr);
+	/* "map", "cancel", "local-inv" and "unmap". */
+	EXPECT_EQ(r.log.traced_regions, 4);
 	next = r.prepare(2);
 	EXPECT_EQ(r.transmit(next), to_errno(Error::no_slot));
 	EXPECT_TRUE(r.reply(1, 24, 1));

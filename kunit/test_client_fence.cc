@@ -342,6 +342,10 @@ RPCORDMA_TEST(client_fence, no_scratch)
 		r.verbs.sends_left = kNoLimit;
 		EXPECT_FALSE(writable(write));
 		EXPECT_EQ(r.sunrpc.force_disconnects, missing == post ? 1 : 0);
+		using trace::Failure;
+		EXPECT_EQ(r.log.take(Failure::scratch_map_failed), missing == mapping ? 1 : 0);
+		EXPECT_EQ(r.log.take(Failure::scratch_post_failed), missing == post ? 1 : 0);
+		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), missing == post ? 1 : 0);
 		if (missing == post)
 			continue;
 		EXPECT_EQ(r.stats().scratch_count, 0);

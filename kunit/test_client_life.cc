@@ -634,7 +634,7 @@ RPCORDMA_TEST(client_life, parameters)
 		EXPECT_EQ(r.verbs.parameters.retry_count, 6);
 		EXPECT_EQ(r.verbs.parameters.rnr_retry_count, 0);
 		EXPECT_EQ(r.verbs.resolve_limit, 5000);
-		EXPECT_EQ(r.verbs.connect_limit, rpcordma_xprt_connect_limit_ms(nullptr));
+		EXPECT_EQ(r.verbs.connect_limit, 1000);
 	}
 }
 
@@ -775,7 +775,9 @@ RPCORDMA_TEST(client_life, told)
 	r.log.expect_connection(0, "disconnect injected", 0);
 	EXPECT_EQ(r.verbs.disconnects, 1);
 
+	EXPECT_EQ(r.sunrpc.closes, 0);
 	rpcordma_core_client_close(r.core);
+	EXPECT_EQ(r.sunrpc.closes, 1);
 	r.log.expect_connection(0, "close", 0);
 	EXPECT_EQ(r.verbs.disconnects, 2);
 	EXPECT_TRUE(r.verbs.drained);

@@ -15,6 +15,9 @@ static void expect_own(const rpc_xprt *xprt)
 	EXPECT_EQ(xprt, transport);
 }
 
+/* Whose reply was placed, and not handed over yet. */
+static const rpc_rqst *placed;
+
 /* --- sunrpc.h --- */
 
 rpc_rqst *rpcordma_rqst_create(rpc_xprt *xprt)
@@ -118,6 +121,10 @@ void rpcordma_rqst_complete(rpc_rqst *rqst, int result)
 	EXPECT_FALSE(rqst->call->is_read());
 	rqst->pinned = rqst->waiting = false;
 	EXPECT_EQ(rqst->completed, 0);
+	/* Who has a reply knows where it lies. */
+	if (result >= 0)
+		EXPECT_EQ(placed, rqst);
+	placed = nullptr;
 	rqst->completed++;
 	rqst->result = result;
 }
@@ -125,6 +132,7 @@ void rpcordma_rqst_complete(rpc_rqst *rqst, int result)
 void rpcordma_rqst_set_reply(rpc_rqst *rqst, rpcordma_u32 head, rpcordma_u32 pages,
 			     rpcordma_u32 less)
 {
+	placed = rqst;
 	rqst->receive.head.length = head;
 	rqst->receive.page_length = pages;
 	rqst->receive.buflen -= less;

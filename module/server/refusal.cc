@@ -51,6 +51,8 @@ Status build_refusal(Server &server, ServerCall *call, const xdr::ErrorBody &err
 
 void refuse(Server &server, ServerCall *call, const xdr::ErrorBody &error)
 {
+	const u32 xid = call->report ? call->report->bad.xid.get() : call->xid();
+
 	call->owners.store(1, std::memory_order_relaxed);
 	if (ensure_send(server, call, RPCORDMA_ALLOC_SERVICE)) {
 		Outgoing out;
@@ -60,10 +62,9 @@ void refuse(Server &server, ServerCall *call, const xdr::ErrorBody &error)
 		    built.ok()) {
 			if (server.grant.in_debt())
 				pay_debt(server, RPCORDMA_ALLOC_SERVICE);
-			(void)post_message(server, call, out, call->xid());
+			(void)post_message(server, call, out, xid);
 		} else {
-			close_after(server, trace::Failure::refusal_failed, call->xid(),
-				    built.error());
+			close_after(server, trace::Failure::refusal_failed, xid, built.error());
 		}
 	} else {
 		request_close(server, trace::Loss::rpc_failed, to_errno(Error::no_memory));

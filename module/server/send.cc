@@ -93,12 +93,12 @@ void spread_inline(const Server &server, ServerCall *call, const rpcordma_xdr_bu
 				   rpcordma_bulk_map(transfer->bulk, server.endpoint,
 						     RPCORDMA_DMA_TO_DEVICE, transfer->sges + 1,
 						     Transfer::sges_for(transfer->room) - 1);
+	trace_mapping(server, *call, true);
 	if (mapped > 0 && u32(mapped) < server.limits.send_sges) {
 		/* From here on the thread's pages are the transfer's. */
 		transfer->page_count =
 			rpcordma_svc_take_reply_pages(rqst, transfer->pages, transfer->room);
 		if (transfer->page_count) {
-			trace_mapping(server, *call, true);
 			out.gathered = 1 + u32(mapped);
 			return true;
 		}

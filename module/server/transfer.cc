@@ -88,8 +88,10 @@ void put_regions(Server &server, Transfer &transfer, u32 xid)
 		if (!region)
 			break;
 		rpcordma_region_unmap(region->device);
-		if (trace::on(RPCORDMA_TRACE_REGION))
+		/* One that was taken in vain was not mapped. */
+		if (region->mapping.length && trace::on(RPCORDMA_TRACE_REGION))
 			trace::region(server.peer, "unmap", xid, *region);
+		region->mapping.length = 0;
 		{
 			SpinGuard guard(server.lock);
 

@@ -19,13 +19,13 @@ void Requester::expect_counted()
 	EXPECT_EQ(stats().empty_sendctx_q, sunrpc.space_waits);
 	EXPECT_EQ(stats().fixup_copy_count, sunrpc.page_bytes);
 	EXPECT_EQ(stats().mrs_allocated, dma.regions_made);
-	EXPECT_EQ(stats().mrs_recycled, ledger.drained);
-	EXPECT_EQ(stats().local_inv_needed, ledger.invalidations);
-	EXPECT_EQ(stats().scratch_count, ledger.scratch);
+	EXPECT_EQ(stats().mrs_recycled, client_ledger.drained);
+	EXPECT_EQ(stats().local_inv_needed, client_ledger.invalidations);
+	EXPECT_EQ(stats().scratch_count, client_ledger.scratch);
 	EXPECT_EQ(stats().read_chunk_count + stats().write_chunk_count + stats().reply_chunk_count,
-		  ledger.registered);
-	EXPECT_EQ(stats().total_rdma_request, ledger.writable_bytes);
-	EXPECT_EQ(stats().nomsg_call_count, ledger.nomsgs);
+		  client_ledger.registered);
+	EXPECT_EQ(stats().total_rdma_request, client_ledger.writable_bytes);
+	EXPECT_EQ(stats().nomsg_call_count, client_ledger.nomsgs);
 	EXPECT_EQ(stats().repterr_count, log.ever(trace::Failure::repterr_received));
 	EXPECT_EQ(stats().failed_marshal_count,
 		  log.ever(trace::Failure::marshal_failed) + log.ever(trace::Failure::reduce_failed) +
@@ -87,7 +87,7 @@ void Requester::balance()
 {
 	const ClientAudit a = audit(*core);
 
-	ledger.balance();
+	client_ledger.balance();
 	EXPECT_EQ(verbs.sends, 0);
 	EXPECT_EQ(a.free + a.zombies + in_use, a.calls);
 	EXPECT_EQ(a.listed, a.regions);

@@ -100,7 +100,8 @@ PortFixture::PortFixture()
 	  svc(port_.svc),
 	  sunrpc(port_.sunrpc),
 	  log(port_.log),
-	  ledger(port_.ledger)
+	  ledger(port_.ledger),
+	  client_ledger(port_.client_ledger)
 {
 	the_port = &port_;
 	verbs.device.fast_registration = true;
@@ -132,6 +133,7 @@ PortFixture::~PortFixture()
 	verbs.expect_none();
 	dma.expect_none();
 	sync.expect_none();
+	ledger.expect_even();
 	EXPECT_EQ(log.warned, 0);
 	if (log.asked)
 		log.expect_no_others();
@@ -199,7 +201,7 @@ void rpcordma_trace_connection(const rpcordma_peer *peer, const char *what, int 
 
 	for (u32 i = sizeof(log.connections) / sizeof(log.connections[0]) - 1; i; i--)
 		log.connections[i] = log.connections[i - 1];
-	the_port->ledger.traced_connection(what, value);
+	the_port->client_ledger.traced_connection(what, value);
 	log.connections[0] = {what, value};
 	log.connection_events++;
 }
@@ -242,18 +244,16 @@ void rpcordma_trace_marshal(const rpcordma_peer *peer, rpcordma_u32 xid, rpcordm
 			    rpcordma_u32, rpcordma_u32)
 {
 	expect_peer(peer);
-	the_port->ledger.traced_marshal(xid, credits, proc, header, stream);
+	the_port->client_ledger.traced_marshal(xid, credits, proc, header, stream);
 }
 
 void rpcordma_trace_post(const rpcordma_endpoint *, rpcordma_trace_queue queue, const char *what,
-			 rpcordma_u32, rpcordma_u32 requests, rpcordma_bool signaled, int rc,
-			 const void *entry)
+			 rpcordma_u32 xid, rpcordma_u32 requests, rpcordma_bool signaled,
+			 int result, const void *entry)
 {
 	PortLog &log = the_port->log;
 
-	if (queue == RPCORDMA_TRACE_SEND_QUEUE)
-		the_port->ledger.traced_post(requests, signaled, rc, entry);
-
+	the_port->ledger.traced_post(queue, xid, requests, signaled, result, entry);
 	log.traced_posts++;
 	log.read_posts += same_words(what, "read");
 	log.write_posts += same_words(what, "write");
@@ -263,18 +263,18 @@ void rpcordma_trace_post(const rpcordma_endpoint *, rpcordma_trace_queue queue, 
 
 void rpcordma_trace_receive_posted(const rpcordma_endpoint *, const void *entry)
 {
+	the_port->ledger.traced_receive(entry);
 	the_port->log.traced_receives++;
 	the_port->log.receive_entry = entry;
 }
 
 void rpcordma_trace_completion(const rpcordma_endpoint *, rpcordma_trace_queue queue,
-			       const char *what, int status, rpcordma_u32 length, rpcordma_u32 key,
-			       const void *entry)
+			       const char *what, int status, rpcordma_u32 byte_len,
+			       rpcordma_u32 invalidated_rkey, const void *entry)
 {
 	PortLog &log = the_port->log;
 
-	the_port->ledger.traced_completion(queue, status, length, key, entry);
-
+	the_port->ledger.traced_completion(queue, what, status, byte_len, invalidated_rkey, entry);
 	log.read_completions += same_words(what, "read");
 	log.write_completions += same_words(what, "write");
 	(queue == RPCORDMA_TRACE_SEND_QUEUE ? log.completed_entry : log.received_entry) = entry;
@@ -284,38 +284,67 @@ void rpcordma_trace_region(const rpcordma_peer *peer, const char *what, rpcordma
 			   const rpcordma_region *region, const rpcordma_mapping *mapping)
 {
 	expect_peer(peer);
-	the_port->ledger.traced_region(what, xid, *const_cast<rpcordma_region *>(region), *mapping);
+	the_port->ledger.traced_region(what, xid, region, mapping);
+	the_port->client_ledger.traced_region(what, xid, *const_cast<rpcordma_region *>(region),
+					      *mapping);
 	the_port->log.traced_regions++;
 }
 
 void rpcordma_trace_credits(const rpcordma_peer *peer, rpcordma_u32 from, rpcordma_u32 to)
 {
 	expect_peer(peer);
-	the_port->ledger.traced_credits(from, to);
+	the_port->client_ledger.traced_credits(from, to);
+	/* A client that asks for fewer gets no more: that has no event. */
+	if (the_port->verbs.server)
+		EXPECT_LE(from, the_port->log.granted);
+	the_port->log.granted = to;
 }
 
 void rpcordma_trace_reply(const rpcordma_peer *peer, const char *what, rpcordma_u32 xid,
 			  rpcordma_u32 credits, rpcordma_u32 proc, int result)
 {
+	PortLog &log = the_port->log;
+
 	expect_peer(peer);
-	the_port->ledger.traced_reply(what, xid, credits, proc, result);
+	the_port->client_ledger.traced_reply(what, xid, credits, proc, result);
+	log.reply = {what, xid, credits, proc, result};
+	log.calls += same_words(what, "call");
 }
 
 void rpcordma_trace_decode(const rpcordma_peer *, const rpcordma_trace_call *call)
 {
 	the_port->log.decoded = *call;
+	the_port->log.decodes++;
 }
 
 void rpcordma_trace_encode(const rpcordma_peer *, const rpcordma_trace_answer *answer)
 {
 	the_port->log.encoded = *answer;
+	the_port->log.encodes++;
+}
+
+/* An event's @value, if its @text says that it is an errno, or a status. */
+static void expect_value(const char *text, int value)
+{
+	const char *figure = text;
+
+	while (*figure && *figure != ':')
+		figure++;
+	if (same_words(figure, ": errno"))
+		EXPECT_LT(value, 0);
+	if (same_words(figure, ": status"))
+		EXPECT_NE(value, RPCORDMA_WC_SUCCESS);
 }
 
 void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *peer, rpcordma_u32 xid,
 			    int value)
 {
+#define RPCORDMA_TEXT(name, text) text,
+	static const char *const texts[] = {RPCORDMA_FAILURES(RPCORDMA_TEXT)};
+
 	expect_peer(peer);
-	the_port->ledger.traced_failure(which, xid, value);
+	expect_value(texts[which], value);
+	the_port->client_ledger.traced_failure(which, xid, value);
 	the_port->log.failure_xid = xid;
 	the_port->log.failure_value = value;
 	the_port->log.failures[which]++;
@@ -324,8 +353,13 @@ void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *peer, r
 
 void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *peer, int value)
 {
+	static const char *const texts[] = {RPCORDMA_LOSSES(RPCORDMA_TEXT)};
+#undef RPCORDMA_TEXT
+
 	expect_peer(peer);
-	the_port->ledger.traced_loss(which, value);
+	if (which != RPCORDMA_LOSS_rpc_failed)
+		expect_value(texts[which], value);
+	the_port->client_ledger.traced_loss(which, value);
 	the_port->log.loss_before = the_port->log.loss_value;
 	the_port->log.loss_value = value;
 	the_port->log.losses[which]++;

@@ -17,6 +17,7 @@
  */
 #pragma once
 
+#include "kunit/test_rdma_port_client.hh"
 #include "kunit/test_rdma_port_dma.hh"
 #include "kunit/test_rdma_port_ledger.hh"
 #include "kunit/test_rdma_port_memory.hh"
@@ -65,8 +66,18 @@ struct PortLog {
 		int value;
 	} connections[6] = {{"", 0}, {"", 0}, {"", 0}, {"", 0}, {"", 0}, {"", 0}};
 	u32 connection_events = 0;
+	/* The last message that came, and how many of a server's there were that are calls. */
+	struct {
+		const char *what;
+		u32 xid, credits, proc;
+		int result;
+	} reply = {"", 0, 0, 0, 0};
+	u32 calls = 0;
+	/* What a server grants, by its events. */
+	u32 granted = 0;
 	rpcordma_trace_call decoded = {};
 	rpcordma_trace_answer encoded = {};
+	u32 decodes = 0, encodes = 0;
 	u32 failures[RPCORDMA_FAILURE_COUNT] = {};
 	u32 all_failures[RPCORDMA_FAILURE_COUNT] = {}; /* those that were asked for, too */
 	u32 losses[RPCORDMA_LOSS_COUNT] = {};
@@ -131,6 +142,7 @@ struct PortDouble {
 	PortSunrpc sunrpc;
 	PortLog log;
 	PortLedger ledger;
+	ClientLedger client_ledger;
 
 	/** Nothing fails from here on. */
 	void want_for_nothing();
@@ -154,6 +166,7 @@ public:
 	PortSunrpc &sunrpc;
 	PortLog &log;
 	PortLedger &ledger;
+	ClientLedger &client_ledger;
 
 	PortFixture();
 	~PortFixture();

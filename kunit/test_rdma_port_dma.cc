@@ -318,6 +318,8 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 	wr->access = writable ? RPCORDMA_ACCESS_LOCAL_WRITE | RPCORDMA_ACCESS_REMOTE_WRITE :
 				RPCORDMA_ACCESS_REMOTE_READ;
 	*mapping = {region->key, region->key, length, region->iova};
+	if (the_port->verbs.server)
+		the_port->ledger.mapped(region, *mapping);
 	return 0;
 }
 
@@ -424,12 +426,19 @@ int rpcordma_bulk_map(rpcordma_bulk *bulk, rpcordma_endpoint *endpoint, rpcordma
 	bulk->mapped = true;
 	bulk->direction = direction;
 	the_port->dma.bulk_maps++;
+	u32 length;
+	const u32 pieces = rpcordma_bulk_pieces(bulk, &length);
+	the_port->ledger.mapped(direction, pieces, length);
 	return int(bulk->count);
 }
 
 void rpcordma_bulk_unmap(rpcordma_bulk *bulk)
 {
 	if (bulk->mapped) {
+		u32 length;
+		const u32 pieces = rpcordma_bulk_pieces(bulk, &length);
+
+		the_port->ledger.unmapped(bulk->direction, pieces, length);
 		for (u32 i = 0; i < bulk->count; i++)
 			bulk->pieces[i].unmap(bulk->direction);
 		the_port->dma.bulk_maps--;
@@ -446,8 +455,9 @@ rpcordma_u32 rpcordma_bulk_pieces(const rpcordma_bulk *bulk, rpcordma_u32 *lengt
 	return bulk->mapped ? bulk->count : 0;
 }
 
-int rpcordma_pages_map(rpcordma_endpoint *endpoint, rpcordma_dma, page **pages, rpcordma_u32 offset,
-		       rpcordma_u32 length, rpcordma_sge *sges, rpcordma_u32 room)
+int rpcordma_pages_map(rpcordma_endpoint *endpoint, rpcordma_dma direction, page **pages,
+		       rpcordma_u32 offset, rpcordma_u32 length, rpcordma_sge *sges,
+		       rpcordma_u32 room)
 {
 	rpcordma_xdr_buf buf = {};
 	u32 count = 0;
@@ -474,6 +484,7 @@ int rpcordma_pages_map(rpcordma_endpoint *endpoint, rpcordma_dma, page **pages, 
 		return false;
 	}));
 	the_port->dma.bulk_maps++;
+	the_port->ledger.mapped(direction, count, length);
 	return int(count);
 }
 
@@ -505,7 +516,12 @@ int rpcordma_runs_map(rpcordma_endpoint *endpoint, rpcordma_dma direction, page 
 void rpcordma_pages_unmap(rpcordma_endpoint *endpoint, rpcordma_dma direction,
 			  const rpcordma_sge *sges, rpcordma_u32 count)
 {
+	u32 length = 0;
+
 	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
+	for (u32 i = 0; i < count; i++)
+		length += sges[i].length;
+	the_port->ledger.unmapped(direction, count, length);
 	for (u32 i = 0; i < count; i++) {
 		bool found = false;
 
@@ -521,11 +537,12 @@ void rpcordma_pages_unmap(rpcordma_endpoint *endpoint, rpcordma_dma direction,
 	the_port->dma.bulk_maps--;
 }
 
-void rpcordma_trace_bulk(rpcordma_bulk_event which, const rpcordma_peer *, rpcordma_u32,
+void rpcordma_trace_bulk(rpcordma_bulk_event which, const rpcordma_peer *, rpcordma_u32 xid,
 			 rpcordma_u32 pieces, rpcordma_u32 length)
 {
 	EXPECT_NE(pieces, 0);
 	EXPECT_LE(pieces, length);
+	the_port->ledger.traced_bulk(which, xid, pieces, length);
 	the_port->log.bulks[which]++;
 }
 

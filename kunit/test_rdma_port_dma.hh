@@ -32,7 +32,7 @@ struct rpcordma_region {
 	rpcordma::u32 registered; /* as the device knows it; 0: it does not */
 	bool mapped, writable, gaps;
 	int access; /* as it is registered */
-	/* See test_rdma_port_ledger.hh. */
+	/* See test_rdma_port_client.hh. */
 	bool map_untold, unmap_untold, invalidation_told, discard_told;
 	rpcordma::u32 length, count;
 	rpcordma::u64 iova;

@@ -1,310 +1,293 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What was done and what was traced; see test_rdma_port_ledger.hh. No tests here. */
+/* What test_rdma_port_ledger.hh declares. No tests here. */
+#include "kunit/completion.hh"
 #include "kunit/test_rdma_port.hh"
-#include "module/rdma/receive.hh"
+#include "module/server/server.hh"
 #include "xdr/wire.hh"
 
 namespace rpcordma {
 namespace {
 
-/* The server's trace points are not held against anything here. */
-bool of_client()
+/* Whether events of this class are listened to. */
+[[nodiscard]] bool traced(u32 which)
 {
-	return the_port->verbs.requester != nullptr;
+	return rpcordma_trace_enabled & which;
 }
 
-u8 *byte_of(const rpcordma_send_wr &wr, u32 at)
+/* What events call that which completes to @cqe: a call of the server's, or a Receive; of a client the entry itself. */
+[[nodiscard]] const void *entry_of(rpcordma_cqe *cqe)
 {
-	for (int i = 0; i < wr.num_sge; i++) {
-		if (at < wr.sg_list[i].length)
-			return the_port->dma.byte_of(wr.sg_list[i], at);
-		at -= wr.sg_list[i].length;
+	switch (kind_of(*cqe)) {
+	case RPCORDMA_CQE_SERVER_SEND:
+		return ServerCall::of_send(cqe);
+	case RPCORDMA_CQE_SERVER_READ:
+		return ServerCall::of_read(cqe);
+	case RPCORDMA_CQE_SERVER_CHAIN:
+		return ServerCall::of_chain(cqe);
+	case RPCORDMA_CQE_SERVER_RECEIVE:
+	case RPCORDMA_CQE_RECEIVE:
+		return OwnedCqe<Receive>::owner_of(cqe);
 	}
-	return nullptr;
+	return cqe;
 }
 
-/* Word @number of the message of @wr; ~0 without. */
-u32 word_of(const rpcordma_send_wr &wr, u32 number)
+/* Whether an event of what completes to @cqe may be called @what. */
+[[nodiscard]] bool names(const char *what, const rpcordma_cqe &cqe)
 {
-	u32 word = 0;
-
-	for (u32 i = 0; i < xdr::word_size; i++) {
-		const u8 *byte = byte_of(wr, number * xdr::word_size + i);
-
-		if (!byte)
-			return ~0u;
-		word = word << 8 | *byte;
+	switch (kind_of(cqe)) {
+	case RPCORDMA_CQE_SERVER_RECEIVE:
+	case RPCORDMA_CQE_RECEIVE:
+		return same_words(what, "receive");
+	case RPCORDMA_CQE_SERVER_READ:
+		return same_words(what, "read") || same_words(what, "write");
+	case RPCORDMA_CQE_SERVER_CHAIN:
+		return same_words(what, "chain");
+	case RPCORDMA_CQE_REGISTER:
+		return same_words(what, "register");
+	case RPCORDMA_CQE_INVALIDATE:
+		return same_words(what, "invalidate");
 	}
-	return word;
+	return same_words(what, "send");
 }
 
-u32 length_of(const rpcordma_send_wr &wr)
+[[nodiscard]] bool sends(const rpcordma_send_wr &wr)
 {
-	u32 length = 0;
-
-	for (int i = 0; i < wr.num_sge; i++)
-		length += wr.sg_list[i].length;
-	return length;
+	return wr.opcode == RPCORDMA_WR_SEND || wr.opcode == RPCORDMA_WR_SEND_WITH_INV;
 }
 
-#define RPCORDMA_TEXT(name, text) text,
-const char *const kFailures[] = {RPCORDMA_FAILURES(RPCORDMA_TEXT)};
-const char *const kLosses[] = {RPCORDMA_LOSSES(RPCORDMA_TEXT)};
-#undef RPCORDMA_TEXT
-
-/* The figure that an event has is what its text says behind a colon: an errno, another figure, or none, which is 0. */
-void expect_figure(const char *text, int value)
+/* The XID of the message that @wr sends: its first word. */
+[[nodiscard]] u32 xid_of(const rpcordma_send_wr &wr)
 {
-	while (*text && *text != ':')
-		text++;
-	if (!*text)
-		EXPECT_EQ(value, 0);
-	else if (same_words(text, ": errno"))
-		EXPECT_TRUE(value < 0 && value >= -4095);
-	else
-		EXPECT_GE(value, 0);
+	u8 word[xdr::word_size];
+
+	for (u32 i = 0; i < sizeof(word); i++)
+		word[i] = *the_port->dma.byte_of(wr.sg_list[0], i);
+	return xdr::load_be32(word);
 }
 
 } // namespace
 
-void PortLedger::know(u32 xid)
+PortLedger::Post PortLedger::chain_of(const rpcordma_send_wr *first, int result)
 {
-	if (!knows_(xid))
-		xids_[xids_known_++ % kXids] = xid;
-}
+	Post post = {};
 
-bool PortLedger::knows_(u32 xid) const
-{
-	for (const u32 known : xids_)
-		if (known == xid)
-			return true;
-	return false;
-}
-
-void PortLedger::posted(const rpcordma_send_wr *first, int error)
-{
-	Chain chain = {nullptr, 0, false, error};
-	const rpcordma_send_wr *send = nullptr;
-	u32 regions = 0;
-
-	if (!of_client())
-		return;
+	post.owed = traced(RPCORDMA_TRACE_POST);
+	post.result = result;
 	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next) {
-		chain.entry = wr->cqe;
-		chain.requests++;
-		/* One that is not the last is heard of only when it fails. */
-		EXPECT_FALSE(chain.signaled);
-		chain.signaled = wr->send_flags & RPCORDMA_SEND_SIGNALED;
-		if (wr->opcode == RPCORDMA_WR_SEND && !send)
-			send = wr;
-		regions += wr->opcode == RPCORDMA_WR_REG_MR;
-		if (wr->opcode != RPCORDMA_WR_LOCAL_INV)
-			continue;
-		invalidations++;
-		for (rpcordma_region *region : the_port->dma.all_regions)
-			if (region && region->key == wr->invalidate_rkey) {
-				EXPECT_TRUE(region->invalidation_told);
-				region->invalidation_told = false;
-			}
+		post.requests++;
+		post.writes += wr->opcode == RPCORDMA_WR_RDMA_WRITE;
+		post.signaled = wr->send_flags & RPCORDMA_SEND_SIGNALED;
+		post.entry = entry_of(wr->cqe);
+		if (sends(*wr)) {
+			post.xid_known = true;
+			post.xid = xid_of(*wr);
+		}
 	}
-	for (Chain &free : chains_)
-		if (!free.entry) {
-			free = chain;
-			break;
-		}
-	if (!send) {
-		scratch += regions;
-		return;
+	/* What registers the sink of Reads, or invalidates it, counts with them. */
+	if (!post.writes && !post.xid_known)
+		post.reads = post.requests;
+	/* Reads or Writes alone are of a call. */
+	if (!post.xid_known && the_port->verbs.server) {
+		post.xid_known = true;
+		post.xid = static_cast<const ServerCall *>(post.entry)->xid();
 	}
-	know(word_of(*send, 0));
-	EXPECT_EQ(sending_, message_.made);
-	if (!message_.made)
-		return;
-	/* A call. */
-	registered += regions;
-	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next)
-		if (wr->opcode == RPCORDMA_WR_REG_MR) {
-			const auto *reg = reinterpret_cast<const rpcordma_reg_wr *>(wr);
-
-			if (reg->access & RPCORDMA_ACCESS_REMOTE_WRITE)
-				writable_bytes +=
-					reinterpret_cast<const rpcordma_region *>(reg->mr)->length;
-		}
-	EXPECT_EQ(word_of(*send, 0), message_.xid);
-	EXPECT_EQ(word_of(*send, 2), message_.credits);
-	EXPECT_EQ(word_of(*send, 3), message_.proc);
-	nomsgs += message_.proc == u32(xdr::Kind::nomsg);
-	leads += message_.proc == u32(xdr::Kind::optional);
-	if (message_.proc != u32(xdr::Kind::optional) && !send->next)
-		EXPECT_EQ(length_of(*send), message_.length);
-	message_.made = false;
-	sending_ = 0;
+	return post;
 }
 
-void PortLedger::traced_post(u32 requests, bool signaled, int error, const void *entry)
+void PortLedger::posted(const Post &post)
 {
-	if (!of_client())
-		return;
-	for (Chain &chain : chains_)
-		if (chain.entry && chain.entry == entry && chain.requests == requests &&
-		    chain.signaled == signaled && chain.error == error) {
-			chain.entry = nullptr;
-			return;
-		}
-	TEST_NOTE("requests", requests);
-	/* No such chain was posted. */
-	EXPECT_TRUE(false);
+	Post &last = posts_[RPCORDMA_TRACE_SEND_QUEUE];
+
+	EXPECT_FALSE(last.owed);
+	last = post;
+	if (!post.result) {
+		reads_ += post.reads;
+		writes_ += post.writes;
+	}
 }
 
-const rpcordma_completion *PortLedger::handles(const rpcordma_completion *completion)
+void PortLedger::posted(const rpcordma_recv_wr *first, int result)
 {
-	const rpcordma_completion *before = handled_;
+	Post &post = posts_[RPCORDMA_TRACE_RECEIVE_QUEUE];
+	u64 entries = 0;
 
-	handled_ = completion;
-	return before;
+	EXPECT_FALSE(post.owed);
+	post = {};
+	post.owed = traced(RPCORDMA_TRACE_POST);
+	post.result = result;
+	post.signaled = post.xid_known = true;
+	post.entry = entry_of(first->cqe);
+	for (const rpcordma_recv_wr *wr = first; wr; wr = wr->next) {
+		post.requests++;
+		entries += reinterpret_cast<__UINTPTR_TYPE__>(entry_of(wr->cqe));
+	}
+	if (traced(RPCORDMA_TRACE_RECEIVE_POSTED)) {
+		EXPECT_EQ(receives_, post.requests);
+		EXPECT_EQ(receive_entries_, entries);
+	}
+	receives_ = 0;
+	receive_entries_ = 0;
 }
 
-void PortLedger::handled()
+void PortLedger::traced_post(rpcordma_trace_queue queue, u32 xid, u32 requests, bool signaled,
+			     int result, const void *entry)
 {
-	if (of_client())
-		completions_++;
-	EXPECT_EQ(completions_, traced_completions_);
-	EXPECT_EQ(replies_, 0);
+	Post &post = posts_[queue];
+
+	EXPECT_TRUE(post.owed);
+	post.owed = false;
+	if (post.xid_known)
+		EXPECT_EQ(xid, post.xid);
+	EXPECT_EQ(requests, post.requests);
+	EXPECT_EQ(signaled, post.signaled);
+	EXPECT_EQ(result, post.result);
+	EXPECT_EQ(entry, post.entry);
 }
 
-void PortLedger::traced_completion(rpcordma_trace_queue queue, int status, u32 length, u32 key,
-				   const void *entry)
+void PortLedger::traced_receive(const void *entry)
 {
-	if (!of_client())
-		return;
+	receives_++;
+	receive_entries_ += reinterpret_cast<__UINTPTR_TYPE__>(entry);
+}
+
+PortLedger::Completing::Completing(PortLedger &ledger, const rpcordma_completion &completion)
+	: ledger_(ledger),
+	  before_(ledger.completing_)
+{
+	ledger_.completing_ = &completion;
+	ledger_.completions_++;
+}
+
+PortLedger::Completing::~Completing()
+{
+	if (traced(RPCORDMA_TRACE_COMPLETION))
+		EXPECT_EQ(ledger_.traced_completions_, ledger_.completions_);
+	ledger_.completing_ = before_;
+}
+
+void PortLedger::traced_completion(rpcordma_trace_queue queue, const char *what, int status,
+				   u32 byte_len, u32 invalidated_rkey, const void *entry)
+{
+	ASSERT_NE(completing_, nullptr);
+	const rpcordma_completion &completion = *completing_;
+	const u64 kind = kind_of(*completion.cqe);
+	const bool receive = kind == RPCORDMA_CQE_RECEIVE || kind == RPCORDMA_CQE_SERVER_RECEIVE;
+	const bool came = receive && completion.status == RPCORDMA_WC_SUCCESS;
+
 	traced_completions_++;
-	ASSERT_NE(handled_, nullptr);
-	const bool of_receive = queue == RPCORDMA_TRACE_RECEIVE_QUEUE;
-	const bool told = of_receive && handled_->status == RPCORDMA_WC_SUCCESS;
-	const bool invalidated = told && handled_->flags & RPCORDMA_WC_WITH_INVALIDATE;
-	const void *receive = of_receive ? OwnedCqe<Receive>::owner_of(handled_->cqe) : nullptr;
-
-	EXPECT_EQ(status, handled_->status);
-	EXPECT_EQ(length, told ? handled_->byte_len : 0);
-	EXPECT_EQ(key, invalidated ? handled_->invalidated_rkey : 0);
-	EXPECT_EQ(entry, of_receive ? receive : handled_->cqe);
+	EXPECT_EQ(queue, receive ? RPCORDMA_TRACE_RECEIVE_QUEUE : RPCORDMA_TRACE_SEND_QUEUE);
+	EXPECT_TRUE(names(what, *completion.cqe));
+	EXPECT_EQ(status, completion.status);
+	EXPECT_EQ(byte_len, came ? completion.byte_len : 0);
+	EXPECT_EQ(invalidated_rkey, came && completion.flags & RPCORDMA_WC_WITH_INVALIDATE ?
+					    completion.invalidated_rkey :
+					    0);
+	EXPECT_EQ(entry, entry_of(completion.cqe));
 }
 
-void PortLedger::sending(u32 xid)
+void PortLedger::expect_same(const Mapping &a, const Mapping &b)
 {
-	EXPECT_TRUE(message_.made);
-	EXPECT_EQ(message_.xid, xid);
-	sending_++;
+	EXPECT_EQ(a.pieces, b.pieces);
+	EXPECT_EQ(a.length, b.length);
+	EXPECT_EQ(a.direction, b.direction);
 }
 
-void PortLedger::traced_marshal(u32 xid, u32 credits, u32 proc, u32 header, u32 stream)
+void PortLedger::mapped(rpcordma_dma direction, u32 pieces, u32 length)
 {
-	EXPECT_FALSE(message_.made);
-	message_ = {true, xid, credits, proc, header + (proc == u32(xdr::Kind::msg) ? stream : 0)};
-}
-
-void PortLedger::replied(u32 xid)
-{
-	replies_++;
-	replied_ = xid;
-}
-
-void PortLedger::traced_reply(const char *what, u32 xid, u32 credits, u32 proc, int result)
-{
-	if (!of_client())
+	/* A client tells of none. */
+	if (!traced(RPCORDMA_TRACE_BULK) || !the_port->verbs.server)
 		return;
-	if (same_words(what, "reply") || same_words(what, "reply to a cancelled call")) {
-		EXPECT_EQ(replies_, 1);
-		EXPECT_EQ(xid, replied_);
-		replies_ = 0;
-	}
-	if (same_words(what, "reply to a cancelled call"))
-		EXPECT_EQ(credits | proc, 0);
-	if (!same_words(what, "error"))
-		EXPECT_EQ(result, 0);
-	EXPECT_TRUE(knows_(xid));
+	/* The one before was told of. */
+	EXPECT_EQ(mapped_.pieces, 0);
+	mapped_ = {pieces, length, direction};
 }
 
-void PortLedger::traced_region(const char *what, u32 xid, rpcordma_region &region,
-			       const rpcordma_mapping &mapping)
+void PortLedger::unmapped(rpcordma_dma direction, u32 pieces, u32 length)
 {
-	if (!of_client())
+	if (!traced(RPCORDMA_TRACE_BULK) || !the_port->verbs.server)
 		return;
-	EXPECT_EQ(mapping.rkey, region.key);
-	EXPECT_EQ(mapping.length, region.length);
-	EXPECT_EQ(mapping.iova, region.iova);
-	EXPECT_EQ(xid, region.iova >> 32);
-	if (same_words(what, "map") || same_words(what, "scratch")) {
-		EXPECT_TRUE(region.map_untold);
-		region.map_untold = false;
-	} else if (same_words(what, "unmap") || same_words(what, "remote-inv") ||
-		   same_words(what, "drain")) {
-		EXPECT_TRUE(region.unmap_untold);
-		region.unmap_untold = false;
-		drained += same_words(what, "drain");
-	} else if (same_words(what, "local-inv")) {
-		EXPECT_FALSE(region.invalidation_told);
-		region.invalidation_told = true;
-	} else if (same_words(what, "discard")) {
-		region.discard_told = true;
+	expect_same(unmapped_, {pieces, length, direction});
+	unmapped_ = {};
+}
+
+void PortLedger::mapped(const rpcordma_region *region, const rpcordma_mapping &mapping)
+{
+	if (!traced(RPCORDMA_TRACE_REGION))
+		return;
+	EXPECT_EQ(region_, nullptr);
+	region_ = region;
+	mapping_ = mapping;
+}
+
+void PortLedger::traced_bulk(rpcordma_bulk_event which, u32 xid, u32 pieces, u32 length)
+{
+	const bool writes = which == RPCORDMA_BULK_reply_mapped ||
+			    which == RPCORDMA_BULK_reply_unmapped;
+	const Mapping told = {pieces, length,
+			      writes ? RPCORDMA_DMA_TO_DEVICE : RPCORDMA_DMA_FROM_DEVICE};
+
+	if (which == RPCORDMA_BULK_reply_mapped || which == RPCORDMA_BULK_sink_mapped) {
+		expect_same(told, mapped_);
+		mapped_ = {};
+		xids_[writes] += xid;
+		pieces_[writes] += pieces;
+		bytes_[writes] += length;
+	} else {
+		EXPECT_EQ(unmapped_.pieces, 0);
+		unmapped_ = told;
+		xids_[writes] -= xid;
+		pieces_[writes] -= pieces;
+		bytes_[writes] -= length;
 	}
 }
 
-void PortLedger::traced_credits(u32 from, u32 to)
+void PortLedger::traced_region(const char *what, u32 xid, const rpcordma_region *region,
+			       const rpcordma_mapping *mapping)
 {
-	from_ = from;
-	to_ = to;
-}
-
-void PortLedger::granted(u32 credits)
-{
-	EXPECT_EQ(from_, window_);
-	EXPECT_EQ(to_, credits);
-	EXPECT_NE(window_, credits);
-	window_ = credits;
-}
-
-void PortLedger::traced_failure(u32 which, u32 xid, int value)
-{
-	logged_ = the_port->log.logged;
-	TEST_NOTE("failure", which);
-	if (!of_client())
+	/* A client's have more ways to go. */
+	if (!the_port->verbs.server)
 		return;
-	expect_figure(kFailures[which], value);
-	EXPECT_TRUE(!xid || knows_(xid));
-	if (which == RPCORDMA_FAILURE_reply_unmatched)
-		replies_ = 0;
+	if (same_words(what, "map")) {
+		EXPECT_EQ(region, region_);
+		EXPECT_EQ(mapping->rkey, mapping_.rkey);
+		EXPECT_EQ(mapping->length, mapping_.length);
+		EXPECT_EQ(mapping->iova, mapping_.iova);
+		region_ = nullptr;
+		region_maps_++;
+		region_xids_ += xid;
+	} else {
+		EXPECT_TRUE(same_words(what, "unmap"));
+		EXPECT_FALSE(region->mapped);
+		region_maps_--;
+		region_xids_ -= xid;
+	}
 }
 
-void PortLedger::traced_loss(u32 which, int value)
+void PortLedger::expect_even() const
 {
-	TEST_NOTE("loss", which);
-	const bool new_line = the_port->log.logged > logged_;
-
-	logged_ = the_port->log.logged;
-	/* What an administrator has to do something about is in the log. */
-	for (const u32 grave : {RPCORDMA_LOSS_device_registration, RPCORDMA_LOSS_device_queues,
-				RPCORDMA_LOSS_backward_overrun, RPCORDMA_LOSS_backward_oversized})
-		if (of_client() && which == grave)
-			EXPECT_TRUE(new_line);
-	/* That of the event before it. */
-	if (of_client() && which != RPCORDMA_LOSS_rpc_failed)
-		expect_figure(kLosses[which], value);
+	for (const Post &post : posts_)
+		EXPECT_FALSE(post.owed);
+	EXPECT_EQ(receives_, 0);
+	EXPECT_EQ(mapped_.pieces, 0);
+	EXPECT_EQ(unmapped_.pieces, 0);
+	EXPECT_EQ(region_, nullptr);
 }
 
-void PortLedger::traced_connection(const char *what, int value) const
+void PortLedger::expect_unmapped() const
 {
-	for (const char *bare : {"close", "disconnect injected", "no answer in version 2"})
-		if (same_words(what, bare))
-			EXPECT_EQ(value, 0);
+	expect_even();
+	for (u32 writes = 0; writes < 2; writes++) {
+		TEST_NOTE("of replies", writes);
+		EXPECT_EQ(pieces_[writes], 0);
+		EXPECT_EQ(bytes_[writes], 0);
+		EXPECT_EQ(xids_[writes], 0);
+	}
 }
 
-void PortLedger::balance() const
+void PortLedger::expect_no_regions() const
 {
-	for (const Chain &chain : chains_)
-		EXPECT_EQ(chain.entry, nullptr);
-	EXPECT_FALSE(message_.made);
-	EXPECT_EQ(sending_, 0);
+	EXPECT_EQ(region_maps_, 0);
+	EXPECT_EQ(region_xids_, 0);
 }
 
 } // namespace rpcordma

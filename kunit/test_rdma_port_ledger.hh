@@ -1,87 +1,103 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a client has the port do, held against what it traces: each chain, completion, region, message made, reply found and
- * change of the credits has its event, which says of it what is so, and there is no other. What a failure or a loss says is of
- * the kind that compat/port/trace.h tells. See test_rdma_port.hh.
+ * What was done, held against what was traced of it, as compat/port/trace.h has it. Each post, each completion and each mapping
+ * has one event, with the numbers of what the double of the port was given; a class of events that nobody listens to is
+ * left out. See test_rdma_port.hh.
  */
 #pragma once
 
 #include "kunit/test_rdma_port_memory.hh"
+#include "module/base/types.hh"
 
 namespace rpcordma {
 
 class PortLedger {
 public:
-	/* What was done. */
-
-	/** The chain from @first on was given to the device, with this result. */
-	void posted(const rpcordma_send_wr *first, int error);
-	/** A completion is being handled, until the next such call, which says what was before. */
-	const rpcordma_completion *handles(const rpcordma_completion *completion);
-	/** It was handled. */
-	void handled();
-	/** The message of @xid is about to be posted. */
-	void sending(u32 xid);
-	/** A reply to @xid has come, whose call was looked for. */
-	void replied(u32 xid);
-	/** A connection begins with @credits, */
-	void begun(u32 credits)
-	{
-		window_ = credits;
-	}
-	/** and has @credits from here on. */
-	void granted(u32 credits);
-	/** There is a message of @xid, or a call. */
-	void know(u32 xid);
-
-	/* What was traced. */
-	void traced_post(u32 requests, bool signaled, int error, const void *entry);
-	void traced_completion(rpcordma_trace_queue queue, int status, u32 length, u32 key,
-			       const void *entry);
-	void traced_marshal(u32 xid, u32 credits, u32 proc, u32 header, u32 stream);
-	void traced_reply(const char *what, u32 xid, u32 credits, u32 proc, int result);
-	void traced_region(const char *what, u32 xid, rpcordma_region &region,
-			   const rpcordma_mapping &mapping);
-	void traced_credits(u32 from, u32 to);
-	void traced_failure(u32 which, u32 xid, int value);
-	void traced_loss(u32 which, int value);
-	void traced_connection(const char *what, int value) const;
-
-	/** Nothing is left to be traced, but what somebody is about to. */
-	void balance() const;
-
-	/* What was posted, for counters: regions that messages register, */
-	u32 registered = 0;
-	u64 writable_bytes = 0;	   /* and of those that the peer writes to, the bytes */
-	u32 scratch = 0;	   /* such as have scratch memory */
-	u32 invalidations = 0;	   /* LOCAL_INVs */
-	u32 drained = 0;	   /* regions that a drain took back */
-	u32 nomsgs = 0, leads = 0; /* calls: RDMA_NOMSGs, and XMTREQs */
-
-private:
-	static constexpr u32 kXids = 64;
-
-	[[nodiscard]] bool knows_(u32 xid) const;
-
-	struct Chain {
-		const void *entry; /* null: none */
+	/** A chain that was posted, as its event has to tell of it. */
+	struct Post {
+		bool owed; /* the event */
 		u32 requests;
 		bool signaled;
-		int error;
-	} chains_[8] = {};
-	const rpcordma_completion *handled_ = nullptr;
+		int result;
+		bool xid_known;
+		u32 xid;
+		const void *entry;
+		u32 reads, writes; /* of the requests: all of a chain of Reads */
+	};
+
+	/* --- what was done --- */
+
+	/** The chain of @first, posted with @result: to be read before the device has it. */
+	[[nodiscard]] static Post chain_of(const rpcordma_send_wr *first, int result);
+	/** What was posted is to be told of next. */
+	void posted(const Post &post);
+	/** Receives, which were told of one by one before. */
+	void posted(const rpcordma_recv_wr *first, int result);
+	/** @completion is being told of, until this ends. */
+	class Completing {
+	public:
+		Completing(PortLedger &ledger, const rpcordma_completion &completion);
+		~Completing();
+		Completing(const Completing &) = delete;
+		Completing &operator=(const Completing &) = delete;
+
+	private:
+		PortLedger &ledger_;
+		const rpcordma_completion *const before_;
+	};
+	/** Memory was mapped for @direction, or is no more. Its event is behind the first, and ahead of the second. */
+	void mapped(rpcordma_dma direction, u32 pieces, u32 length);
+	void unmapped(rpcordma_dma direction, u32 pieces, u32 length);
+	/** A server's region was mapped. */
+	void mapped(const rpcordma_region *region, const rpcordma_mapping &mapping);
+
+	/* --- what was traced --- */
+
+	void traced_post(rpcordma_trace_queue queue, u32 xid, u32 requests, bool signaled,
+			 int result, const void *entry);
+	void traced_receive(const void *entry);
+	void traced_completion(rpcordma_trace_queue queue, const char *what, int status,
+			       u32 byte_len, u32 invalidated_rkey, const void *entry);
+	void traced_bulk(rpcordma_bulk_event which, u32 xid, u32 pieces, u32 length);
+	void traced_region(const char *what, u32 xid, const rpcordma_region *region,
+			   const rpcordma_mapping *mapping);
+
+	/** Work requests of Reads, and Writes, that were posted in chains that were posted whole. */
+	[[nodiscard]] u32 reads() const
+	{
+		return reads_;
+	}
+	[[nodiscard]] u32 writes() const
+	{
+		return writes_;
+	}
+	/** Each has had its event. */
+	void expect_even() const;
+	/** And nothing of a server's is mapped; none of its regions, before it goes. */
+	void expect_unmapped() const;
+	void expect_no_regions() const;
+
+private:
+	/* Memory that is mapped, or is about to be unmapped. */
+	struct Mapping {
+		u32 pieces, length;
+		rpcordma_dma direction;
+	};
+	static void expect_same(const Mapping &a, const Mapping &b);
+
+	u32 reads_ = 0, writes_ = 0;
+	Post posts_[2] = {}; /* the last ones */
+	/* Receives that are about to be posted: how many, and all their addresses. */
+	u32 receives_ = 0;
+	u64 receive_entries_ = 0;
+	const rpcordma_completion *completing_ = nullptr;
 	u32 completions_ = 0, traced_completions_ = 0;
-	/* The message that was made last, and not posted yet. */
-	struct {
-		bool made;
-		u32 xid, credits, proc, length;
-	} message_ = {};
-	u32 sending_ = 0;		     /* messages that sunrpc was told of, likewise */
-	u32 replies_ = 0;		     /* found, and not traced yet */
-	u32 replied_ = 0;		     /* the last one's xid */
-	u32 from_ = 0, to_ = 0, window_ = 0; /* credits */
-	u32 xids_[kXids] = {}, xids_known_ = 0;
-	u32 logged_ = 0; /* lines, when something failed last */
+	Mapping mapped_ = {}, unmapped_ = {};
+	/* Of what is mapped, as its events say. */
+	u32 xids_[2] = {}, pieces_[2] = {}, bytes_[2] = {};
+	const rpcordma_region *region_ = nullptr;
+	rpcordma_mapping mapping_ = {};
+	u32 region_maps_ = 0, region_xids_ = 0;
 };
 
 } // namespace rpcordma

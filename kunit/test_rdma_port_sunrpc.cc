@@ -66,7 +66,7 @@ void rpcordma_rqst_reset(rpc_rqst *rqst)
 
 void rpcordma_rqst_get(rpc_rqst *rqst, rpcordma_request *request)
 {
-	the_port->ledger.know(rqst->xid);
+	the_port->client_ledger.know(rqst->xid);
 	*request = {&rqst->send,       &rqst->receive, rqst->xid,      the_port->sunrpc.connected,
 		    rqst->sent_before, !rqst->one_way, !rqst->foreign, rqst->ddp_allowed};
 }
@@ -84,7 +84,7 @@ rpcordma_bool rpcordma_rqst_take_credit(rpc_rqst *rqst)
 
 void rpcordma_rqst_sent(rpc_rqst *rqst)
 {
-	the_port->ledger.sending(rqst->xid);
+	the_port->client_ledger.sending(rqst->xid);
 }
 
 int rpcordma_fill_sparse_pages(rpcordma_xdr_buf *)
@@ -100,11 +100,11 @@ rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *xprt, rpcordma_u32 xid)
 		if (rqst && rqst->waiting && rqst->xid == xid) {
 			EXPECT_FALSE(rqst->pinned);
 			rqst->pinned = true;
-			the_port->ledger.replied(xid);
+			the_port->client_ledger.replied(xid);
 			return rqst;
 		}
 	the_port->sunrpc.bad_xids++;
-	the_port->ledger.replied(xid);
+	the_port->client_ledger.replied(xid);
 	return nullptr;
 }
 
@@ -190,14 +190,14 @@ void rpcordma_xprt_return_credits(rpc_xprt *xprt, rpcordma_u32 credits)
 void rpcordma_xprt_set_credits(rpc_xprt *xprt, rpcordma_u32 credits)
 {
 	expect_own(xprt);
-	the_port->ledger.granted(credits);
+	the_port->client_ledger.granted(credits);
 	the_port->sunrpc.window = credits;
 }
 
 void rpcordma_xprt_reset_credits(rpc_xprt *xprt, rpcordma_u32 credits)
 {
 	expect_own(xprt);
-	the_port->ledger.begun(credits);
+	the_port->client_ledger.begun(credits);
 	the_port->sunrpc.conversed = 0;
 	the_port->sunrpc.window = credits;
 	the_port->sunrpc.in_flight = 0;

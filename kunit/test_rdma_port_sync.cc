@@ -40,7 +40,7 @@ using namespace rpcordma;
 rpcordma_u64 rpcordma_now_ms(void)
 {
 	/* A client's question has it for its xid. */
-	the_port->ledger.know(u32(the_port->sync.now));
+	the_port->client_ledger.know(u32(the_port->sync.now));
 	return the_port->sync.now;
 }
 

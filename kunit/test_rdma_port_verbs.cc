@@ -2,12 +2,24 @@
 /* The queue pair, the device and the peer of the double of the port; see test_rdma_port_verbs.hh. No tests here. */
 #include "kunit/completion.hh"
 #include "kunit/test_rdma_port.hh"
-#include "module/server/server.hh"
+#include "kunit/test_xdr_reference.hh"
+#include "module/server/audit.hh"
+#include "xdr/v2.hh"
 
 namespace rpcordma {
 namespace {
 
 constexpr int kLocalError = 2; /* IB_WC_LOC_QP_OP_ERR */
+
+/* The call @xid that a message of has come; null: there is none. */
+[[nodiscard]] const ServerCall *call_with(const Server &server, u32 xid)
+{
+	const ServerCall *call = ServerInside::all(server.calls);
+
+	while (call && !(call->receive && call->message().xid == Xid(xid)))
+		call = call->all_next;
+	return call;
+}
 
 } // namespace
 
@@ -158,10 +170,9 @@ void PortVerbs::complete(rpcordma_cqe *cqe, rpcordma_completion completion)
 	const bool sleepy = the_port->memory.may_sleep;
 
 	leave_unset(completion, the_port->dma.last_key);
-	const rpcordma_completion *const before = the_port->ledger.handles(&completion);
-
 	EXPECT_EQ(the_port->sync.locks_held, 0);
 	the_port->memory.may_sleep = false;
+	const PortLedger::Completing completing(the_port->ledger, completion);
 	switch (kind) {
 	case RPCORDMA_CQE_SERVER_RECEIVE:
 		rpcordma_core_server_receive_done(server, &completion);
@@ -195,8 +206,7 @@ void PortVerbs::complete(rpcordma_cqe *cqe, rpcordma_completion completion)
 	}
 	the_port->memory.may_sleep = sleepy;
 	EXPECT_EQ(the_port->sync.locks_held, 0);
-	(void)the_port->ledger.handles(before);
-	the_port->ledger.handled();
+	the_port->client_ledger.handled();
 }
 
 bool PortVerbs::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
@@ -216,7 +226,7 @@ bool PortVerbs::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
 	}
 	EXPECT_TRUE(left.empty());
 	if (bytes.size() >= xdr::word_size)
-		the_port->ledger.know(xdr::load_be32(bytes.data()));
+		the_port->client_ledger.know(xdr::load_be32(bytes.data()));
 	rpcordma_completion completion = {};
 	completion.byte_len = u32(bytes.size());
 	if (invalidate) {
@@ -224,8 +234,57 @@ bool PortVerbs::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
 		completion.invalidated_rkey = invalidate;
 		(void)the_port->dma.invalidate(invalidate);
 	}
+	const PortLog &log = the_port->log;
+	const u32 calls = log.calls, decodes = log.decodes;
+	const ServerCall *const same = !server || bytes.size() < 8 ?
+					       nullptr :
+					       call_with(*server, xdr_reference::word_at(bytes, 0));
 	complete(wr->cqe, completion);
+	if (server)
+		expect_called(bytes, same, calls, decodes);
 	return true;
+}
+
+/*
+ * Of @message, which came: if it made a call, that was told of, as it is. There were so many events before, and the call
+ * @before of that XID.
+ */
+void PortVerbs::expect_called(Bytes message, const ServerCall *before, u32 calls, u32 decodes) const
+{
+	const PortLog &log = the_port->log;
+	const u32 xid = message.size() < 8 ? 0 : xdr_reference::word_at(message, 0);
+	const ServerCall *const call = call_with(*server, xid);
+
+	EXPECT_EQ(log.decodes - decodes, log.calls - calls);
+	if (log.calls == calls) {
+		/* There is another answer; or it is one of a group. */
+		EXPECT_TRUE(!call || call == before || call->refused || server->closing.load() ||
+			    (call->message().kind != xdr::Kind::msg &&
+			     call->message().kind != xdr::Kind::nomsg));
+		return;
+	}
+	EXPECT_EQ(log.calls, calls + 1);
+	EXPECT_TRUE(same_words(log.reply.what, "call"));
+	EXPECT_EQ(log.reply.xid, xid);
+	EXPECT_EQ(log.decoded.xid, xid);
+	xdr::Message header;
+	const bool first = xdr_reference::word_at(message, 1) == 1;
+	ASSERT_EQ(first ? v1::decode(message, header) : v2::decode(message, header), Error::none);
+	EXPECT_EQ(log.decoded.credits, log.reply.credits);
+	EXPECT_EQ(log.decoded.proc, log.reply.proc);
+	/* Its first one may have said other things. */
+	if (header.kind == xdr::Kind::optional)
+		return;
+	EXPECT_EQ(log.reply.credits, header.credits.get());
+	EXPECT_EQ(log.reply.proc, u32(header.kind));
+	EXPECT_EQ(log.reply.result, int(message.size()));
+	EXPECT_EQ(log.decoded.header_length, header.header_length);
+	EXPECT_EQ(log.decoded.inline_length, header.payload.size());
+	EXPECT_EQ(log.decoded.read_segments, header.reads.count());
+	EXPECT_EQ(log.decoded.read_length, header.reads.total_length());
+	EXPECT_EQ(log.decoded.write_chunks, header.writes.count());
+	EXPECT_EQ(log.decoded.write_segments, header.writes.segments());
+	EXPECT_EQ(log.decoded.reply_segments, header.reply.count());
 }
 
 u32 PortVerbs::work(u32 n)
@@ -479,25 +538,34 @@ void rpcordma_endpoint_destroy(rpcordma_endpoint *)
 	EXPECT_EQ(the_port->dma.regions, 0);
 }
 
-int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *first)
+/* Post the chain of @first. */
+static int post_receives(PortVerbs &verbs, const rpcordma_recv_wr *first)
 {
-	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
-	EXPECT_TRUE(the_port->verbs.takes_receives);
-	the_port->verbs.doorbells++;
+	EXPECT_TRUE(verbs.takes_receives);
+	verbs.doorbells++;
 	for (const rpcordma_recv_wr *wr = first; wr; wr = wr->next) {
-		const u32 before = the_port->verbs.posted;
+		const u32 before = verbs.posted;
 
-		if (!take_one(the_port->verbs.receives_left)) {
+		if (!take_one(verbs.receives_left)) {
 			for (; wr; wr = wr->next)
-				the_port->verbs.receives_refused++;
+				verbs.receives_refused++;
 			return -12;
 		}
-		the_port->verbs.post_one(*wr);
+		verbs.post_one(*wr);
 		/* A chain that bites its own tail would go on for ever. */
-		if (the_port->verbs.posted == before)
+		if (verbs.posted == before)
 			return -22;
 	}
 	return 0;
+}
+
+int rpcordma_post_receive(rpcordma_endpoint *endpoint, const rpcordma_recv_wr *first)
+{
+	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
+	const int error = post_receives(the_port->verbs, first);
+
+	the_port->ledger.posted(first, error);
+	return error;
 }
 
 rpcordma_posted rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_send_wr *first)
@@ -505,11 +573,13 @@ rpcordma_posted rpcordma_post_send(rpcordma_endpoint *endpoint, const rpcordma_s
 	EXPECT_EQ(endpoint, the_port->verbs.endpoint());
 	const rpcordma_send_wr *bad = first;
 	const int error = the_port->verbs.post(first, &bad);
+	const PortLedger::Post chain = PortLedger::chain_of(first, error);
 
-	the_port->ledger.posted(first, error);
+	the_port->client_ledger.posting(first);
 	if (auto meanwhile = the_port->verbs.in_post) {
 		the_port->verbs.in_post = nullptr;
 		meanwhile();
 	}
+	the_port->ledger.posted(chain);
 	return {error, bad != first};
 }

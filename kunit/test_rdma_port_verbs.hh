@@ -108,11 +108,18 @@ struct PortVerbs {
 	void new_queue_pair();
 	/** Whatever is still posted is a failure of the case. */
 	void expect_none() const;
+	/** Work request @i of those that are posted. */
+	[[nodiscard]] const Posted &queued(u32 i) const
+	{
+		return send_queue[(send_queue_first + i) % kMostSends];
+	}
 
 	int post(const rpcordma_send_wr *first, const rpcordma_send_wr **bad);
 	void post_one(const rpcordma_recv_wr &wr);
 	void note_partly_posted(const rpcordma_send_wr &first);
 	void complete(rpcordma_cqe *cqe, rpcordma_completion completion);
+	void expect_called(Bytes message, const rpcordma_server_call *before, u32 calls,
+			   u32 decodes) const;
 	/** Returns a completion's status. */
 	int execute(const Posted &wr);
 	int transfer(const Posted &wr, bool write);

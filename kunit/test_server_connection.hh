@@ -88,6 +88,8 @@ struct Accepted : PortFixture {
 							   verbs.endpoint(), said, said_length,
 							   initiator_depth);
 		serving = !rc;
+		if (serving)
+			log.granted = granted();
 		return rc;
 	}
 	/** The connection ends as far as sunrpc is concerned, amid what it does, and with it all its memory. */
@@ -100,6 +102,7 @@ struct Accepted : PortFixture {
 		verbs.new_queue_pair();
 		EXPECT_EQ(eager_bytes(), 0);
 		EXPECT_EQ(eager_users(), 0);
+		ledger.expect_unmapped();
 	}
 	/** The worker comes that was asked for. */
 	void finish()
@@ -126,6 +129,39 @@ struct Accepted : PortFixture {
 			if (rpcordma_core_server_recvfrom(server, rqst) > 0)
 				rpcordma_core_server_release(server, rqst->call);
 		}
+	}
+	/** What is told of the connection, on demand, is so. */
+	void expect_described() const
+	{
+		const protocol::Session &session = server->session;
+		const properties::Properties &said = session.properties();
+		const bool tells = session.rules().properties;
+		rpcordma_agreement agreed;
+		rpcordma_server_state state;
+
+		rpcordma_core_server_describe(server, &agreed);
+		EXPECT_EQ(agreed.peer_receive_size,
+			  tells ? said.receive_bytes() : session.peer().receive_size);
+		EXPECT_EQ(agreed.peer_receive_pages, tells ? said.ddp_segments() : 0);
+		const protocol::ReceiveRoom room = server->receive_maker.room();
+		const bool told = server->growth.told();
+		/* What could not be said ends the connection. */
+		if (!server->closing.load()) {
+			EXPECT_EQ(agreed.receive_size, told ? room.bytes() : receive_size());
+			EXPECT_EQ(agreed.receive_pages, told ? room.pages : 0);
+		}
+		rpcordma_core_server_state(server, &state);
+		EXPECT_EQ(state.version, session.settled() ? session.version() : 0);
+		if (session.settled())
+			EXPECT_EQ(agreed.version, session.version());
+		EXPECT_EQ(state.established, server->established.load() && !server->closing.load());
+		EXPECT_EQ(state.credits, grant());
+		EXPECT_EQ(state.calls, in_service());
+		EXPECT_EQ(state.inline_send, send_size());
+		EXPECT_EQ(state.inline_receive,
+			  told ? agreed.receive_size : session.thresholds().receive);
+		EXPECT_EQ(state.receives, posted());
+		EXPECT_EQ(state.waiting, waiters() != 0);
 	}
 	/** The call that completion entry @cqe is of; null: none is. */
 	[[nodiscard]] const ServerCall *with_completion(const rpcordma_cqe *cqe) const
@@ -180,11 +216,26 @@ struct Accepted : PortFixture {
 			TEST_NOTE("call", number++);
 			EXPECT_EQ(call->eager, call == kept ? eager : 0);
 			EXPECT_FALSE(call->refused);
+			EXPECT_EQ(call->sink, nullptr);
+			EXPECT_EQ(call->moves_data(), call == kept);
+			EXPECT_FALSE(call->report);
+			if (call != kept) {
+				EXPECT_EQ(call->receive, nullptr);
+				EXPECT_EQ(call->lone.page_count, 0);
+				EXPECT_EQ(call->reading, 0);
+				EXPECT_EQ(call->parts.load(), 0);
+			}
 			/* A reply's were told by the service, and nobody looks at them again. */
 			if (!(call == kept && chain.writes))
 				EXPECT_EQ(results_of(call), 0);
 		}
 		EXPECT_EQ(grant(), granted());
+		EXPECT_GE(log.granted, granted());
+		expect_described();
+		EXPECT_EQ(svc.counters[RPCORDMA_SERVER_READ], ledger.reads());
+		EXPECT_EQ(svc.counters[RPCORDMA_SERVER_WRITE], ledger.writes());
+		if (!kept)
+			ledger.expect_no_regions();
 		EXPECT_EQ(backward_outstanding(), svc.backward_outstanding);
 		EXPECT_LE(backward_outstanding(), backward_backed());
 		EXPECT_EQ(a.posted, verbs.posted + verbs.receives_refused);
@@ -433,7 +484,73 @@ struct Served : Accepted {
 		rqst->reply.head = {reply_bytes, size};
 		rqst->reply.len = size;
 		rqst->reply_pages = 0;
-		return rpcordma_core_server_sendto(server, rqst, rqst->call);
+		return send_made_reply();
+	}
+	/** The reply that the thread has made. Its Send, if it comes to that, is as its event says. */
+	int send_made_reply()
+	{
+		const u32 sends = verbs.sends, encodes = log.encodes, xid = call_xid().get();
+		const bool optional = rqst->call->message().kind == xdr::Kind::optional;
+		const u32 reply_length = rqst->reply.len;
+		const int rc = rpcordma_core_server_sendto(server, rqst, rqst->call);
+
+		EXPECT_LE(log.encodes, encodes + 1);
+		/* A device that was quicker has sent it already. */
+		if (!rc && !optional && verbs.sends > sends)
+			expect_encoded(encodes, xid, reply_length);
+		return rc;
+	}
+	/* What was posted last is a reply to @xid, of @length bytes, or an error; there were @encodes events before. */
+	void expect_encoded(u32 encodes, u32 xid, u32 length)
+	{
+		const Posted &last = verbs.queued(verbs.sends - 1);
+		u32 first = verbs.sends - 1;
+
+		/* Others of the chain have no completion. */
+		while (first && verbs.queued(first - 1).opcode == RPCORDMA_WR_SEND &&
+		       !verbs.queued(first - 1).send_flags)
+			first--;
+		u32 writes = 0;
+		while (writes < first &&
+		       verbs.queued(first - writes - 1).opcode == RPCORDMA_WR_RDMA_WRITE &&
+		       !verbs.queued(first - writes - 1).send_flags)
+			writes++;
+		const Posted &send = verbs.queued(first);
+		const MutableBytes message = test_alloc(send.length());
+		u32 at = 0;
+		for (int i = 0; i < send.num_sge; i++)
+			for (u32 n = 0; n < send.sges[i].length; n++)
+				message[at++] = *dma.byte_of(send.sges[i], n);
+		xdr::Message header;
+		/* A case's reply need not be one of RPC, as version 2 has it. */
+		if ((xdr_reference::word_at(message, 1) == 1 ?
+			     v1::decode(message, header) :
+			     v2::decode(message, header)) != Error::none)
+			return;
+		EXPECT_EQ(header.xid, Xid(xid));
+		EXPECT_EQ(header.credits.get(), grant());
+		if (header.kind == xdr::Kind::error) {
+			EXPECT_EQ(writes, 0);
+			return;
+		}
+		const rpcordma_trace_answer &told = log.encoded;
+		EXPECT_EQ(log.encodes, encodes + 1);
+		EXPECT_EQ(told.xid, xid);
+		EXPECT_EQ(told.credits, grant());
+		EXPECT_EQ(told.proc, u32(header.kind));
+		EXPECT_EQ(told.header_length, header.header_length);
+		EXPECT_EQ(told.transmissions, verbs.sends - first);
+		EXPECT_EQ(told.writes, writes);
+		EXPECT_EQ(told.segments, header.writes.segments() + header.reply.count());
+		EXPECT_EQ(told.invalidate,
+			  last.opcode == RPCORDMA_WR_SEND_WITH_INV ? last.invalidate_rkey : 0);
+		/* Of results that are placed no pad is sent. */
+		const u64 told_length =
+			u64(told.inline_length) + told.write_length + told.reply_length;
+		EXPECT_LE(told_length, length);
+		EXPECT_LE(length, told_length + 3 * header.writes.count());
+		if (told.transmissions == 1)
+			EXPECT_EQ(told.inline_length, message.size() - header.header_length);
 	}
 	/** Bytes [@at, @at + @length) of a reply, however far behind reply_bytes. */
 	static rpcordma_kvec reply_tail(u32 at, u32 length)
@@ -448,7 +565,7 @@ struct Served : Accepted {
 	int send_reply_pages(u32 head, u32 size, u32 tail, u32 pages = 0)
 	{
 		have_reply_pages(head, size, tail, pages);
-		return rpcordma_core_server_sendto(server, rqst, rqst->call);
+		return send_made_reply();
 	}
 	/** That reply, without sending it. */
 	void have_reply_pages(u32 head, u32 size, u32 tail, u32 pages = 0)

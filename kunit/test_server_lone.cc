@@ -32,7 +32,7 @@ struct FewSges : Served {
 		for (u32 i = 0; i < size; i++)
 			buf.pages[(base + i) / kPage]->data[(base + i) % kPage] = pattern(60 + i);
 		(void)rpcordma_core_server_result_payload(rqst->call, 60, size);
-		return rpcordma_core_server_sendto(server, rqst, rqst->call);
+		return send_made_reply();
 	}
 	/** The thread has a call with a Write chunk of @size bytes. */
 	void have_read(u32 size)
@@ -127,7 +127,7 @@ RPCORDMA_TEST(server_lone, other_shapes)
 		(void)rpcordma_core_server_result_payload(c.rqst->call, at, 100);
 		if (what == 2)
 			(void)rpcordma_core_server_result_payload(c.rqst->call, 200, 100);
-		ASSERT_EQ(rpcordma_core_server_sendto(c.server, c.rqst, c.rqst->call), 0);
+		ASSERT_EQ(c.send_made_reply(), 0);
 		EXPECT_EQ(c.lone(), what == 0);
 		c.release();
 		c.work();

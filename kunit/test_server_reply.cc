@@ -123,7 +123,7 @@ RPCORDMA_TEST(server_reply, early_result_across)
 			u8 want[kLength];
 			for (u32 i = 0; i < kLength; i++)
 				want[i] = c.reply_byte(kOffset + (early ? 4 : 0) + i);
-			ASSERT_EQ(rpcordma_core_server_sendto(c.server, c.rqst, c.rqst->call), 0);
+			ASSERT_EQ(c.send_made_reply(), 0);
 			c.release();
 			c.work();
 			const auto header = c.got();
@@ -436,7 +436,7 @@ RPCORDMA_TEST(server_reply, largest_payload)
 
 			buf.pages[at / kPage]->data[at % kPage] = pattern(60 + i);
 		}
-		ASSERT_EQ(rpcordma_core_server_sendto(c.server, c.rqst, c.rqst->call), 0);
+		ASSERT_EQ(c.send_made_reply(), 0);
 		c.release();
 		c.work();
 		const auto header = c.got();

@@ -56,6 +56,8 @@ RPCORDMA_TEST(server_lend, stays)
 				EXPECT_EQ(c.rqst->arg.pages[0], first);
 			first = c.rqst->arg.pages[0];
 			EXPECT_EQ(Connected::eager_bytes(), pinned(size));
+			const Transfer *const sink = c.lent();
+			const u32 known = sink->runs.known;
 			if (xid == 2) {
 				/* The service drops it. */
 				c.release();
@@ -69,6 +71,9 @@ RPCORDMA_TEST(server_lend, stays)
 			}
 			EXPECT_EQ(Connected::eager_bytes(), 0);
 			EXPECT_EQ(c.in_service(), 0);
+			/* Nor is anything forgotten of how they lie. */
+			EXPECT_EQ(sink->runs.known, known);
+			EXPECT_EQ(known != 0, size <= RPCORDMA_RUNS * kPage);
 		}
 	}
 }

@@ -268,7 +268,6 @@ void put_sink(Server &server, ServerCall *call)
 	const u32 count = sink.page_count, eager = sink.eager;
 
 	call->sink = nullptr;
-	sink.eager = 0;
 	sink.page_count = 0;
 	if (__builtin_expect(rpcordma_pages_kept(sink.pages, count), 0))
 		forgo_kept(sink, count);

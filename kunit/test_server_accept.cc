@@ -122,13 +122,13 @@ RPCORDMA_TEST(server_accept, read_depth)
 /* Small devices give small connections; too small ones, none, and a line in the log. */
 RPCORDMA_TEST(server_accept, small_queues)
 {
-	for (u32 most = 30; most <= 300; most += 10) {
+	for (u32 most = 36; most <= 300; most += most < 46 ? 1 : 10) {
 		TEST_NOTE("work requests", most);
 		Accepted c;
 		c.verbs.device.max_qp_wr = most;
 		const int rc = c.accept();
 
-		if (most <= 40) {
+		if (most <= 41) {
 			EXPECT_EQ(rc, to_errno(Error::not_supported));
 			EXPECT_EQ(c.log.logged, 1);
 			EXPECT_EQ(c.log.take(trace::Loss::device_queues), 1);
@@ -144,6 +144,24 @@ RPCORDMA_TEST(server_accept, small_queues)
 	Accepted c;
 	c.verbs.device.max_cqe = 20;
 	EXPECT_EQ(c.accept(), to_errno(Error::not_supported));
+}
+
+/* One call at least, and as many as the administrator says: with each there is room for one more reply. */
+RPCORDMA_TEST(server_accept, few_requests)
+{
+	u32 room[4];
+
+	for (u32 requests = 0; requests < 4; requests++) {
+		Accepted c;
+
+		rpcordma_server_tunables.max_requests = requests;
+		ASSERT_EQ(c.accept(), 0);
+		room[requests] = c.room();
+		EXPECT_EQ(c.granted(), max(1u, requests));
+	}
+	EXPECT_EQ(room[0], room[1]);
+	EXPECT_EQ(room[2], room[1] + 1);
+	EXPECT_EQ(room[3], room[1] + 2);
 }
 
 /* As many as the device has. */
@@ -429,8 +447,8 @@ RPCORDMA_TEST(server_accept, late_message)
 	EXPECT_EQ(c.verbs.posted, kFirst - 1);
 }
 
-RPCORDMA_SUITE(server_accept, state, sizes, silent_client, read_depth, small_queues, device_sges,
-	       fewer_sges, read_needs_region, queue_for_regions, failures, module, events, told,
-	       flushed, late_message);
+RPCORDMA_SUITE(server_accept, state, sizes, silent_client, read_depth, small_queues, few_requests,
+	       device_sges, fewer_sges, read_needs_region, queue_for_regions, failures, module,
+	       events, told, flushed, late_message);
 
 } // namespace rpcordma

@@ -53,7 +53,99 @@ struct FewSges : Served {
 	}
 };
 
+/* What a call may be, each by other means: of the call alone, or of the pool, or neither. */
+enum Form : u32 {
+	plain,
+	small_write,
+	large_write,
+	small_read,
+	large_read,
+	small_reply,
+	reply_chunk,
+	forms,
+};
+
+void expect_served(FewSges &c, u32 form)
+{
+	constexpr u32 kSmall = 500, kLarge = 9 * kPage + 10;
+	const bool large = form == large_write || form == large_read;
+	const u32 size = large ? kLarge : kSmall;
+
+	c.fill_thread();
+	switch (form) {
+	case plain:
+		ASSERT_TRUE(c.send_inline(1));
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.reply(100), 0);
+		c.work();
+		c.expect_reply(1, 100);
+		break;
+	case small_write:
+	case large_write: {
+		CallMaker call(1);
+
+		make_write(call, size, 33);
+		ASSERT_TRUE(c.send(call));
+		c.work();
+		ASSERT_EQ(c.receive(), int(60 + size + xdr_pad(size)));
+		expect_write(c, size, 33);
+		EXPECT_EQ(c.reply(20), 0);
+		c.work();
+		c.expect_reply(1, 20);
+		break;
+	}
+	case small_read:
+	case large_read:
+		c.have_read(size);
+		EXPECT_EQ(c.reply_from(17, size), 0);
+		c.release();
+		c.work();
+		EXPECT_EQ(c.got().value().writes.total_length(), size);
+		expect_written(kWrite, 60, size);
+		break;
+	case small_reply:
+		ASSERT_TRUE(c.send_inline(1));
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.send_reply_pages(60, kSmall, 8), 0);
+		c.release();
+		c.work();
+		EXPECT_EQ(c.got().value().payload.size(), 60 + kSmall + 8);
+		break;
+	case reply_chunk: {
+		CallMaker call(1);
+
+		call.reply(8 * kPage, kReply);
+		call.finish(40);
+		ASSERT_TRUE(c.send(call));
+		ASSERT_EQ(c.receive(), 40);
+		EXPECT_EQ(c.reply(5 * kPage), 0);
+		c.work();
+		EXPECT_EQ(c.got().value().kind, xdr::Kind::nomsg);
+		expect_written(kReply, 0, 5 * kPage);
+		break;
+	}
+	}
+	c.peer.have(PortPeer::kBytes);
+	EXPECT_EQ(c.room_taken(), 0);
+	EXPECT_EQ(c.in_service(), 0);
+}
+
 } // namespace
+
+/* Each behind each, by one call and one Receive: none finds anything of the one before. */
+RPCORDMA_TEST(server_lone, each_behind_each)
+{
+	for (u32 first = 0; first < forms; first++)
+		for (u32 second = 0; second < forms; second++) {
+			TEST_NOTE("first", first);
+			TEST_NOTE("second", second);
+			FewSges c(8, 8);
+
+			expect_served(c, first);
+			expect_served(c, second);
+			expect_served(c, first);
+		}
+}
 
 /* A READ's data in four pages, or as many as a Write has SGEs for. Its pages are the device's until that is done. */
 RPCORDMA_TEST(server_lone, writes)
@@ -198,6 +290,7 @@ RPCORDMA_TEST(server_lone, absent_pages)
 	}
 }
 
-RPCORDMA_SUITE(server_lone, writes, reply_pages, other_shapes, reads, absent_pages);
+RPCORDMA_SUITE(server_lone, each_behind_each, writes, reply_pages, other_shapes, reads,
+	       absent_pages);
 
 } // namespace rpcordma

@@ -5,6 +5,7 @@
  */
 #include "kunit/test_server_calls.hh"
 #include "kunit/testing.hh"
+#include "module/server/writes.hh"
 
 namespace rpcordma {
 namespace {
@@ -377,7 +378,47 @@ RPCORDMA_TEST(server_parts, writes_fail)
 	}
 }
 
+/* Writes are cut short as long as a chain surely holds them, and others leave half of the queue empty. */
+RPCORDMA_TEST(server_parts, longest_write)
+{
+	for (const u32 queue : {0u, 100u}) {
+		TEST_NOTE("work requests", queue);
+		Roomy c;
+
+		if (queue)
+			c.verbs.device.max_qp_wr = queue;
+		c.begin();
+		const u32 most = min(Transfer::kRequests, c.room() + c.room_taken());
+		const u32 size = c.room();
+		constexpr u32 pages = 100;
+		WriteParts parts;
+
+		EXPECT_EQ(size == most, queue != 0);
+		for (const u32 sends : {1u, 3u})
+			for (const u32 bytes :
+			     {0u, kLongestWrite - 1, kLongestWrite, 5 * kLongestWrite}) {
+				TEST_NOTE("sends", sends);
+				TEST_NOTE("bytes", bytes);
+				parts.send_count = sends;
+				parts.bytes = bytes;
+				parts.segments = most - sends - 1 - pages / c.send_sges() -
+						 bytes / kLongestWrite;
+				EXPECT_EQ(longest_write(*c.server, parts, pages), kLongestWrite);
+				parts.segments++;
+				EXPECT_EQ(longest_write(*c.server, parts, pages), ~0u);
+			}
+		parts = {};
+		for (const u32 free : {size / 2 + 1, size / 2, size / 2 - 1, size}) {
+			TEST_NOTE("free", free);
+			const NoRoom others(c, free);
+
+			EXPECT_EQ(longest_write(*c.server, parts, pages),
+				  free > size / 2 ? kLongestWrite : ~0u);
+		}
+	}
+}
+
 RPCORDMA_SUITE(server_parts, reads, one_sge, waits, waits_in_all, registered, reads_fail, writes,
-	       writes_fail);
+	       writes_fail, longest_write);
 
 } // namespace rpcordma

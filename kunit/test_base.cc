@@ -223,6 +223,36 @@ RPCORDMA_TEST(base, list_remove)
 	EXPECT_EQ(digits(list), 7u);
 }
 
+/* From each place of a list, also the only one, to either end of another, and of the same. */
+RPCORDMA_TEST(base, list_move)
+{
+	for (int moved = 1; moved <= 3; moved++) {
+		TEST_NOTE("moved", moved);
+		Items list, other;
+		Item items[] = {Item(1), Item(2), Item(3)}, kept(4);
+		Item *item = &items[moved - 1];
+		const u32 rest = moved == 1 ? 23 : moved == 2 ? 13 : 12;
+
+		for (Item &i : items)
+			list.push_back(&i);
+		other.push_back(&kept);
+		other.move_back(item);
+		EXPECT_TRUE(linked(*item));
+		EXPECT_EQ(digits(list), rest);
+		EXPECT_EQ(digits(other), 40u + u32(moved));
+		other.move_front(item);
+		EXPECT_EQ(digits(other), u32(moved) * 10 + 4);
+		list.move_front(item);
+		EXPECT_EQ(digits(list), u32(moved) * 100 + rest);
+		EXPECT_EQ(digits(other), 4u);
+		list.move_back(&kept);
+		EXPECT_TRUE(other.empty());
+		for (const int value : {moved, moved == 1 ? 2 : 1, moved == 3 ? 2 : 3, 4})
+			EXPECT_EQ(list.pop_front()->value, value);
+		EXPECT_TRUE(list.empty());
+	}
+}
+
 /* What was spliced belongs to its new list at every joint. */
 RPCORDMA_TEST(base, list_splice)
 {
@@ -298,6 +328,6 @@ RPCORDMA_TEST(base, span_cuts)
 }
 
 RPCORDMA_SUITE(base, be32, strong_types, xdr_pad, arithmetic, span, span_cuts, result, list,
-	       list_remove, list_splice, list_tags);
+	       list_remove, list_move, list_splice, list_tags);
 
 } // namespace rpcordma

@@ -66,11 +66,19 @@ public:
 	static void remove(T *item)
 	{
 		Link *l = static_cast<Link *>(item);
-		/* The analyzer takes front() for the same item again after this. */
-		// NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
-		l->prev_->next_ = l->next_;
-		l->next_->prev_ = l->prev_;
+		unlink_(l);
 		l->next_ = l->prev_ = nullptr;
+	}
+	/** Move @item, which is on some list of this Tag, to the end of this one, or to the front. */
+	void move_back(T *item)
+	{
+		unlink_(static_cast<Link *>(item));
+		push_back(item);
+	}
+	void move_front(T *item)
+	{
+		unlink_(static_cast<Link *>(item));
+		push_front(item);
 	}
 	/** The first item, taken off, or null. */
 	T *pop_front()
@@ -97,6 +105,15 @@ private:
 	constexpr void clear_()
 	{
 		head_.next_ = head_.prev_ = &head_;
+	}
+	static void unlink_(const Link *l)
+	{
+		Link *const prev = l->prev_, *const next = l->next_;
+
+		/* The analyzer takes front() for the same item again after this. */
+		// NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
+		prev->next_ = next;
+		next->prev_ = prev;
 	}
 	void insert_(Link *l, Link *prev, Link *next)
 	{

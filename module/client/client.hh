@@ -153,7 +153,6 @@ struct rpcordma_client {
 	[[nodiscard]] Status map_segments(const rpcordma::chunk::SegmentList &segments,
 					  const rpcordma_xdr_buf *buf, Call *call, bool writable);
 	void unmap_all(Connection &c, Call *call);
-	[[nodiscard]] rpcordma::Region *take_invalidated(Connection &c, Call *call, u32 rkey);
 	void unmap_invalidated(Connection &c, Call *call, u32 rkey);
 	void discard_invalidated(Connection &c, Call *call);
 	[[nodiscard]] bool has_discarded();
@@ -303,8 +302,7 @@ rpcordma_client::map_region(rpcordma::Call *call, rpcordma::Region *region,
 		return rpcordma::from_errno(rc);
 	}
 	region->writable = writable;
-	decltype(call->spare)::remove(region);
-	call->mapped.push_back(region);
+	call->mapped.move_back(region);
 	call->mapped_count++;
 	rpcordma::trace::region(peer, "map", call->xid, *region);
 	return {};

@@ -5,6 +5,7 @@
  */
 
 #include "module/client/client.hh"
+#include "module/client/unmap.hh"
 
 using namespace rpcordma;
 using trace::Failure;
@@ -195,44 +196,10 @@ void rpcordma_client::unmap_all(Connection &c, Call *call)
 	call->mapped_count = 0;
 }
 
-/*
- * Send With Invalidate: the device has invalidated @rkey, whatever the peer's R bit said (RFC 8797 4.1). Take the region that
- * has it off those that @call has mapped, with the room for its LOCAL_INV. Returns null, with a trace, if none has.
- */
-[[nodiscard, gnu::always_inline]] static inline Region *take_off(const Client &client,
-								 Connection &c, Call *call, u32 rkey)
-{
-	Region *region = call->mapped.front();
-
-	while (region && region->mapping.rkey != rkey)
-		region = call->mapped.next(region);
-	if (!region) {
-		trace::failure(client.peer, Failure::invalidate_foreign, call->xid,
-			       static_cast<int>(rkey));
-		return nullptr;
-	}
-	decltype(call->mapped)::remove(region);
-	call->mapped_count--;
-	c.send_queue.return_invalidations(1);
-	return region;
-}
-
-Region *rpcordma_client::take_invalidated(Connection &c, Call *call, u32 rkey)
-{
-	return take_off(*this, c, call, rkey);
-}
-
-/* One of the call's regions is out of the peer's reach already. */
+/* As unmap_one(), out of the way: of replies that come in several parts, or late. */
 void rpcordma_client::unmap_invalidated(Connection &c, Call *call, u32 rkey)
 {
-	Region *region = take_off(*this, c, call, rkey);
-
-	if (!region)
-		return;
-	rpcordma_region_unmap(region->device);
-	trace::region(peer, "remote-inv", call->xid, *region);
-	call->spare.push_front(region);
-	announce_space();
+	unmap_one(*this, c, call, rkey);
 }
 
 /*
@@ -244,7 +211,7 @@ void rpcordma_client::unmap_invalidated(Connection &c, Call *call, u32 rkey)
 void rpcordma_client::discard_invalidated(Connection &c, Call *call)
 {
 	Region *region = call->late_invalidated ?
-				 take_invalidated(c, call, call->late_invalidated_rkey) :
+				 take_invalidated(*this, c, call, call->late_invalidated_rkey) :
 				 nullptr;
 
 	if (!region)
@@ -253,7 +220,7 @@ void rpcordma_client::discard_invalidated(Connection &c, Call *call)
 	{
 		SpinGuard guard(lock);
 
-		discarded.push_back(region);
+		discarded.move_back(region);
 	}
 	rpcordma_xprt_queue_refill(xprt, 0);
 	announce_space();

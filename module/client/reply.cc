@@ -10,6 +10,7 @@
 
 #include "module/client/client.hh"
 #include "module/client/grant.hh"
+#include "module/client/unmap.hh"
 #include "module/protocol/groups.hh"
 #include "module/rdma/transmission.hh"
 
@@ -410,7 +411,7 @@ deliver(Client &client, const Connection &c, Call *call, const Receive &receive)
 process_reply(Client &client, Connection &c, Pin pin, Call *call, Receive *receive, Context context)
 {
 	if (receive->flags & RPCORDMA_WC_WITH_INVALIDATE)
-		client.unmap_invalidated(c, call, receive->invalidated_rkey);
+		unmap_one(client, c, call, receive->invalidated_rkey);
 	if constexpr (protocol::kTransmissions > 1)
 		for (const Receive *more = receive->next; more; more = more->next)
 			if (more->flags & RPCORDMA_WC_WITH_INVALIDATE)

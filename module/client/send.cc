@@ -6,7 +6,7 @@
  * Runs with the transport's send lock: one sender at a time, and the connection stays.
  */
 
-#include "module/client/client.hh"
+#include "module/client/transmit.hh"
 
 using namespace rpcordma;
 using trace::Failure;
@@ -741,6 +741,6 @@ Status rpcordma_client::send_request(Call *call)
 	if (!made.ok())
 		return undo(*this, *c, call, request, regions, made.error());
 	return transmit(*this, *c, call, request, nullptr, [&](SendQueue::Marker *marker) {
-		return post(*c, call, sends_of(call->plan), marker);
+		return post_call(*c, call, sends_of(call->plan), marker);
 	});
 }

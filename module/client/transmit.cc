@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Send buffers, and the chain that a message is posted as: REG_MRs, then its Sends, with one doorbell. */
 
-#include "module/client/client.hh"
+#include "module/client/transmit.hh"
 
 using namespace rpcordma;
 
@@ -23,38 +23,5 @@ bool rpcordma_client::map_send_buffers(Connection &c, Call *call, u32 count)
  */
 Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions, SendQueue::Marker *marker)
 {
-	u32 count = transmissions;
-	rpcordma_send_wr *const last =
-		&call->sends[protocol::kTransmissions > 1 ? transmissions - 1 : 0].wr;
-	rpcordma_send_wr *first = nullptr;
-
-	/* From behind, so that none needs to know where the one before it is. */
-	for (u32 i = protocol::kTransmissions > 1 ? transmissions : 1; i--;) {
-		rpcordma_send_wr &wr = call->sends[i].wr;
-
-		wr.opcode = RPCORDMA_WR_SEND;
-		wr.send_flags = 0;
-		wr.cqe = &c.silent_send_cqe;
-		wr.next = first;
-		first = &wr;
-	}
-	if (marker) {
-		last->send_flags = RPCORDMA_SEND_SIGNALED;
-		last->cqe = &marker->cqe;
-	}
-	for (Region *region = call->mapped.front(); region; region = call->mapped.next(region)) {
-		rpcordma_send_wr &wr = region->register_wr.wr;
-
-		wr.cqe = &c.silent_register_cqe;
-		wr.send_flags = 0;
-		wr.next = first;
-		first = &wr;
-		count++;
-	}
-	/* Once posted, a backward reply may complete, and the call be another one's, before this goes on. */
-	const u32 xid = call->xid;
-	const rpcordma_cqe *const entry = last->cqe;
-	const int rc = rpcordma_post_send(c.endpoint, first).error;
-	trace::post(c.endpoint, "send", xid, count, marker != nullptr, rc, entry);
-	return rc ? Status(from_errno(rc)) : Status();
+	return post_call(c, call, transmissions, marker);
 }

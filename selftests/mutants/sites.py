@@ -149,6 +149,9 @@ def sites_of(source):
                               [(token.at, tokens[end].end, f"{{{{ if (!::mutants::is({{n}})) {{{{ {escape(text)} }}}} }}}}")]))
             # Two in a row, neither of them the only one of an if; two plain assignments are the same either way.
             calls = called or (before and before[2])
+            if before and "\n#" in source[tokens[before[0]].at:token.at]:
+                # What the preprocessor is told stays between them.
+                before = None
             if before and before[1] == i and calls and tokens[before[0] - 1].text in (";", "{", "}"):
                 first = source[tokens[before[0]].at:tokens[before[1] - 1].end]
                 sites.append(Site("order swapped", token.at, f"{flat(text)} before {flat(first)}",

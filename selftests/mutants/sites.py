@@ -5,6 +5,7 @@ Every mutation is told at run time from the original (switch.hh), so that one pr
 like a site and is none does not compile, and scripts/mutants leaves it out then.
 """
 
+import collections
 import re
 
 TOKEN = re.compile(r"""
@@ -159,7 +160,17 @@ def sites_of(source):
                                     f"{{{{ if (::mutants::is({{n}})) {{{{ {escape(text)} {escape(first)} }}}} else "
                                     f"{{{{ {escape(first)} {escape(text)} }}}} }}}}")]))
             before = (i, end + 1, called)
+    number(sites)
     return sites
+
+
+def number(sites):
+    """Of several that would be called the same, each but the first is told apart by its number."""
+    seen = collections.Counter()
+    for site in sites:
+        seen[site.operator, site.what] += 1
+        if seen[site.operator, site.what] > 1:
+            site.what += f" ({seen[site.operator, site.what]})"
 
 
 def hinted(tokens):

@@ -17,10 +17,7 @@ bool rpcordma_client::map_send_buffers(Connection &c, Call *call, u32 count)
 	return true;
 }
 
-/*
- * Post a REG_MR for each mapped region of @call, then the Sends of its @transmissions, each of which was handed
- * over. The send queue has room. The last Send is signaled when there is a @marker.
- */
+/* As post_call(), out of the way: of backward replies. */
 Status rpcordma_client::post(Connection &c, Call *call, u32 transmissions, SendQueue::Marker *marker)
 {
 	return post_call(c, call, transmissions, marker);

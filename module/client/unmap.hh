@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What a reply has invalidated: part of the way of most replies, so its code is part of that. */
+
 #pragma once
 
 #include "module/client/client.hh"

@@ -23,6 +23,7 @@ static const rpc_rqst *placed;
 rpc_rqst *rpcordma_rqst_create(rpc_xprt *xprt)
 {
 	transport = xprt;
+	placed = nullptr;
 	for (rpc_rqst *&slot : the_port->sunrpc.requests) {
 		if (slot)
 			continue;

@@ -175,7 +175,7 @@ void ClientLedger::traced_reply(const char *what, u32 xid, u32 credits, u32 proc
 }
 
 void ClientLedger::traced_region(const char *what, u32 xid, rpcordma_region &region,
-			       const rpcordma_mapping &mapping)
+				 const rpcordma_mapping &mapping)
 {
 	if (!of_client())
 		return;

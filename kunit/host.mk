@@ -52,8 +52,8 @@ build/host/unit-tests: $(objects)/unit-tests FORCE
 $(objects)/kunit/host_glue.o: kunit/host_glue.cc kunit/objects.mk | gtest
 	$(call compile,$(gtest-compile))
 
-$(objects)/kunit/%.o: kunit/%.cc kunit/objects.mk
-	$(call compile,$(ours) -Ibuild/host)
+$(objects)/kunit/%.o: kunit/%.cc kunit/objects.mk kunit/host.mk
+	$(call compile,$(ours) -Ibuild/host $(if $(filter $<,$(unit-optimised)),,-O0 -g1))
 
 # --- the list of suites; rewritten only when it changed ---
 

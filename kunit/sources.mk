@@ -15,3 +15,8 @@ unit-code := $(sort $(patsubst $(RPCORDMA_ROOT)%,%,\
 
 # One line for each suite that a test file ends with.
 unit-suites-sed := s/^[[:space:]]*RPCORDMA_SUITE(\([A-Za-z0-9_]*\).*/RPCORDMA_LIST_SUITE(\1)/p
+
+# Of what a sanitizer puts into a test of a thousand lines the optimiser takes longer than that test runs, so tests are
+# compiled without it. Of use it is for what all tests of an end go through, and where each message of a small world is
+# tried.
+unit-optimised := $(filter kunit/test_rdma_port% %_sweep.cc %_small.cc,$(unit-tests))

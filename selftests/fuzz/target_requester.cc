@@ -82,6 +82,12 @@ public:
 		xid = rqst.xid;
 		core_call_ = rpcordma_rqst_call(&rqst);
 	}
+	void move_border(rpcordma_xdr_buf &receive) override
+	{
+		ClientCall::move_border(receive);
+		image.buf = receive;
+		image.taken = false;
+	}
 	/** It is under way: from here on its memory may be written to. Again, on another connection, it may be other memory. */
 	void sent()
 	{

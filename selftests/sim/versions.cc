@@ -98,7 +98,9 @@ void VersionTalk::posted(bool server, const xdr::Message &message, bool strange)
 			question = message.xid.get();
 			return;
 		}
-		if (message.direction == xdr::Direction::call)
+		/* Nobody replies to a report. */
+		if (message.direction == xdr::Direction::call &&
+		    message.option != xdr::Option::repterr)
 			calls_.insert(message.xid.get());
 		REQUIRE(!asked || answered, "client: sends before its question is answered");
 		REQUIRE(echo || message.version == version(),

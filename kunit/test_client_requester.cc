@@ -12,6 +12,41 @@ Requester::Requester()
 	EXPECT_EQ(rpcordma_core_client_create(core, reinterpret_cast<rpc_xprt *>(core), kSlots), 0);
 }
 
+namespace {
+
+/* A call that is idle has nothing of its last transmission; what others hold beyond their first credit is counted. */
+void expect_calls(const Client &core)
+{
+	const Connection *c = core.connection;
+	u32 credits = 0, receives = 0;
+
+	for (Call *call = core.all.front(); call; call = core.all.next(call)) {
+		credits += call->credits;
+		receives += call->receives;
+		credits += !call->backward && call->rqst->credit;
+		if (!c)
+			EXPECT_EQ(call->get_state(), CallState::idle);
+		if (call->get_state() != CallState::idle)
+			continue;
+		EXPECT_EQ(call->invalidating.load(), 0);
+		EXPECT_EQ(call->held, nullptr);
+		EXPECT_FALSE(call->pin);
+		EXPECT_EQ(call->mapped_count, 0);
+		EXPECT_TRUE(call->mapped.empty());
+		EXPECT_EQ(call->credits, 0);
+		EXPECT_EQ(call->receives, 0);
+		EXPECT_TRUE(c || call->spare.empty());
+	}
+	/* What may be under way when a connection breaks keeps its credits to the end. */
+	if (!c || c->broken)
+		return;
+	EXPECT_EQ(the_port->sunrpc.in_flight, credits);
+	if (core.reserve || receives)
+		EXPECT_EQ(core.reserve.load() + receives, protocol::kReservedReceives);
+}
+
+} // namespace
+
 /* Counters are what happened. */
 void Requester::expect_counted()
 {
@@ -39,7 +74,7 @@ void Requester::expect_receives()
 	u32 held = 0;
 
 	/* One that takes no Receives any more, or has a part of a message, has others elsewhere. */
-	if (!is_connected() || verbs.broken || verbs.receives_refused ||
+	if (!connection() || verbs.broken || verbs.receives_refused ||
 	    verbs.receives_left != kNoLimit || connection()->groups.amid())
 		return;
 	for (Call *call = core->all.front(); call; call = core->all.next(call))
@@ -88,6 +123,7 @@ void Requester::balance()
 	const ClientAudit a = audit(*core);
 
 	client_ledger.balance();
+	expect_calls(*core);
 	EXPECT_EQ(verbs.sends, 0);
 	EXPECT_EQ(a.free + a.zombies + in_use, a.calls);
 	EXPECT_EQ(a.listed, a.regions);

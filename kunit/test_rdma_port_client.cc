@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What test_rdma_port_client.hh declares. No tests here. */
 #include "kunit/test_rdma_port.hh"
+#include "module/client/client.hh"
 #include "xdr/wire.hh"
 
 namespace rpcordma {
@@ -46,6 +47,36 @@ u32 length_of(const rpcordma_send_wr &wr)
 	return length;
 }
 
+/* The region that @wr registers, or invalidates; null: none. */
+const rpcordma_region *region_of(const rpcordma_send_wr &wr)
+{
+	if (wr.opcode == RPCORDMA_WR_REG_MR)
+		return reinterpret_cast<const rpcordma_region *>(
+			reinterpret_cast<const rpcordma_reg_wr &>(wr).mr);
+	for (const rpcordma_region *region : the_port->dma.all_regions)
+		if (region && wr.opcode == RPCORDMA_WR_LOCAL_INV && region->key == wr.invalidate_rkey)
+			return region;
+	return nullptr;
+}
+
+/* On whose account the chain of @first is posted. */
+u32 xid_of(const rpcordma_send_wr &first)
+{
+	const rpcordma_region *region = region_of(first);
+
+	return region ? u32(region->iova >> 32) : word_of(first, 0);
+}
+
+/* What it is called when that cannot be posted. */
+rpcordma_failure failure_of(const rpcordma_send_wr &first)
+{
+	for (const rpcordma_send_wr *wr = &first; wr; wr = wr->next)
+		if (wr->opcode == RPCORDMA_WR_SEND)
+			return RPCORDMA_FAILURE_post_failed;
+	return first.opcode == RPCORDMA_WR_LOCAL_INV ? RPCORDMA_FAILURE_invalidate_post_failed :
+						       RPCORDMA_FAILURE_scratch_post_failed;
+}
+
 #define RPCORDMA_TEXT(name, text) text,
 const char *const kFailures[] = {RPCORDMA_FAILURES(RPCORDMA_TEXT)};
 const char *const kLosses[] = {RPCORDMA_LOSSES(RPCORDMA_TEXT)};
@@ -87,17 +118,28 @@ bool ClientLedger::knows_(u32 xid) const
 	return false;
 }
 
-void ClientLedger::posting(const rpcordma_send_wr *first)
+void ClientLedger::failed(rpcordma_failure which, u32 xid, int value)
+{
+	if (!of_client())
+		return;
+	EXPECT_FALSE(failure_.owed);
+	failure_ = {true, which, xid, value};
+}
+
+void ClientLedger::posting(const rpcordma_send_wr *first, int result)
 {
 	const rpcordma_send_wr *send = nullptr;
 	u32 regions = 0;
 
 	if (!of_client())
 		return;
+	if (result)
+		failed(failure_of(*first), xid_of(*first), result);
 	for (const rpcordma_send_wr *wr = first; wr; wr = wr->next) {
 		/* One that is not the last is heard of only when it fails. */
 		if (wr->next)
 			EXPECT_FALSE(wr->send_flags & RPCORDMA_SEND_SIGNALED);
+		EXPECT_EQ(wr->send_flags & ~RPCORDMA_SEND_SIGNALED, 0);
 		if (wr->opcode == RPCORDMA_WR_SEND && !send)
 			send = wr;
 		regions += wr->opcode == RPCORDMA_WR_REG_MR;
@@ -216,11 +258,24 @@ void ClientLedger::granted(u32 credits)
 void ClientLedger::traced_failure(u32 which, u32 xid, int value)
 {
 	logged_ = the_port->log.logged;
+	failed_ = value;
 	TEST_NOTE("failure", which);
 	expect_figure(kFailures[which], value);
 	if (!of_client())
 		return;
+	if (failure_.owed && failure_.which == which) {
+		EXPECT_EQ(xid, failure_.xid);
+		EXPECT_EQ(value, failure_.value);
+		failure_.owed = false;
+	}
 	EXPECT_TRUE(!xid || knows_(xid));
+	/* What is wrong with a transmission is known only where a message may have several. */
+	const auto *c = static_cast<const Connection *>(the_port->verbs.requester);
+	if (which == RPCORDMA_FAILURE_backward_refusal_lost && !c->session.reduces())
+		EXPECT_EQ(value, 0);
+	/* Ahead of the connection's end, which comes of it. */
+	if (which == RPCORDMA_FAILURE_repterr_received)
+		EXPECT_FALSE(c->broken.load());
 	if (which == RPCORDMA_FAILURE_reply_unmatched)
 		replies_ = 0;
 }
@@ -236,9 +291,12 @@ void ClientLedger::traced_loss(u32 which, int value)
 				RPCORDMA_LOSS_backward_overrun, RPCORDMA_LOSS_backward_oversized})
 		if (of_client() && which == grave)
 			EXPECT_TRUE(new_line);
-	/* That of the event before it. */
+	/* That of the event before it; others than an errno may be another message's. */
 	if (which != RPCORDMA_LOSS_rpc_failed)
 		expect_figure(kLosses[which], value);
+	else if (of_client() && value < 0)
+		EXPECT_EQ(value, failed_);
+	failed_ = 0;
 }
 
 void ClientLedger::traced_connection(const char *what, int value) const
@@ -252,6 +310,8 @@ void ClientLedger::balance() const
 {
 	EXPECT_FALSE(message_.made);
 	EXPECT_EQ(sending_, 0);
+	TEST_NOTE("failure", failure_.which);
+	EXPECT_FALSE(failure_.owed);
 }
 
 } // namespace rpcordma

@@ -14,8 +14,10 @@ class ClientLedger {
 public:
 	/* What was done. */
 
-	/** The chain from @first on is being given to the device. */
-	void posting(const rpcordma_send_wr *first);
+	/** The chain from @first on is being given to the device, which says @result. */
+	void posting(const rpcordma_send_wr *first, int result);
+	/** What the port was asked for on account of @xid has failed with @value: that is to be told of as @which. */
+	void failed(rpcordma_failure which, u32 xid, int value);
 	/** A completion was handled: who was looked for was told of. */
 	void handled() const
 	{
@@ -61,6 +63,12 @@ private:
 
 	[[nodiscard]] bool knows_(u32 xid) const;
 
+	/* What has failed, and was not told of yet. */
+	struct {
+		bool owed;
+		u32 which, xid;
+		int value;
+	} failure_ = {};
 	/* The message that was made last, and not posted yet. */
 	struct {
 		bool made;
@@ -72,6 +80,7 @@ private:
 	u32 from_ = 0, to_ = 0, window_ = 0; /* credits */
 	u32 xids_[kXids] = {}, xids_known_ = 0;
 	u32 logged_ = 0; /* lines, when something failed last */
+	int failed_ = 0; /* the last failure's figure, unless a connection was lost for it */
 };
 
 } // namespace rpcordma

@@ -222,6 +222,13 @@ void rpcordma_dma_sync_for_cpu(rpcordma_endpoint *, const rpcordma_sge *sge, rpc
 	}
 }
 
+/* A region could not be mapped for @tag, a client's XID: what the port says then. */
+static int not_mapped(u32 tag, int error)
+{
+	the_port->client_ledger.failed(RPCORDMA_FAILURE_region_map_failed, tag, error);
+	return error;
+}
+
 static void unmap(rpcordma_region *region)
 {
 	if (!region->mapped)
@@ -287,7 +294,7 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 		EXPECT_EQ(offset % kPage, 0);
 	}
 	if (!take_one(the_port->dma.region_maps_left))
-		return -12;
+		return not_mapped(tag, -12);
 	region->count = 0;
 	region->length = length;
 	region->writable = writable;
@@ -299,11 +306,11 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 	});
 	EXPECT_TRUE(mapped);
 	if (the_port->dma.unmappable)
-		return -5;
+		return not_mapped(tag, -5);
 	if (the_port->dma.places_lost && region->count > 1 && !region->gaps)
 		for (u32 i = 0; i < region->count; i++)
 			if (region->pieces[i].length != kPage)
-				return -5;
+				return not_mapped(tag, -5);
 	for (u32 i = 0; i < region->count; i++)
 		region->pieces[i].map();
 	region->mapped = true;
@@ -338,8 +345,11 @@ int rpcordma_region_map_scratch(rpcordma_region *region, rpcordma_reg_wr *wr)
 
 	EXPECT_FALSE(region->mapped);
 	EXPECT_EQ(region->registered, 0);
-	if (!take_one(the_port->dma.scratch_maps_left))
+	if (!take_one(the_port->dma.scratch_maps_left)) {
+		the_port->client_ledger.failed(RPCORDMA_FAILURE_scratch_map_failed,
+					       u32(region->iova >> 32), -12);
 		return -12;
+	}
 	region->count = 0;
 	for (u32 left = region->length; left;) {
 		DmaPiece &piece = region->pieces[region->count++];

@@ -15,6 +15,39 @@ static void expect_own(const rpc_xprt *xprt)
 	EXPECT_EQ(xprt, transport);
 }
 
+/* What a sender may be short of: room in the send queue, and regions, which calls keep of which the peer has none. */
+struct Space {
+	u32 room, regions;
+	bool marker;
+};
+
+static Space space()
+{
+	const auto *c = static_cast<const Connection *>(the_port->verbs.requester);
+	Client &client = *c->client;
+	Space space = {0, 0, c->send_queue.has_marker()};
+
+	while (c->send_queue.has_room(space.room + 1, 0))
+		space.room++;
+	for (const bool gaps : {false, true})
+		for (const RegionList *list : {&client.pool.of(gaps), &client.at_hand.of(gaps)})
+			for (Region *region = list->front(); region; region = list->next(region))
+				space.regions++;
+	for (Call *call = client.all.front(); call; call = client.all.next(call)) {
+		if (call->get_state() != CallState::idle && call->plan.rkeys())
+			continue;
+		for (Region *region = call->spare.front(); region; region = call->spare.next(region))
+			space.regions++;
+	}
+	return space;
+}
+
+/* A task waits for room, and how much there was; nobody wishes for it before one does. */
+static bool waiting;
+static Space missed;
+/* The request that is being sent, or was last. */
+static const rpc_rqst *sender;
+
 /* Whose reply was placed, and not handed over yet. */
 static const rpc_rqst *placed;
 
@@ -24,6 +57,8 @@ rpc_rqst *rpcordma_rqst_create(rpc_xprt *xprt)
 {
 	transport = xprt;
 	placed = nullptr;
+	waiting = false;
+	sender = nullptr;
 	for (rpc_rqst *&slot : the_port->sunrpc.requests) {
 		if (slot)
 			continue;
@@ -68,6 +103,7 @@ void rpcordma_rqst_reset(rpc_rqst *rqst)
 void rpcordma_rqst_get(rpc_rqst *rqst, rpcordma_request *request)
 {
 	the_port->client_ledger.know(rqst->xid);
+	sender = rqst;
 	*request = {&rqst->send,       &rqst->receive, rqst->xid,      the_port->sunrpc.connected,
 		    rqst->sent_before, !rqst->one_way, !rqst->foreign, rqst->ddp_allowed};
 }
@@ -88,10 +124,17 @@ void rpcordma_rqst_sent(rpc_rqst *rqst)
 	the_port->client_ledger.sending(rqst->xid);
 }
 
-int rpcordma_fill_sparse_pages(rpcordma_xdr_buf *)
+int rpcordma_fill_sparse_pages(rpcordma_xdr_buf *buf)
 {
+	const int error = the_port->sunrpc.sparse_pages;
+
 	the_port->sunrpc.filled++;
-	return the_port->sunrpc.sparse_pages;
+	EXPECT_TRUE(buf->flags & RPCORDMA_XDRBUF_SPARSE_PAGES);
+	for (const rpc_rqst *rqst : the_port->sunrpc.requests)
+		if (error && rqst && &rqst->receive == buf)
+			the_port->client_ledger.failed(RPCORDMA_FAILURE_pages_missing, rqst->xid,
+						       error);
+	return error;
 }
 
 rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *xprt, rpcordma_u32 xid)
@@ -112,6 +155,10 @@ rpc_rqst *rpcordma_rqst_find_pin(rpc_xprt *xprt, rpcordma_u32 xid)
 void rpcordma_rqst_unpin(rpc_rqst *rqst)
 {
 	EXPECT_TRUE(rqst->pinned);
+	/* Its task may give the call up at once: nobody is at its reply. */
+	const CallState state = rqst->call->get_state();
+	EXPECT_TRUE(state != CallState::posting && state != CallState::early &&
+		    state != CallState::replied);
 	rqst->pinned = false;
 }
 
@@ -120,6 +167,9 @@ void rpcordma_rqst_complete(rpc_rqst *rqst, int result)
 	EXPECT_TRUE(rqst->pinned);
 	EXPECT_TRUE(rqst->call->mapped.empty());
 	EXPECT_FALSE(rqst->call->is_read());
+	/* It may be another task's call at once. */
+	EXPECT_EQ(rqst->call->get_state(), CallState::idle);
+	EXPECT_EQ(rqst->call->held, nullptr);
 	rqst->pinned = rqst->waiting = false;
 	EXPECT_EQ(rqst->completed, 0);
 	/* Who has a reply knows where it lies. */
@@ -141,6 +191,7 @@ void rpcordma_rqst_set_reply(rpc_rqst *rqst, rpcordma_u32 head, rpcordma_u32 pag
 
 static void copy_pages(const rpcordma_xdr_buf *buf, u32 offset, u8 *bytes, u32 length, bool to)
 {
+	EXPECT_NE(length, 0);
 	EXPECT_LE(u64(offset) + length, buf->page_length);
 	offset += buf->page_base;
 	for (u32 i = 0; i < length; i++, offset++) {
@@ -232,18 +283,32 @@ void rpcordma_xprt_force_disconnect(rpc_xprt *xprt)
 void rpcordma_xprt_closed(rpc_xprt *xprt)
 {
 	expect_own(xprt);
+	/* There is none any more. */
+	EXPECT_EQ(the_port->verbs.requester, nullptr);
 	the_port->sunrpc.closes++;
 }
 
 void rpcordma_xprt_wait_for_space(rpc_xprt *xprt)
 {
 	expect_own(xprt);
+	const auto *c = static_cast<const Connection *>(the_port->verbs.requester);
+	EXPECT_TRUE(waiting || !c->client->wants_space.load());
+	waiting = true;
+	missed = space();
 	the_port->sunrpc.space_waits++;
 }
 
 void rpcordma_xprt_write_space(rpc_xprt *xprt)
 {
 	expect_own(xprt);
+	/* Who is called looks for more than there was; scratch memory takes back at once what a call that is given up returns. */
+	if (sender && the_port->verbs.requester && !rpcordma_tunables.scratch_remap) {
+		const Space now = space();
+
+		EXPECT_TRUE(now.room > missed.room || now.regions > missed.regions ||
+			    now.marker > missed.marker);
+	}
+	waiting = false;
 	the_port->sunrpc.spaces++;
 }
 
@@ -286,6 +351,13 @@ void rpcordma_xprt_queue_refill(rpc_xprt *xprt, rpcordma_u32 delay)
 void rpcordma_xprt_queue_check(rpc_xprt *xprt, rpcordma_u32 delay)
 {
 	expect_own(xprt);
+	/* It may be due at once: there is something to be checked. */
+	const auto *c = static_cast<const Connection *>(the_port->verbs.requester);
+	Client &client = *c->client;
+	bool some = !client.zombies.empty();
+	for (Call *call = client.all.front(); call; call = client.all.next(call))
+		some = some || call->invalidating.load();
+	EXPECT_TRUE(some);
 	the_port->sunrpc.checks++;
 	if (!the_port->sunrpc.check_delay)
 		the_port->sunrpc.check_delay = delay;
@@ -341,4 +413,5 @@ void rpcordma_bc_rqst_done(rpc_xprt *xprt)
 {
 	expect_own(xprt);
 	the_port->sunrpc.backward_done++;
+	the_port->sunrpc.holds_at_done = the_port->sync.holds;
 }

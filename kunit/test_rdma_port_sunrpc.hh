@@ -52,6 +52,8 @@ struct PortSunrpc {
 	u32 backward_calls = 0, backward_done = 0;
 	rpc_rqst *backward = nullptr; /* the last of them */
 	u32 taken_back = 0;	      /* how often what is queued was asked for */
+	/* Spin locks that were had so far, when the transport might go with the last of them: nobody takes one behind that. */
+	u32 holds_at_done = 0;
 
 	/** Time passes until the check that is queued, of @client. */
 	void check(rpcordma_client *client);

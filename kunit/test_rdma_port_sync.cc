@@ -211,6 +211,9 @@ void rpcordma_event_reset(rpcordma_event *event)
 
 void rpcordma_event_raise(rpcordma_event *event)
 {
+	/* Who connects waits for an answer, or for the end, and looks which it is. */
+	if (const Connection *c = fenced(); c && !c->published)
+		EXPECT_TRUE(c->broken || c->answer.load() != protocol::Answer::none);
 	event->raised = true;
 }
 

@@ -46,6 +46,8 @@ int answer_backward(Requester &r, u32 size)
 	const int rc = rpcordma_core_bc_send_reply(r.core, rqst->call);
 	r.work();
 	rpcordma_core_bc_free(r.core, rqst->call);
+	/* The transport may be gone by then. */
+	EXPECT_EQ(r.sync.holds, r.sunrpc.holds_at_done);
 	if (r.connection())
 		r.balance();
 	return rc;
@@ -332,6 +334,8 @@ RPCORDMA_TEST(client_backward, credits)
 	}
 	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
 	EXPECT_EQ(r.sunrpc.backward_calls, kBackwardCalls);
+	EXPECT_EQ(r.log.take(trace::Loss::backward_overrun), 1);
+	EXPECT_EQ(r.log.logged, 1);
 }
 
 namespace {

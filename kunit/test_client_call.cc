@@ -93,6 +93,25 @@ RPCORDMA_TEST(client_call, receives)
 	}
 }
 
+/* Oftener than the send queue has room for, out of the same slot: what is signaled now and then is told as it is. */
+RPCORDMA_TEST(client_call, often)
+{
+	Requester r;
+	r.connect();
+	const u32 before = r.log.traced_posts;
+
+	for (u32 xid = 1; xid <= r.send_queue().size() + 2; xid++) {
+		rpc_rqst *call = r.call(xid);
+
+		EXPECT_TRUE(r.reply(xid, 24));
+		EXPECT_EQ(call->result, 24);
+		r.done(call);
+	}
+	EXPECT_GT(r.log.traced_posts, before + r.send_queue().size());
+	EXPECT_TRUE(r.send_queue().has_room(r.send_queue().size() / 2, 0));
+	r.at_rest();
+}
+
 /* A call that goes on in pages, in a tail, or in both, behind a bare header: each byte once, and none of another's. */
 RPCORDMA_TEST(client_call, inline_parts)
 {
@@ -486,8 +505,8 @@ RPCORDMA_TEST(client_call, kept_region)
 	}
 }
 
-RPCORDMA_SUITE(client_call, kept_region, header, credits, receives, inline_parts, silent_peer,
-	       reconnect_settings, buffers, read_chunk, write_chunk, chunk_counters, unmarked_pages,
-	       protected_payload, no_retransmission, cancelled);
+RPCORDMA_SUITE(client_call, often, kept_region, header, credits, receives, inline_parts,
+	       silent_peer, reconnect_settings, buffers, read_chunk, write_chunk, chunk_counters,
+	       unmarked_pages, protected_payload, no_retransmission, cancelled);
 
 } // namespace rpcordma

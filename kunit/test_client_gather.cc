@@ -212,6 +212,7 @@ RPCORDMA_TEST(client_gather, stuck)
 		if (replied) {
 			r.reply_now(9);
 			EXPECT_EQ(call->completed, 0);
+			EXPECT_EQ(r.sunrpc.check_delay, kInvalidationLimitMs);
 			while (r.sunrpc.check_delay && !r.sunrpc.force_disconnects)
 				r.sunrpc.check(r.core);
 			EXPECT_EQ(r.sunrpc.force_disconnects, 1);
@@ -360,6 +361,30 @@ RPCORDMA_TEST(client_gather, room)
 	r.at_rest();
 }
 
+/* A sender that waits for room is called when these Sends are done, and finds it. */
+RPCORDMA_TEST(client_gather, space)
+{
+	Gatherer r;
+	const u32 room = r.send_queue().size() - kSends;
+
+	EXPECT_TRUE(r.send_queue().take_aside(room));
+	rpc_rqst *call = r.post(9), *other = r.prepare(10);
+	EXPECT_EQ(rpcordma_core_send_request(r.core, other->call), to_errno(Error::again));
+	EXPECT_TRUE(r.wants_space());
+	r.verbs.work();
+	EXPECT_FALSE(r.wants_space());
+	EXPECT_EQ(r.sunrpc.spaces, 1);
+	EXPECT_EQ(rpcordma_core_send_request(r.core, other->call), 0);
+	r.send_queue().return_invalidations(room);
+	for (rpc_rqst *each : {call, other}) {
+		EXPECT_TRUE(r.reply2(each->xid, 24));
+		EXPECT_EQ(each->result, 24);
+		r.done(each);
+	}
+	r.at_rest();
+	EXPECT_EQ(r.log.take(trace::Failure::send_queue_full), 1);
+}
+
 namespace {
 
 struct Narrow : Gatherer {
@@ -455,7 +480,7 @@ RPCORDMA_TEST(client_gather, shorter_heads)
 	}
 }
 
-RPCORDMA_SUITE(client_gather, shorter_heads, order, places, overtakes_its_post, given_up,
+RPCORDMA_SUITE(client_gather, space, shorter_heads, order, places, overtakes_its_post, given_up,
 	       answered_before, stuck, lost, given_up_at_the_end, post_fails, shortages, room, sges);
 
 } // namespace rpcordma

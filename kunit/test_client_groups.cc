@@ -45,6 +45,17 @@ RPCORDMA_TEST(client_groups, sizes)
 	r.at_rest();
 }
 
+/* Oftener than the send queue has room for. */
+RPCORDMA_TEST(client_groups, often)
+{
+	GroupRequester r;
+
+	for (u32 i = 0; i < r.send_queue().size() / 2 + 2; i++)
+		EXPECT_TRUE(r.goes_in(20 + i, 6000, 2));
+	EXPECT_TRUE(r.send_queue().has_room(r.send_queue().size() / 2, 0));
+	r.at_rest();
+}
+
 /* Transmissions are as long as the peer takes and our memory allows; without memory a chunk carries the call. */
 RPCORDMA_TEST(client_groups, pages)
 {
@@ -67,7 +78,8 @@ RPCORDMA_TEST(client_groups, pages)
 	for (u32 left = 0; left < 20; left++) {
 		TEST_NOTE("allocations", left);
 		GroupRequester r(setting);
-		r.expect_more_with(left, r.long_call(9, 12600), r.stats().group_count, grouped);
+		r.expect_more_with(left, r.long_call(9, 12600), r.stats().group_count, grouped,
+				   12600, kLarge);
 	}
 	EXPECT_TRUE(grouped);
 }
@@ -415,7 +427,9 @@ RPCORDMA_TEST(client_groups, strange)
 	}
 	r.expect_report(11, 1, rtrext::Fault::alone, false);
 	const u32 none[] = {9, 2, kGrant, 5, 1, 4, 20, 9, 0, 0, 0, 99};
+	const auto bad_before = r.stats().bad_reply_count;
 	EXPECT_TRUE(r.deliver(RawMessage(none).message()));
+	EXPECT_EQ(r.stats().bad_reply_count, bad_before + 1);
 	EXPECT_FALSE(r.is_lost());
 	EXPECT_EQ(r.stats().repterr_count, 0);
 	EXPECT_TRUE(r.goes_in(12, 6000, 2));
@@ -677,6 +691,7 @@ RPCORDMA_TEST(client_groups, backward_call_served_amid)
 		/* What follows of the reply is none. */
 		EXPECT_TRUE(reply_part(r, 9, parts, 4, 400 * parts, 400));
 		EXPECT_EQ(call->completed, 0);
+		r.expect_receives();
 		rpcordma_core_client_close(r.core);
 		rpc_rqst *served = r.sunrpc.backward;
 		served->send.head.length = served->send.len = 32;
@@ -839,8 +854,8 @@ RPCORDMA_TEST(client_groups, other_direction)
 	}
 }
 
-RPCORDMA_SUITE(client_groups, other_direction, announcement, sizes, pages, peer, credits, placed,
-	       others_ways, given_up, reported, refused, connections_lost, strange,
+RPCORDMA_SUITE(client_groups, often, other_direction, announcement, sizes, pages, peer, credits,
+	       placed, others_ways, given_up, reported, refused, connections_lost, strange,
 	       refused_for_long, replies, reserve, reply_of_large_receives, backward_call_amid,
 	       backward_call_served_amid, reply_broken_off, silence, reply_refused,
 	       reply_fits_nowhere, report_of_nobody);

@@ -566,6 +566,10 @@ RPCORDMA_TEST(client_items, read_asked)
 		for (u32 n = 2; n <= 4; n++)
 			EXPECT_EQ(asks(Reader(setting), n * 16 * kPage), n <= limit);
 	}
+	/* It takes no credit beyond its own, also where others leave none. */
+	GroupSetting one = Reader::with(1 << 18);
+	one.grant = 1;
+	EXPECT_TRUE(asks(Reader(one), size));
 	/* Nothing may be placed, or the head of a Receive is too short for what may be around it. */
 	Reader r;
 	rpc_rqst *call = r.read(9, size);

@@ -210,7 +210,17 @@ RPCORDMA_TEST(client_life, send_queue_full)
 	EXPECT_TRUE(r.reply(1, 24));
 	r.done(call);
 	r.at_rest();
-	EXPECT_EQ(r.log.take(trace::Failure::send_queue_full), 1);
+	/* The next connection has room: nobody waits for it there. */
+	while (queue.take_aside(1))
+		r.verbs.kept_room++;
+	call = r.prepare(2);
+	EXPECT_EQ(r.transmit(call), to_errno(Error::again));
+	rpcordma_core_client_close(r.core);
+	EXPECT_TRUE(r.wants_space());
+	r.connect();
+	EXPECT_FALSE(r.wants_space());
+	r.done(call);
+	EXPECT_EQ(r.log.take(trace::Failure::send_queue_full), 2);
 }
 
 /* Room comes between a sender's look and its wish: nobody else would wake it. */
@@ -247,7 +257,7 @@ RPCORDMA_TEST(client_life, refill)
 	for (u32 i = 2; i < 5; i++) {
 		rpcordma_core_client_refill(r.core);
 		EXPECT_EQ(r.sunrpc.refills, i);
-		EXPECT_GT(r.sunrpc.refill_delay, 0);
+		EXPECT_EQ(r.sunrpc.refill_delay, 100);
 		EXPECT_EQ(r.sunrpc.spaces, 0);
 	}
 	r.dma.regions_left = kNoLimit;

@@ -68,6 +68,39 @@ RPCORDMA_TEST(client_reply, inline_reply)
 	r.done(call);
 }
 
+/* A byte more than there is room for, in the head alone, and behind it, is cut off: it is nowhere behind the buffer. */
+RPCORDMA_TEST(client_reply, too_long)
+{
+	constexpr u32 head = 200, paged = 300, tail = 8;
+	Requester r;
+	r.connect();
+	for (const u32 pages : {0u, paged})
+		for (const u32 behind : {0u, tail})
+			for (const u32 longer : {0u, 1u}) {
+				TEST_NOTE("pages", pages);
+				TEST_NOTE("tail", behind);
+				TEST_NOTE("longer", longer);
+				const u32 room = head + pages + behind;
+				rpc_rqst *call = r.prepare(7, 40, head);
+				if (pages)
+					r.add_pages(call, pages, true);
+				call->receive.flags = 0;
+				call->receive.tail = {test_alloc(tail).data(), behind};
+				call->receive.buflen += behind;
+				EXPECT_EQ(r.transmit(call), 0);
+				EXPECT_FALSE(r.sent().has_chunks());
+				EXPECT_TRUE(r.reply(7, room + longer));
+				EXPECT_EQ(call->result, int(room));
+				expect_reply(call, head + pages);
+				EXPECT_EQ(static_cast<u8 *>(call->receive.head.base)[head], 0xee);
+				for (u32 i = 0; i < behind; i++)
+					EXPECT_EQ(static_cast<u8 *>(call->receive.tail.base)[i],
+						  pattern(head + pages + i));
+				r.done(call);
+			}
+	r.at_rest();
+}
+
 /* By Write chunk and by Reply chunk: every byte, and the memory is out of reach when the RPC completes. */
 RPCORDMA_TEST(client_reply, chunks)
 {
@@ -299,9 +332,10 @@ RPCORDMA_TEST(client_reply, nobody)
 /* Each of them is looked for among all calls: a peer that goes on with it is left. */
 RPCORDMA_TEST(client_reply, nobody_for_long)
 {
-	constexpr u32 most = 1024;
+	constexpr u32 most = 1024, owed = most + 100;
 	Requester r;
 	r.connect();
+	r.done(r.call(owed));
 	for (u32 i = 0; i < most; i++) {
 		EXPECT_EQ(r.sunrpc.force_disconnects, 0);
 		EXPECT_TRUE(r.reply(i + 1, 24));
@@ -310,12 +344,15 @@ RPCORDMA_TEST(client_reply, nobody_for_long)
 	EXPECT_TRUE(r.reply(most + 1, 24));
 	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
 	EXPECT_EQ(r.sunrpc.bad_xids, most + 1);
+	/* Nobody is looked for any more, not even who is there. */
+	EXPECT_TRUE(r.reply(owed, 24));
+	EXPECT_EQ(audit(*r.core).zombies, 1);
 	/* The next connection begins anew. */
 	rpcordma_core_client_close(r.core);
 	r.connect();
 	EXPECT_TRUE(r.reply(1, 24));
 	EXPECT_EQ(r.sunrpc.force_disconnects, 1);
-	EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), most + 2);
+	EXPECT_EQ(r.log.take(trace::Failure::reply_unmatched), most + 3);
 	EXPECT_EQ(r.log.take(trace::Loss::replies_unmatched), 1);
 }
 
@@ -413,9 +450,9 @@ RPCORDMA_TEST(client_reply, errors)
 		u32 count;
 	} errors[] = {
 		{.words = {7, 1, 1, 4, 2}, .count = 5},
-		{.words = {7, 1, 1, 4, 2, 0, 0}, .count = 7},
-		{.words = {7, 1, 1, 4, 1, 1, 1}, .count = 7},
-		{.words = {7, 1, 1, 4, 1, 2, 3}, .count = 7},
+		{.words = {7, 1, 5, 4, 2, 0, 0}, .count = 7},
+		{.words = {7, 1, 4, 4, 1, 1, 1}, .count = 7},
+		{.words = {7, 1, 9, 4, 1, 2, 3}, .count = 7},
 	};
 	Requester r;
 	r.connect();
@@ -429,7 +466,12 @@ RPCORDMA_TEST(client_reply, errors)
 		const ExactCopy copy(r.peer.last());
 		const auto offered = decoded(copy.bytes());
 
+		const auto bad = r.stats().bad_reply_count;
+
 		EXPECT_TRUE(r.words({e.words, e.count}));
+		EXPECT_EQ(r.stats().bad_reply_count, bad + 1);
+		/* Its grant is one as any. */
+		EXPECT_EQ(r.sunrpc.window, e.words[2]);
 		EXPECT_EQ(call->completed, 1);
 		EXPECT_EQ(call->result, to_errno(Error::io));
 		EXPECT_FALSE(reachable(*offered.writes.begin()));
@@ -829,34 +871,38 @@ void reply_at_once()
 /* A reply that comes before its call's post has returned is the poster's to process; if that failed, nobody's. */
 RPCORDMA_TEST(client_reply, overtakes_its_post)
 {
-	for (bool posted : {true, false}) {
-		TEST_NOTE("posted", posted);
-		Requester r;
-		r.connect();
-		rpc_rqst *call = r.prepare(7);
-
-		quick = &r;
-		r.verbs.in_post = reply_at_once;
-		if (!posted)
-			r.verbs.sends_left = 0;
-		EXPECT_EQ(r.transmit(call), posted ? 0 : to_errno(Error::not_connected));
-		r.verbs.sends_left = kNoLimit;
-		EXPECT_FALSE(call->pinned);
-		EXPECT_EQ(call->completed, posted ? 1 : 0);
-		if (!posted) {
+	/* The region of a long reply is to be taken back first. */
+	for (const u32 room : {200u, 4096u})
+		for (bool posted : {true, false}) {
+			TEST_NOTE("posted", posted);
+			TEST_NOTE("room", room);
+			Requester r;
 			r.connect();
-			EXPECT_EQ(r.transmit(call), 0);
-			EXPECT_TRUE(r.reply(7, 24));
+			rpc_rqst *call = r.prepare(7, 40, room);
+
+			quick = &r;
+			r.verbs.in_post = reply_at_once;
+			if (!posted)
+				r.verbs.sends_left = 0;
+			EXPECT_EQ(r.transmit(call), posted ? 0 : to_errno(Error::not_connected));
+			r.verbs.sends_left = kNoLimit;
+			EXPECT_FALSE(call->pinned);
+			EXPECT_EQ(call->completed, posted ? 1 : 0);
+			if (!posted) {
+				r.connect();
+				EXPECT_EQ(r.transmit(call), 0);
+				EXPECT_TRUE(r.reply(7, 24));
+			}
+			EXPECT_EQ(call->result, 24);
+			EXPECT_EQ(r.peer.local_invalidations, room > 1000);
+			r.done(call);
+			r.at_rest();
+			EXPECT_EQ(r.log.take(trace::Failure::post_failed), posted ? 0 : 1);
+			EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), posted ? 0 : 1);
 		}
-		EXPECT_EQ(call->result, 24);
-		r.done(call);
-		r.at_rest();
-		EXPECT_EQ(r.log.take(trace::Failure::post_failed), posted ? 0 : 1);
-		EXPECT_EQ(r.log.take(trace::Loss::rpc_failed), posted ? 0 : 1);
-	}
 }
 
-RPCORDMA_SUITE(client_reply, overtakes_its_post, inline_reply, chunks, places_lost,
+RPCORDMA_SUITE(client_reply, too_long, overtakes_its_post, inline_reply, chunks, places_lost,
 	       places_lost_of_long, discarded, nobody, nobody_for_long, long_in_one_region, errors,
 	       contradictions, segments_missing, inline_despite_chunk, encoded_once_more,
 	       encoded_once_more_whole, invalidation, invalidation_fails);

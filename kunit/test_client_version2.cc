@@ -930,6 +930,9 @@ RPCORDMA_TEST(client_version2, two_kinds)
 			}
 			EXPECT_EQ(whole, kWide + kTail);
 			EXPECT_EQ(item, size);
+			/* Of two regions the longer one is the server's to invalidate, whichever comes first. */
+			if (version == 2)
+				EXPECT_EQ(r.dma.region_of(sent.invalidate.get())->length, size);
 			EXPECT_TRUE(r.answer_of(version, 1, 24));
 			EXPECT_EQ(call->result, 24);
 			r.done(call);
@@ -942,6 +945,8 @@ RPCORDMA_TEST(client_version2, two_kinds)
 			EXPECT_EQ(offered.writes.count(), 1);
 			EXPECT_EQ(offered.writes.total_length(), size);
 			EXPECT_EQ(offered.reply.length(), kWide + xdr_pad(size) + kTail);
+			if (version == 2)
+				EXPECT_EQ(offered.invalidate, (*offered.writes.begin())[0].handle);
 			fill_chunk(*offered.writes.begin(), size);
 			/* The reply's rest: what is before the item, and what is behind its pad. */
 			fill_chunk(offered.reply, kWide + kTail, kRest);
@@ -962,6 +967,27 @@ RPCORDMA_TEST(client_version2, two_kinds)
 			r.done(call);
 			r.at_rest();
 		}
+}
+
+/* Of regions that are as long as each other it is the first. */
+RPCORDMA_TEST(client_version2, first_of_same_length)
+{
+	constexpr u32 kPages = 130;
+	Requester2 r;
+
+	r.verbs.device.max_fast_reg_pages = kPages;
+	r.connect2();
+	rpc_rqst *call = r.prepare(1);
+	r.add_pages(call, 3 * kPages * kPage, true);
+	EXPECT_EQ(r.transmit(call), 0);
+	const auto sent = decoded2(r.peer.last());
+	const xdr::WriteChunk chunk = *sent.writes.begin();
+	ASSERT_EQ(chunk.count(), 3);
+	EXPECT_EQ(chunk[0].length, chunk[1].length);
+	EXPECT_EQ(sent.invalidate, chunk[0].handle);
+	EXPECT_TRUE(r.reply2(1, 24));
+	r.done(call);
+	r.at_rest();
 }
 
 /* What a server is trusted with goes with its connection: the same calls are made anew for the next one. */
@@ -1329,10 +1355,10 @@ RPCORDMA_TEST(client_version2, read_list)
 	EXPECT_EQ(r.log.take(trace::Failure::reply_contradicts), 1);
 }
 
-RPCORDMA_SUITE(client_version2, question, answers, answers_cut, no_answer, late_answer,
-	       answer_and_disconnect, no_memory, question_not_mapped, who_is_asked, traced,
-	       traced_request, traced_malformed, off, unproved, talks_only, described, inline_call,
-	       chunks, errors, other_messages, answered_often, answer_not_posted, backward, grants,
-	       thresholds, two_kinds, two_kinds_elsewhere, read_list);
+RPCORDMA_SUITE(client_version2, first_of_same_length, question, answers, answers_cut, no_answer,
+	       late_answer, answer_and_disconnect, no_memory, question_not_mapped, who_is_asked,
+	       traced, traced_request, traced_malformed, off, unproved, talks_only, described,
+	       inline_call, chunks, errors, other_messages, answered_often, answer_not_posted,
+	       backward, grants, thresholds, two_kinds, two_kinds_elsewhere, read_list);
 
 } // namespace rpcordma

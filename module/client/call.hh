@@ -102,7 +102,6 @@ struct rpcordma_call : rpcordma::ListLink<AllCallsTag>, rpcordma::ListLink<CallL
 		serving, /* of a backward call: the service has it, on the connection it came on */
 	};
 
-	rpcordma_client *client = nullptr;
 	rpc_rqst *rqst = nullptr;
 	std::atomic<State> state{State::idle};
 	u32 xid = 0; /* of the last transmission */

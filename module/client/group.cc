@@ -76,13 +76,6 @@ bool rpcordma_client::take_for_group(Call *call, u32 count, u32 replies)
 	return true;
 }
 
-/* The reply of @call goes where it belongs, and not where it would have been written. */
-static void place_reply_apart(Call *call, const rpcordma_request &request)
-{
-	call->shape.receive.head_address = reinterpret_cast<u64>(request.receive->head.base);
-	call->shape.receive.tail_address = reinterpret_cast<u64>(request.receive->tail.base);
-}
-
 /* Have the @count Sends of @call read its page data where they lie. */
 [[nodiscard]] static bool gather_item(Connection &c, Call *call, const rpcordma_xdr_buf &buf,
 				      const properties::Structure &room, u32 count)
@@ -202,14 +195,10 @@ bool rpcordma_client::begin_group(Connection &c, Call *call, const rpcordma_requ
 
 	if (chosen.way == chunk::Way::planned || plainness.in_force(rpcordma_now_ms()))
 		return false;
-	const bool begun =
-		chosen.way == chunk::Way::group	    ? begin_parts(c, call, means, chosen) :
-		chosen.way == chunk::Way::sent_item ? begin_item(c, call, request, means, chosen) :
-						      begin_asking(c, call, chosen);
-
-	if (begun)
-		place_reply_apart(call, request);
-	return begun;
+	/* Where the reply goes is looked up when it is here, as of each that comes without chunks (renew_shape()). */
+	return chosen.way == chunk::Way::group	   ? begin_parts(c, call, means, chosen) :
+	       chosen.way == chunk::Way::sent_item ? begin_item(c, call, request, means, chosen) :
+						     begin_asking(c, call, chosen);
 }
 
 /* Have @write(bytes, n) write each piece of memory of @send's bytes [@from, @end). */

@@ -20,7 +20,6 @@ Call *rpcordma_client::create_call(bool backward)
 	if (!rqst)
 		return nullptr;
 	Call *call = new (rpcordma_rqst_call(rqst)) Call;
-	call->client = this;
 	call->rqst = rqst;
 	call->backward = backward;
 	call->invalidate_cqe.init(RPCORDMA_CQE_INVALIDATE, call);

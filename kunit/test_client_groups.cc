@@ -605,6 +605,11 @@ RPCORDMA_TEST(client_groups, reserve)
 			r.done(calls[i]);
 		r.connect2();
 		EXPECT_EQ(r.core->reserve.load(), 16);
+		/* A connection of version 1 has none. */
+		rpcordma_core_client_close(r.core);
+		r.connect();
+		EXPECT_EQ(r.connection()->session.version(), 1);
+		EXPECT_EQ(r.core->reserve.load(), 0);
 	}
 }
 

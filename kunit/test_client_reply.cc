@@ -126,8 +126,10 @@ RPCORDMA_TEST(client_reply, chunks)
 	const ExactCopy message(r.peer.last());
 	const auto offered = decoded(message.bytes());
 	fill_chunk(offered.reply, 3000);
+	const u64 by_rdma = r.stats().total_rdma_reply;
 	EXPECT_TRUE(r.deliver(Returning(2, offered, 0, 3000, 0, xdr::Kind::nomsg).message()));
 	EXPECT_EQ(call->result, 3000);
+	EXPECT_EQ(r.stats().total_rdma_reply, by_rdma + 3000);
 	for (u32 i = 0; i < 3000; i++)
 		ASSERT_EQ(static_cast<u8 *>(call->receive.head.base)[i], pattern(i));
 	EXPECT_FALSE(reachable(offered.reply));

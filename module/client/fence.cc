@@ -298,8 +298,8 @@ void rpcordma_client::end_fence(Connection &c, Call *call, bool success)
 		return;
 	}
 	unmap_all(c, call);
-	/* With a region at least, of which it tells the sender. */
 	retire(call);
+	announce_space();
 }
 
 /*

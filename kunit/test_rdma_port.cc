@@ -306,6 +306,7 @@ void rpcordma_trace_reply(const rpcordma_peer *peer, const char *what, rpcordma_
 	PortLog &log = the_port->log;
 
 	expect_peer(peer);
+	the_port->ledger.traced_reply(what, xid, result);
 	the_port->client_ledger.traced_reply(what, xid, credits, proc, result);
 	log.reply = {what, xid, credits, proc, result};
 	log.calls += same_words(what, "call");
@@ -327,6 +328,7 @@ void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *peer, r
 			    int value)
 {
 	expect_peer(peer);
+	the_port->ledger.traced_failure(which, xid, value);
 	the_port->client_ledger.traced_failure(which, xid, value);
 	the_port->log.failure_xid = xid;
 	the_port->log.failure_value = value;
@@ -337,6 +339,7 @@ void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *peer, r
 void rpcordma_trace_loss(rpcordma_loss which, const rpcordma_peer *peer, int value)
 {
 	expect_peer(peer);
+	the_port->ledger.traced_loss(which, value);
 	the_port->client_ledger.traced_loss(which, value);
 	the_port->log.loss_before = the_port->log.loss_value;
 	the_port->log.loss_value = value;

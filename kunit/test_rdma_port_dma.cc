@@ -289,6 +289,7 @@ int rpcordma_region_map(rpcordma_region *region, const rpcordma_xdr_buf *buf, rp
 	EXPECT_FALSE(region->mapped);
 	if (!the_port->verbs.requester) {
 		EXPECT_TRUE(writable);
+		EXPECT_EQ(tag, 0);
 		EXPECT_LE(div_round_up(length, the_port->verbs.device.mr_page_size),
 			  region->pages_most);
 		EXPECT_EQ(offset % kPage, 0);

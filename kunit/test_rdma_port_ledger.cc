@@ -8,6 +8,19 @@
 namespace rpcordma {
 namespace {
 
+#define RPCORDMA_TEXT(name, text) text,
+const char *const kFailures[] = {RPCORDMA_FAILURES(RPCORDMA_TEXT)};
+const char *const kLosses[] = {RPCORDMA_LOSSES(RPCORDMA_TEXT)};
+#undef RPCORDMA_TEXT
+
+/* Whether a figure belongs to what @text tells: it stands behind a colon. */
+[[nodiscard]] bool has_figure(const char *text)
+{
+	while (*text && *text != ':')
+		text++;
+	return *text;
+}
+
 /* Whether events of this class are listened to. */
 [[nodiscard]] bool traced(u32 which)
 {
@@ -261,6 +274,57 @@ void PortLedger::traced_region(const char *what, u32 xid, const rpcordma_region 
 		region_maps_--;
 		region_xids_ -= xid;
 	}
+}
+
+void PortLedger::know(u32 xid)
+{
+	known_[known_count_++ % (sizeof(known_) / sizeof(known_[0]))] = xid;
+}
+
+bool PortLedger::knows(u32 xid) const
+{
+	for (const u32 known : known_)
+		if (known == xid)
+			return true;
+	return false;
+}
+
+void PortLedger::traced_reply(const char *what, u32 xid, int result) const
+{
+	if (!the_port->verbs.server)
+		return;
+	EXPECT_TRUE(knows(xid));
+	/* There is none of what is about the connection. */
+	if (same_words(what, "control"))
+		EXPECT_EQ(result, 0);
+}
+
+void PortLedger::traced_failure(u32 which, u32 xid, int value) const
+{
+	if (!the_port->verbs.server)
+		return;
+	TEST_NOTE("failure", which);
+	/* 0: of no message. */
+	EXPECT_TRUE(!xid || knows(xid));
+	/* Those that say what the answer is have its code besides. */
+	if (!has_figure(kFailures[which]) && which != RPCORDMA_FAILURE_err_vers_sent &&
+	    which != RPCORDMA_FAILURE_err_chunk_sent)
+		EXPECT_EQ(value, 0);
+}
+
+void PortLedger::traced_loss(u32 which, int value) const
+{
+	if (!the_port->verbs.server)
+		return;
+	TEST_NOTE("loss", which);
+	/* What the client offered, where it was the device or the administrator that allows none. */
+	if (!has_figure(kLosses[which]) && which != RPCORDMA_LOSS_client_serves_no_reads)
+		EXPECT_EQ(value, 0);
+	/* An administrator has to do something about these: that is in the log by then. */
+	for (const u32 grave : {RPCORDMA_LOSS_device_registration, RPCORDMA_LOSS_device_queues,
+				RPCORDMA_LOSS_client_serves_no_reads})
+		if (which == grave)
+			EXPECT_EQ(the_port->log.logged, 1);
 }
 
 void PortLedger::expect_even() const

@@ -2,7 +2,7 @@
 /*
  * What was done, held against what was traced of it, as compat/port/trace.h has it. Each post, each completion and each mapping
  * has one event, with the numbers of what the double of the port was given; a class of events that nobody listens to is
- * left out. See test_rdma_port.hh.
+ * left out. What a failure or a loss of a server's says is of the kind that compat/port/trace.h tells. See test_rdma_port.hh.
  */
 #pragma once
 
@@ -50,6 +50,8 @@ public:
 	void unmapped(rpcordma_dma direction, u32 pieces, u32 length);
 	/** A server's region was mapped. */
 	void mapped(const rpcordma_region *region, const rpcordma_mapping &mapping);
+	/** A message of @xid has come to a server, or is about to be sent. */
+	void know(u32 xid);
 
 	/* --- what was traced --- */
 
@@ -61,6 +63,9 @@ public:
 	void traced_bulk(rpcordma_bulk_event which, u32 xid, u32 pieces, u32 length);
 	void traced_region(const char *what, u32 xid, const rpcordma_region *region,
 			   const rpcordma_mapping *mapping);
+	void traced_reply(const char *what, u32 xid, int result) const;
+	void traced_failure(u32 which, u32 xid, int value) const;
+	void traced_loss(u32 which, int value) const;
 
 	/** Work requests of Reads, and Writes, that were posted in chains that were posted whole. */
 	[[nodiscard]] u32 reads() const
@@ -84,6 +89,7 @@ private:
 		rpcordma_dma direction;
 	};
 	static void expect_same(const Mapping &a, const Mapping &b);
+	[[nodiscard]] bool knows(u32 xid) const;
 
 	u32 reads_ = 0, writes_ = 0;
 	Post posts_[2] = {}; /* the last ones */
@@ -98,6 +104,7 @@ private:
 	const rpcordma_region *region_ = nullptr;
 	rpcordma_mapping mapping_ = {};
 	u32 region_maps_ = 0, region_xids_ = 0;
+	u32 known_[64] = {}, known_count_ = 0; /* XIDs, the last ones */
 };
 
 } // namespace rpcordma

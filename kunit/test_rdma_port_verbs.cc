@@ -228,8 +228,10 @@ bool PortVerbs::send(rpcordma_server *to, Bytes bytes, u32 invalidate)
 		left = left.from(piece.size());
 	}
 	EXPECT_TRUE(left.empty());
-	if (bytes.size() >= xdr::word_size)
+	if (bytes.size() >= xdr::word_size) {
+		the_port->ledger.know(xdr::load_be32(bytes.data()));
 		the_port->client_ledger.know(xdr::load_be32(bytes.data()));
+	}
 	rpcordma_completion completion = {};
 	completion.byte_len = u32(bytes.size());
 	if (invalidate) {

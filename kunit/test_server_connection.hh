@@ -439,6 +439,7 @@ struct Served : Accepted {
 
 		buf.head = {reply_bytes, size};
 		buf.len = size;
+		ledger.know(xid);
 		const int rc = rpcordma_core_server_send_backward(server, xid, &buf);
 		if (!rc)
 			svc.backward_outstanding =

@@ -133,6 +133,7 @@ RPCORDMA_TEST(server_accept, small_queues)
 			EXPECT_EQ(c.log.logged, 1);
 			EXPECT_EQ(c.log.take(trace::Loss::device_queues), 1);
 			EXPECT_EQ(c.log.take(trace::Loss::accept_failed), 1);
+			EXPECT_EQ(c.log.loss_before, int(most));
 			continue;
 		}
 		EXPECT_EQ(rc, 0);
@@ -224,13 +225,15 @@ RPCORDMA_TEST(server_accept, fewer_sges)
 	}
 }
 
-/* The device does, or is refused, which is told once, as @why. */
-static void expect_device(Accepted &c, bool good, trace::Loss why)
+/* The device does, or is refused, which is told once, as @why, with @figure. */
+static void expect_device(Accepted &c, bool good, trace::Loss why, u32 figure)
 {
 	EXPECT_EQ(c.accept(), good ? 0 : to_errno(Error::not_supported));
 	EXPECT_EQ(c.log.logged, good ? 0 : 1);
 	EXPECT_EQ(c.log.take(trace::Loss::accept_failed), good ? 0 : 1);
 	EXPECT_EQ(c.log.take(why), good ? 0 : 1);
+	if (!good)
+		EXPECT_EQ(c.log.loss_before, int(figure));
 }
 
 /* Where sinks are to be registered, the device must be able to: 1 MiB by 33 regions. */
@@ -255,6 +258,9 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 		{.fast = true, .pages = 128, .good = true, .page_size = kLarge, .mr_page_size = 4096},
 		{.fast = true, .pages = 16, .good = true, .page_size = kLarge, .mr_page_size = 4096},
 		{.fast = true, .pages = 15, .good = false, .page_size = kLarge, .mr_page_size = 4096},
+		/* Of 8 KiB pages 33 regions of four are what there has to be, and no page more. */
+		{.fast = true, .pages = 4, .good = true, .page_size = 8192, .mr_page_size = 8192},
+		{.fast = true, .pages = 3, .good = false, .page_size = 8192, .mr_page_size = 8192},
 	};
 
 	for (const auto &d : devices) {
@@ -266,7 +272,8 @@ RPCORDMA_TEST(server_accept, read_needs_region)
 		c.verbs.device.max_fast_reg_pages = d.pages;
 		c.verbs.device.page_size = d.page_size;
 		c.verbs.device.mr_page_size = d.mr_page_size;
-		expect_device(c, d.good, trace::Loss::device_registration);
+		expect_device(c, d.good, trace::Loss::device_registration,
+			      d.pages / (d.page_size / d.mr_page_size));
 	}
 }
 
@@ -290,7 +297,7 @@ RPCORDMA_TEST(server_accept, queue_for_regions)
 		c.verbs.device.read_needs_region = true;
 		c.verbs.device.max_fast_reg_pages = d.pages;
 		c.verbs.device.max_qp_wr = d.work_requests;
-		expect_device(c, d.good, trace::Loss::device_queues);
+		expect_device(c, d.good, trace::Loss::device_queues, d.work_requests);
 	}
 }
 

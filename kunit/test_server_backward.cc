@@ -77,6 +77,30 @@ RPCORDMA_TEST(server_backward, receives)
 	EXPECT_EQ(c.backward_outstanding(), 0);
 }
 
+/* A Receive that was posted for a backward call is there for the next one, too: no other is. */
+RPCORDMA_TEST(server_backward, backed_already)
+{
+	Connected c;
+
+	c.svc.backward_known = true;
+	for (u32 xid = 1; xid <= 3; xid++) {
+		TEST_NOTE("call", xid);
+		const u32 doorbells = c.verbs.doorbells, posted = c.verbs.posted;
+
+		EXPECT_EQ(c.send_backward(xid, 40), 0);
+		/* The batch in reserve is for replies as well. */
+		if (xid > 1) {
+			EXPECT_EQ(c.verbs.doorbells, doorbells);
+			EXPECT_EQ(c.verbs.posted, posted);
+		}
+		c.work();
+		CallMaker reply(xid);
+		reply.finish(36, kReplyMessage);
+		ASSERT_TRUE(c.send(reply));
+	}
+	EXPECT_EQ(c.backward_backed(), 1);
+}
+
 /* A reply to nobody, one with chunks, and an error. */
 RPCORDMA_TEST(server_backward, replies)
 {
@@ -195,6 +219,7 @@ RPCORDMA_TEST(server_backward, not_posted)
 	EXPECT_EQ(c.log.take(trace::Loss::rpc_failed), 1);
 }
 
-RPCORDMA_SUITE(server_backward, calls, receives, replies, refused, no_room, not_posted);
+RPCORDMA_SUITE(server_backward, calls, receives, backed_already, replies, refused, no_room,
+	       not_posted);
 
 } // namespace rpcordma

@@ -302,6 +302,16 @@ RPCORDMA_TEST(server_credits, others_pay)
  */
 RPCORDMA_TEST(server_credits, none_in_reserve)
 {
+	/* The last of the reserve is none of what was promised: nothing is owed. */
+	{
+		Connected c;
+
+		for (u32 i = 1; i <= 3 * kServerBatch; i++) {
+			TEST_NOTE("call", i);
+			ASSERT_TRUE(c.send_inline(i));
+			EXPECT_FALSE(c.short_of_receives());
+		}
+	}
 	Connected c;
 	rpcordma_server_call *calls[kInitial];
 	u32 xid = 0;

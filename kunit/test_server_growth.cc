@@ -343,6 +343,25 @@ RPCORDMA_TEST(server_growth, does_not_begin)
 	}
 }
 
+/* Receives may come to have pages as large as a head, and no larger ones. */
+RPCORDMA_TEST(server_growth, size_of_pages)
+{
+	for (const u32 size : {kHead / 2, kHead, 2 * kHead}) {
+		TEST_NOTE("size", size);
+		Accepted c;
+		private_data::Properties client;
+
+		client.send_size = client.receive_size = kHead;
+		client.mark = true;
+		rpcordma_server_tunables.version2 = 1;
+		rpcordma_server_tunables.max_req_size = kHead;
+		rpcordma_server_tunables.version2_pages = kPages;
+		c.verbs.device.page_size = c.verbs.device.mr_page_size = size;
+		EXPECT_EQ(c.accept(16, &client), 0);
+		EXPECT_EQ(c.verbs.sizes.receive_sges, size > kHead ? 1 : 1 + kPages);
+	}
+}
+
 /* Only within what all connections may have; what others have given back is there again. */
 RPCORDMA_TEST(server_growth, budget)
 {
@@ -965,17 +984,21 @@ RPCORDMA_TEST(server_growth, long_reply_failures)
 /* A device that has not the SGEs that it announces: the connection stays small, and says so. */
 RPCORDMA_TEST(server_growth, sges_refused)
 {
-	GrowthSetting setting;
-	setting.receive_sges_given = 1;
-	Growing c(setting);
+	for (const u32 pages : {1u, kPages}) {
+		TEST_NOTE("pages", pages);
+		GrowthSetting setting;
+		setting.pages = pages;
+		setting.receive_sges_given = 1;
+		Growing c(setting);
 
-	EXPECT_EQ(c.log.take(trace::Loss::qp_failed), 1);
-	EXPECT_EQ(c.verbs.sizes.receive_sges, 1);
-	EXPECT_EQ(c.verbs.sizes.send_sges, 32);
-	c.introduce();
-	c.serve_all(300);
-	EXPECT_FALSE(c.begun());
-	EXPECT_EQ(c.updates, 0);
+		EXPECT_EQ(c.log.take(trace::Loss::qp_failed), 1);
+		EXPECT_EQ(c.verbs.sizes.receive_sges, 1);
+		EXPECT_EQ(c.verbs.sizes.send_sges, 32);
+		c.introduce();
+		c.serve_all(300);
+		EXPECT_FALSE(c.begun());
+		EXPECT_EQ(c.updates, 0);
+	}
 }
 
 /* A header that goes on in the pages, where nobody looks: SYSTEM, as it is well-formed, and more than we do. */
@@ -1040,8 +1063,8 @@ RPCORDMA_TEST(server_growth, ends)
 	}
 }
 
-RPCORDMA_SUITE(server_growth, begins, late_properties, spares, does_not_begin, budget,
-	       no_memory_to_begin, no_pages, no_room, not_posted, before_established, lent,
+RPCORDMA_SUITE(server_growth, begins, late_properties, spares, does_not_begin, size_of_pages,
+	       budget, no_memory_to_begin, no_pages, no_room, not_posted, before_established, lent,
 	       exchanged, copied, not_copied, read_chunks, no_calls, long_replies,
 	       replies_of_few_pages, few_pages_failures, long_reply_failures, sges_refused,
 	       long_header, ends);

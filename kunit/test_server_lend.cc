@@ -100,16 +100,21 @@ RPCORDMA_TEST(server_lend, sizes)
 			  t.lent ? 0 : div_round_up(t.size + xdr_pad(t.size) + 20, u32(kPage)));
 		c.release();
 	}
-	Lending c;
-	/* There is none of the size: a larger one goes on at once. */
-	Transfer *const small = server_pool.take_sink(1, 1);
-	ASSERT_NE(small, nullptr);
-	EXPECT_EQ(small->size, 1);
-	c.have_write(1, 100);
-	EXPECT_EQ(c.lent(), nullptr);
-	EXPECT_EQ(Connected::eager_bytes(), 0);
-	c.release();
-	server_pool.give(small);
+	/* There is none of the size: a larger one goes on at once, but where the smaller one could not be lent. */
+	constexpr u32 kSmall = Transfer::pages_of(1) * kPage;
+	for (const u32 size : {100u, kSmall - 24, kSmall - 20, kSmall - 19, kSmall}) {
+		TEST_NOTE("size", size);
+		Lending c;
+		Transfer *const small = server_pool.take_sink(1, 1);
+
+		ASSERT_NE(small, nullptr);
+		EXPECT_EQ(small->size, 1);
+		c.have_write(1, size);
+		EXPECT_EQ(c.lent() != nullptr, size > kSmall - 20);
+		EXPECT_EQ(Connected::eager_bytes(), size > kSmall - 20 ? pinned(size) : 0);
+		c.release();
+		server_pool.give(small);
+	}
 }
 
 /* When half of the eager budget is taken, a sink comes back as soon as a thread has its call. */

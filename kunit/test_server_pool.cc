@@ -122,7 +122,8 @@ RPCORDMA_TEST(server_pool, shrink)
 	pool.give(sinks[0]);
 	EXPECT_EQ(pool.spare_pages(), 3 * bare + kPages + kSmall);
 	/* As much as is asked for, or a little more; what is the least loss first. */
-	EXPECT_EQ(pool.shrink(1), bare);
+	EXPECT_EQ(pool.shrink(0), 0);
+	EXPECT_EQ(pool.shrink(bare), bare);
 	EXPECT_EQ(pool.shrink(1), bare + kSmall);
 	EXPECT_EQ(c.memory.pages, 2 * kPages);
 	/* They are not made again. */
@@ -427,6 +428,41 @@ RPCORDMA_TEST(server_pool, order)
 	}
 }
 
+/* They are turned round where at least half as many go down as there are pages. */
+RPCORDMA_TEST(server_pool, order_of_half)
+{
+	for (u32 down = 0; down < kSmall; down++) {
+		TEST_NOTE("go down", down);
+		PortFixture c;
+		Pool pool(false);
+
+		pool.refill();
+		Transfer *sink = pool.take_sink(kSmall, kPlenty);
+		page *sorted[kSmall];
+
+		ASSERT_NE(sink, nullptr);
+		for (u32 i = 0; i < kSmall; i++) {
+			u32 below = 0;
+
+			for (u32 j = 0; j < kSmall; j++)
+				below += std::uintptr_t(sink->pages[j]) <
+					 std::uintptr_t(sink->pages[i]);
+			sorted[below] = sink->pages[i];
+		}
+		/* From the last that has so many below it down to the first one, and then up. */
+		page *given[kSmall];
+		for (u32 i = 0; i < kSmall; i++)
+			sink->pages[i] = given[i] = sorted[i <= down ? down - i : i];
+		pool.give(sink);
+		sink = pool.take_sink(kSmall, kPlenty);
+		ASSERT_NE(sink, nullptr);
+		const bool turned = 2 * down >= kSmall;
+		for (u32 i = 0; i < kSmall; i++)
+			EXPECT_EQ(sink->pages[i], given[turned ? kSmall - 1 - i : i]);
+		pool.give(sink);
+	}
+}
+
 namespace {
 
 /** A thread takes the first @count pages of @sink and gives others, of @node. */
@@ -708,6 +744,35 @@ RPCORDMA_TEST(server_pool, moves_with_most)
 		EXPECT_EQ(c.memory.pages, kPages + kSmall);
 		pool.give(largest);
 	}
+}
+
+/* However they lie: where one of three nodes has more than half of them, it is that one. */
+RPCORDMA_TEST(server_pool, moves_with_any_most)
+{
+	constexpr u32 kUsed = 5, kPatterns = 3 * 3 * 3 * 3 * 3;
+	NodeFixture c;
+	Pool pool;
+	Transfer *const largest = c.take(pool, 0, kPages);
+
+	ASSERT_NE(largest, nullptr);
+	EXPECT_EQ(c.take(pool, 0), nullptr);
+	pool.refill();
+	for (u32 pattern = 0; pattern < kPatterns; pattern++) {
+		TEST_NOTE("pattern", pattern);
+		Transfer *const sink = c.take(pool, 0, kUsed);
+		u32 pages[3] = {}, left = pattern;
+
+		ASSERT_NE(sink, nullptr);
+		for (u32 i = 0; i < kUsed; i++, left /= 3) {
+			sink->pages[i]->node = left % 3;
+			pages[left % 3]++;
+		}
+		pool.give(sink);
+		for (u32 node = 0; node < 3; node++)
+			if (pages[node] > kUsed / 2)
+				EXPECT_EQ(sink->node, node);
+	}
+	pool.give(largest);
 }
 
 /* Pages that are absent are of no node. A sink that lacks them is filled up, with its new node's. */
@@ -1254,10 +1319,11 @@ RPCORDMA_TEST(server_pool, any)
 }
 
 RPCORDMA_SUITE(server_pool, join_and_leave, shrink, init_without_memory, transfers, large_transfers,
-	       no_transfer, more_transfers, sizes, sinks, holds, missing_pages, order, joins_on_node,
-	       many_nodes, nodes, one_node, other_node, threads_elsewhere, moves_with_most,
-	       moves_and_lacks, lacks_elsewhere, fits_elsewhere, moves_surplus, full_node, grows,
-	       grows_on_nodes, grows_beside_sizes, grows_everywhere, missed_meanwhile, holds_at_cap,
-	       larger_of_own, reply_pages, late, mapped, refill_without_memory, any);
+	       no_transfer, more_transfers, sizes, sinks, holds, missing_pages, order,
+	       order_of_half, joins_on_node, many_nodes, nodes, one_node, other_node,
+	       threads_elsewhere, moves_with_most, moves_with_any_most, moves_and_lacks,
+	       lacks_elsewhere, fits_elsewhere, moves_surplus, full_node, grows, grows_on_nodes,
+	       grows_beside_sizes, grows_everywhere, missed_meanwhile, holds_at_cap, larger_of_own,
+	       reply_pages, late, mapped, refill_without_memory, any);
 
 } // namespace rpcordma

@@ -253,6 +253,25 @@ RPCORDMA_TEST(server_read, short_position_zero)
  */
 RPCORDMA_TEST(server_read, largest_payload)
 {
+	/* A completion pulls what goes into the largest sink, a thread what is more. */
+	for (const u32 more : {0u, 1u}) {
+		TEST_NOTE("more", more);
+		constexpr u32 kWhole = Transfer::kPages * kPage;
+		Connected c;
+		CallMaker call(1);
+
+		c.thread_pages = Transfer::kPages + 3;
+		c.svc.limits.max_message = c.server->limits.max_message = kWhole + kPage;
+		c.svc.limits.max_pages = c.server->limits.max_pages = Transfer::kPages + 1;
+		make_write(call, kWhole + more);
+		ASSERT_TRUE(c.send(call));
+		EXPECT_EQ(counter(RPCORDMA_SERVER_EAGER), 1 - more);
+		if (more)
+			EXPECT_EQ(c.receive(), 0);
+		c.work();
+		EXPECT_EQ(c.receive(), int(60 + kWhole + more + xdr_pad(more)));
+		c.release();
+	}
 	const u32 payload = rpcordma_core_server_max_payload(kPage);
 
 	EXPECT_EQ(payload, 1024 * kPage);

@@ -515,14 +515,20 @@ RPCORDMA_TEST(server_groups, refused)
 /* A call that the service would not take, in bytes or in pages. */
 RPCORDMA_TEST(server_groups, too_long)
 {
+	constexpr u32 kSize = 5000;
+
 	for (const bool pages : {false, true}) {
 		TEST_NOTE("pages", pages);
 		Grouped s;
+		u32 &limit = pages ? s.server->limits.max_pages : s.server->limits.max_message;
 
-		(pages ? s.server->limits.max_pages : s.server->limits.max_message) = pages ? 1 :
-											      4999;
+		limit = pages ? div_round_up(kSize, u32(kPage)) : kSize;
+		s.lead(6, 2, 4000);
+		s.more(6, 1, 4000, kSize - 4000);
+		s.expect_call(6, kSize);
+		limit--;
 		s.lead(7, 2, 4000);
-		s.more(7, 1, 4000, 1000);
+		s.more(7, 1, 4000, kSize - 4000);
 		EXPECT_EQ(s.in_service(), 1);
 		s.expect_refused(7, xdr::ErrorCode::system);
 		EXPECT_EQ(s.dropped(), 1);
@@ -530,6 +536,64 @@ RPCORDMA_TEST(server_groups, too_long)
 		EXPECT_EQ(s.log.take(trace::Failure::call_too_long), 1);
 		(void)s.log.take(trace::Failure::err_chunk_sent);
 	}
+}
+
+/* Nor is one shorter than any call, in however many transmissions. */
+RPCORDMA_TEST(server_groups, too_short)
+{
+	for (const u32 size : {36u, 40u}) {
+		const u32 first = (size - 1) / 4 * 4;
+
+		TEST_NOTE("size", size);
+		Grouped s;
+
+		s.lead(7, 2, first);
+		s.more(7, 1, first, size - first);
+		if (size == 40) {
+			s.expect_call(7, size);
+			continue;
+		}
+		s.expect_refused(7, xdr::ErrorCode::chunk);
+		EXPECT_EQ(s.in_service(), 0);
+		EXPECT_EQ(s.log.take(trace::Failure::call_cut_short), 1);
+		(void)s.log.take(trace::Failure::err_chunk_sent);
+	}
+}
+
+/* Behind a chain of which a part was posted nothing is, whoever saw the connection open before. */
+RPCORDMA_TEST(server_groups, cut_short)
+{
+	Grouped s;
+	Call2Maker read(1);
+
+	read.write(1000, kWrite);
+	read.finish(40);
+	ASSERT_TRUE(s.send(read));
+	s.say_call(2);
+	ASSERT_EQ(s.receive(), 40);
+	rpcordma_server_call *const first = s.rqst->call;
+	ASSERT_EQ(s.receive(), 40);
+	rpcordma_server_call *const second = s.rqst->call;
+
+	s.rqst->call = first;
+	s.rqst->ddp_allowed = true;
+	(void)rpcordma_core_server_result_payload(first, 60, 300);
+	s.verbs.sends_left = 1;
+	EXPECT_EQ(s.send_reply_pages(60, 300, 8), to_errno(Error::not_connected));
+	s.release();
+	s.verbs.sends_left = kNoLimit;
+	EXPECT_EQ(s.verbs.sends, 1);
+	/* Another thread was past its look at that; of what is not posted the queue pair does not hear. */
+	s.server->closing.store(false);
+	rpcordma_trace_enabled &= ~u32(RPCORDMA_TRACE_POST);
+	s.rqst->call = second;
+	EXPECT_EQ(s.send_reply(20), to_errno(Error::not_connected));
+	s.release();
+	EXPECT_EQ(s.verbs.sends, 1);
+	rpcordma_trace_enabled = ~0u;
+	EXPECT_EQ(s.svc.closed, 2);
+	EXPECT_EQ(s.log.take(trace::Failure::post_failed), 2);
+	EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 2);
 }
 
 /* Without memory for the thread's pages, or for a report, the connection ends; nothing is lost. */
@@ -558,6 +622,31 @@ RPCORDMA_TEST(server_groups, no_memory)
 	EXPECT_EQ(s.log.take(trace::Failure::refusal_failed), 1);
 	EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 1);
 	(void)s.log.take(trace::Failure::err_chunk_sent);
+}
+
+/* What cannot be reported of a group that another breaks off is an ERROR of its own, and not that of the call before. */
+RPCORDMA_TEST(server_groups, no_memory_to_report)
+{
+	Grouped s;
+	const u32 nonsense[] = {61, 2, 64, 99};
+
+	EXPECT_TRUE(s.say(RawMessage(nonsense).message()));
+	s.expect_refused(61, xdr::ErrorCode::procedure);
+	s.lead(50, 3, 400);
+	s.memory.allocations_left = 0;
+	s.lead(51, 2, 400);
+	EXPECT_TRUE(s.svc.closed);
+	s.settle();
+	EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_INVAL_PROC), 1);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_V2_ERR_BAD_XDR), 1);
+	EXPECT_EQ(s.log.take(trace::Failure::refusal_failed), 1);
+	EXPECT_EQ(s.log.take(trace::Loss::rpc_failed), 1);
+	EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 2);
+	EXPECT_EQ(s.log.failure_value, int(xdr::ErrorCode::chunk));
+	/* With what came of the other one. */
+	s.end();
+	(void)s.log.take(trace::Failure::message_undecodable);
+	(void)s.log.take(trace::Failure::message_incomplete);
 }
 
 /* A connection ends with a group open, or one that no thread has taken. */
@@ -699,7 +788,7 @@ RPCORDMA_TEST(server_groups, reply_without_memory)
 }
 
 RPCORDMA_SUITE(server_groups, announcement, whole, parts_given_back, broken_off, question_amid,
-	       backward_reply_amid, backward_call_amid, refused, too_long, no_memory, ends, off,
-	       replies, reply_without_memory);
+	       backward_reply_amid, backward_call_amid, refused, too_long, too_short, cut_short,
+	       no_memory, no_memory_to_report, ends, off, replies, reply_without_memory);
 
 } // namespace rpcordma

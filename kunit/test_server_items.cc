@@ -301,6 +301,33 @@ RPCORDMA_TEST(server_items, lent)
 	s.expect_served(900);
 }
 
+/* Right behind the RPC header, and in a call that is just as long as one may be. */
+RPCORDMA_TEST(server_items, lent_just_so)
+{
+	for (const u32 displacement : {40u, 44u})
+		for (const u32 over : {0u, 1u}) {
+			TEST_NOTE("displacement", displacement);
+			TEST_NOTE("too long by", over);
+			constexpr u32 length = 300, tail = 8;
+			const u32 all = displacement + length + tail;
+			Placing s;
+
+			s.server->limits.max_message = all - over;
+			s.say_call(7, placed(length, 0, displacement), tail);
+			if (over) {
+				s.expect_refused(7, xdr::ErrorCode::system);
+				EXPECT_EQ(s.log.take(trace::Failure::call_too_long), 1);
+				EXPECT_EQ(s.log.take(trace::Failure::err_chunk_sent), 1);
+				continue;
+			}
+			ASSERT_EQ(s.receive(), int(all));
+			EXPECT_EQ(s.rqst->arg.head_length, displacement);
+			s.expect_bytes(7, all);
+			s.answer();
+			EXPECT_EQ(s.lent(), div_round_up(length, u32(kPage)));
+		}
+}
+
 /* The order of an item's pages is what its list says. */
 RPCORDMA_TEST(server_items, order)
 {
@@ -378,18 +405,24 @@ RPCORDMA_TEST(server_items, copied)
 	s.expect_bytes(3, end + 4);
 	s.answer();
 
-	/* All of the stream in the first, and all of the item in the second. */
-	s.begin(4, 2, {&late, 1}, 104);
-	s.add(4, 0, 100);
-	s.add(4, end, end + 4);
-	s.go();
-	s.begin_more(4, 1, 0);
-	s.begin_pages();
-	s.add(4, 100, end);
-	s.go();
-	ASSERT_EQ(s.receive(), int(end + 4));
-	s.expect_bytes(4, end + 4);
-	s.answer();
+	/* All of the stream in the first, which may be as long as a head, and all of the item in the second. */
+	for (const bool whole_head : {false, true}) {
+		TEST_NOTE("whole head", whole_head);
+		s.begin(4, 2, {&late, 1}, 104);
+		s.add(4, 0, 100);
+		s.add(4, end, end + 4);
+		if (whole_head)
+			s.begin_pages();
+		s.go();
+		s.begin_more(4, 1, 0);
+		s.begin_pages();
+		s.add(4, 100, end);
+		s.go();
+		ASSERT_EQ(s.receive(), int(end + 4));
+		EXPECT_EQ(s.rqst->arg.head, nullptr);
+		s.expect_bytes(4, end + 4);
+		s.answer();
+	}
 
 	/* An item that has a part of the RPC header. */
 	const Placed early = placed(kPart + 4, 0, 20);
@@ -859,6 +892,6 @@ RPCORDMA_TEST(server_items, ahead_of_header)
 }
 
 RPCORDMA_SUITE(server_items, ahead_of_header, much_behind, fetched, not_fetched, failed_before,
-	       more_than_came, lent, order, copied, kept, refused, no_memory);
+	       more_than_came, lent, lent_just_so, order, copied, kept, refused, no_memory);
 
 } // namespace rpcordma

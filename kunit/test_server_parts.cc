@@ -208,21 +208,43 @@ RPCORDMA_TEST(server_parts, waits_in_all)
 /* Registered sinks: each region is invalidated with the last Read into it, in whichever chain that is. */
 RPCORDMA_TEST(server_parts, registered)
 {
-	/* The first chain ends before its region does, with it, or behind it. */
-	for (const u32 first : {20u, 36u, 37u, 38u, 50u, 69u, 70u, 71u, 90u, 103u, 104u}) {
-		TEST_NOTE("first", first);
-		Roomy c;
+	/* The first chain ends before its region does, with it, or behind it; or there is one for all. */
+	for (const u32 regions : {1u, 2u})
+		for (const u32 first : {20u, 36u, 37u, 38u, 50u, 69u, 70u, 71u, 90u, 103u, 104u}) {
+			TEST_NOTE("regions", regions);
+			TEST_NOTE("first", first);
+			Roomy c;
 
-		c.verbs.device.read_needs_region = true;
-		c.verbs.device.max_fast_reg_pages = 16;
-		c.begin();
-		for (u32 i = 0; i < 2; i++) {
-			c.send_reads(200, 33, first);
-			EXPECT_EQ(c.receive(), 0);
-			c.expect_reads(first + 200 * 33);
-			EXPECT_EQ(c.dma.regions, 2);
-			EXPECT_EQ(c.peer.local_invalidations, 2 * (i + 1));
+			c.verbs.device.read_needs_region = true;
+			c.verbs.device.max_fast_reg_pages = regions > 1 ? 16 : 100;
+			c.begin();
+			for (u32 i = 0; i < 2; i++) {
+				c.send_reads(200, 33, first);
+				EXPECT_EQ(c.receive(), 0);
+				c.expect_reads(first + 200 * 33);
+				EXPECT_EQ(c.dma.regions, regions);
+				EXPECT_EQ(c.peer.local_invalidations, regions * (i + 1));
+			}
 		}
+}
+
+/* Where regions only do better: what registers one, and what invalidates it first, has its place in a chain, too. */
+RPCORDMA_TEST(server_parts, registered_by_choice)
+{
+	constexpr u32 kFirst = 40 * kPage;
+	Roomy c;
+
+	c.verbs.device.max_sgl_rd = 4;
+	c.verbs.device.max_fast_reg_pages = 100;
+	c.begin();
+	for (u32 i = 0; i < 4; i++) {
+		TEST_NOTE("call", i);
+		c.send_reads(200, 33, kFirst);
+		EXPECT_EQ(c.receive(), 0);
+		c.expect_reads(kFirst + 200 * 33);
+		EXPECT_EQ(c.dma.regions, 1);
+		/* None at first, then a fresh one, then one that is known still. */
+		EXPECT_EQ(c.peer.local_invalidations, i ? i - 1 : 0);
 	}
 }
 
@@ -337,6 +359,54 @@ RPCORDMA_TEST(server_parts, writes)
 	EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
 }
 
+/* Of each kind there may be as many segments as are looked at, and of the others none or all. */
+RPCORDMA_TEST(server_parts, most_segments)
+{
+	constexpr u32 kMost = 256;
+	static constexpr struct {
+		u32 reads, writes, replies;
+		bool good;
+	} calls[] = {
+		{.reads = 1, .writes = kMost, .replies = 0, .good = true},
+		{.reads = 1, .writes = kMost + 1, .replies = 0, .good = false},
+		{.reads = 1, .writes = kMost - 1, .replies = 1, .good = true},
+		{.reads = 1, .writes = kMost, .replies = 1, .good = false},
+		{.reads = 0, .writes = kMost, .replies = 0, .good = true},
+		{.reads = 0, .writes = 1, .replies = kMost - 1, .good = true},
+		{.reads = 0, .writes = 1, .replies = kMost, .good = false},
+	};
+	static constexpr xdr::Segment list[kMost + 1] = {};
+
+	for (const auto &m : calls) {
+		TEST_NOTE("reads", m.reads);
+		TEST_NOTE("writes", m.writes);
+		TEST_NOTE("replies", m.replies);
+		Roomy c;
+		CallMaker call(1);
+
+		c.begin();
+		if (m.reads)
+			call.read(40, 10);
+		call.encoder.write_chunk({list, m.writes});
+		if (m.replies)
+			call.encoder.reply_chunk({list, m.replies});
+		call.finish(40);
+		ASSERT_TRUE(c.send(call));
+		c.work();
+		const int length = 40 + (m.reads ? 12 : 0);
+		EXPECT_EQ(c.receive(), m.good ? length : 0);
+		if (m.good) {
+			c.release();
+			continue;
+		}
+		c.work();
+		c.expect_error(1, xdr::ErrorCode::chunk);
+		EXPECT_EQ(c.log.take(trace::Failure::call_segments), 1);
+		EXPECT_EQ(c.log.failure_value, int(xdr::ErrorCode::system));
+		EXPECT_EQ(c.log.take(trace::Failure::err_chunk_sent), 1);
+	}
+}
+
 /* As with Reads. */
 RPCORDMA_TEST(server_parts, writes_fail)
 {
@@ -418,7 +488,49 @@ RPCORDMA_TEST(server_parts, longest_write)
 	}
 }
 
-RPCORDMA_SUITE(server_parts, reads, one_sge, waits, waits_in_all, registered, reads_fail, writes,
-	       writes_fail, longest_write);
+/* It is their segments, pages and bytes that tell whether one chain holds Writes that are cut short. */
+RPCORDMA_TEST(server_parts, cut_short)
+{
+	constexpr u32 kLong = 5 * kLongestWrite / 2, kShort = 8;
+	/* Besides the segments: what pages and bytes may take, the Send, and one more. */
+	constexpr u32 kOthers = Transfer::kPages / 32 + 2 + 2;
+
+	for (const u32 segments :
+	     {2u, Transfer::kRequests - kOthers, Transfer::kRequests - kOthers + 1}) {
+		TEST_NOTE("segments", segments);
+		const u32 bytes = kLong + (segments - 1) * kShort;
+		const bool cut = segments + kOthers <= Transfer::kRequests;
+		xdr::Segment list[Transfer::kRequests];
+		Roomy c;
+		CallMaker call(1);
+
+		c.peer.have(kLong + Transfer::kRequests * kShort);
+		c.svc.limits.max_message = 2 * kLong;
+		c.begin();
+		list[0] = CallMaker::segment(kLong);
+		for (u32 i = 1; i < segments; i++)
+			list[i] = CallMaker::segment(kShort, kLong + (i - 1) * kShort);
+		call.encoder.write_chunk({list, segments});
+		call.finish(40);
+		ASSERT_TRUE(c.send(call));
+		ASSERT_EQ(c.receive(), 40);
+		c.rqst->ddp_allowed = true;
+		(void)rpcordma_core_server_result_payload(c.rqst->call, 20, bytes);
+		c.rqst->reply = {};
+		c.rqst->reply.head = Served::reply_tail(0, 20 + bytes);
+		c.rqst->reply.len = 20 + bytes;
+		c.rqst->reply_pages = 0;
+		ASSERT_EQ(c.send_made_reply(), 0);
+		c.release();
+		c.work();
+		ASSERT_FALSE(c.verbs.broken);
+		EXPECT_EQ(c.peer.writes, segments + (cut ? 2 : 0));
+		expect_written(0, 20, bytes);
+		c.expect_nothing_left();
+	}
+}
+
+RPCORDMA_SUITE(server_parts, reads, one_sge, waits, waits_in_all, registered, registered_by_choice,
+	       reads_fail, writes, most_segments, writes_fail, longest_write, cut_short);
 
 } // namespace rpcordma

@@ -102,6 +102,39 @@ RPCORDMA_TEST(server_reply, early_result)
 	}
 }
 
+/* Behind one word alone stands that, and before the end no word is looked for that is not there. */
+RPCORDMA_TEST(server_reply, early_result_at_end)
+{
+	const struct {
+		u32 offset, length, size, begins;
+	} cases[] = {
+		{.offset = 4, .length = 100, .size = 200, .begins = 8},
+		{.offset = 3, .length = 100, .size = 200, .begins = 3},
+		{.offset = 96, .length = 0, .size = 100, .begins = 96},
+		{.offset = 95, .length = 1, .size = 100, .begins = 99},
+		{.offset = 97, .length = 3, .size = 100, .begins = 97},
+	};
+
+	for (const auto &one : cases) {
+		TEST_NOTE("offset", one.offset);
+		Connected c({.remote_invalidation = true});
+
+		have_call(c, kPage, 0);
+		(void)rpcordma_core_server_result_payload(c.rqst->call, one.offset, one.length);
+		xdr::store_be32(c.reply_bytes + one.offset, one.length);
+		ASSERT_EQ(c.send_reply(one.size), 0);
+		c.release();
+		c.work();
+		const auto header = c.got();
+		ASSERT_OK(header);
+		EXPECT_EQ(header.value().writes.total_length(), one.length);
+		for (u32 i = 0; i < one.length; i++) {
+			TEST_NOTE("byte", i);
+			ASSERT_EQ(c.peer.memory[kWrite + i], c.reply_bytes[one.begins + i]);
+		}
+	}
+}
+
 /* The same where these two words lie across the end of the reply's head, or behind it. */
 RPCORDMA_TEST(server_reply, early_result_across)
 {
@@ -204,6 +237,42 @@ RPCORDMA_TEST(server_reply, unused_chunks)
 	EXPECT_TRUE(header.value().reply.present());
 	EXPECT_EQ(header.value().reply.length(), 0);
 	EXPECT_EQ(counter(RPCORDMA_SERVER_WRITE), 0);
+}
+
+/* A chunk without a segment is a chunk, too: it comes back where it stood, and its result stays inline. */
+RPCORDMA_TEST(server_reply, chunk_without_segments)
+{
+	for (const bool first : {false, true})
+		for (const u32 size : {100u, 4 * kPage + 17}) {
+			TEST_NOTE("first", first);
+			TEST_NOTE("size", size);
+			Connected c;
+			CallMaker call(1);
+
+			if (first)
+				call.encoder.write_chunk({});
+			call.write(8 * kPage, kWrite);
+			if (!first)
+				call.encoder.write_chunk({});
+			call.finish(40);
+			ASSERT_TRUE(c.send(call));
+			ASSERT_EQ(c.receive(), 40);
+			c.rqst->ddp_allowed = true;
+			if (first)
+				(void)rpcordma_core_server_result_payload(c.rqst->call, 20, 0);
+			(void)rpcordma_core_server_result_payload(c.rqst->call, 60, size);
+			ASSERT_EQ(c.send_reply_pages(60, size, xdr_pad(size) + 8), 0);
+			c.release();
+			c.work();
+			const auto header = c.got();
+			ASSERT_OK(header);
+			EXPECT_EQ(header.value().kind, xdr::Kind::msg);
+			EXPECT_EQ(header.value().writes.count(), 2);
+			EXPECT_EQ(header.value().writes.segments(), 1);
+			EXPECT_EQ(header.value().writes.total_length(), size);
+			EXPECT_EQ((*header.value().writes.begin()).count(), first ? 0 : 1);
+			expect_written(kWrite, 60, size);
+		}
 }
 
 /*
@@ -535,9 +604,9 @@ RPCORDMA_TEST(server_reply, sixteen_segments)
 	EXPECT_EQ(c.svc.closed, 0);
 }
 
-RPCORDMA_SUITE(server_reply, write_chunk, early_result, early_result_across, long_write,
-	       reply_chunk, unused_chunks, unannounced, results_in_order, results_without_memory,
-	       many_results, invalidation, fits_nowhere, largest_inline, inline_pages,
-	       largest_payload, too_many_pieces, sixteen_segments);
+RPCORDMA_SUITE(server_reply, write_chunk, early_result, early_result_at_end, early_result_across,
+	       long_write, reply_chunk, unused_chunks, chunk_without_segments, unannounced,
+	       results_in_order, results_without_memory, many_results, invalidation, fits_nowhere,
+	       largest_inline, inline_pages, largest_payload, too_many_pieces, sixteen_segments);
 
 } // namespace rpcordma

@@ -511,6 +511,39 @@ RPCORDMA_TEST(server_version2, reply_after_update)
 		}
 }
 
+/* What the client's private data said of its Receives is over with the version in which it says it otherwise. */
+RPCORDMA_TEST(server_version2, described_anew)
+{
+	for (const bool two : {false, true}) {
+		TEST_NOTE("two", two);
+		Served c;
+		private_data::Properties client;
+		rpcordma_agreement agreed;
+
+		client.send_size = client.receive_size = 8192;
+		client.mark = true;
+		rpcordma_server_tunables.version2 = 1;
+		rpcordma_server_tunables.max_req_size = 8192;
+		EXPECT_EQ(c.accept(16, &client), 0);
+		rpcordma_core_server_refill();
+		c.establish();
+		rpcordma_core_server_describe(c.server, &agreed);
+		EXPECT_EQ(agreed.peer_receive_size, 8192);
+		if (two) {
+			Call2Maker call(1);
+
+			call.finish(40);
+			ASSERT_TRUE(c.send(call));
+		} else {
+			ASSERT_TRUE(c.send_inline(1));
+		}
+		rpcordma_core_server_describe(c.server, &agreed);
+		EXPECT_EQ(agreed.peer_receive_size, two ? 4096 : 8192);
+		ASSERT_EQ(c.receive(), 40);
+		c.release();
+	}
+}
+
 /* What an administrator sees of a connection. */
 RPCORDMA_TEST(server_version2, described)
 {
@@ -1155,8 +1188,8 @@ RPCORDMA_TEST(server_version2, receives)
 }
 
 RPCORDMA_SUITE(server_version2, mark, first_message, properties, late_properties, properties_cut,
-	       strange_properties, updates, reply_after_update, described, before_established,
-	       no_answer, flood, bad_messages, cut_calls, beyond_us, invalidation, chunks,
-	       longest_reply, backward, request, receives);
+	       strange_properties, updates, reply_after_update, described, described_anew,
+	       before_established, no_answer, flood, bad_messages, cut_calls, beyond_us,
+	       invalidation, chunks, longest_reply, backward, request, receives);
 
 } // namespace rpcordma

@@ -260,6 +260,7 @@ RPCORDMA_TEST(server_parts, reads_fail)
 		c.verbs.sends_left = posted;
 		EXPECT_EQ(c.receive(), 0);
 		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_EQ(c.room_taken() != 0, posted != 0);
 		EXPECT_EQ(c.dma.bulk_maps, posted ? 1 : 0);
 		c.work();
 		EXPECT_EQ(c.dma.bulk_maps, posted ? 1 : 0);
@@ -419,6 +420,7 @@ RPCORDMA_TEST(server_parts, writes_fail)
 		c.verbs.sends_left = posted;
 		EXPECT_EQ(c.reply_read(20000), to_errno(Error::not_connected));
 		EXPECT_EQ(c.svc.closed, 1);
+		EXPECT_EQ(c.room_taken() != 0, posted != 0);
 		EXPECT_EQ(c.dma.bulk_maps, posted ? 1 : 0);
 		c.work();
 		EXPECT_EQ(c.dma.bulk_maps, posted ? 1 : 0);

@@ -319,6 +319,9 @@ RPCORDMA_TEST(server_credits, none_in_reserve)
 	c.memory.allocations_left = 0;
 	for (u32 i = 0; i < kInitial; i++)
 		ASSERT_TRUE(c.send_inline(++xid));
+	/* Each time that was told of. */
+	EXPECT_GT(counter(RPCORDMA_SERVER_DEBT), 0);
+	EXPECT_EQ(counter(RPCORDMA_SERVER_DEBT), c.log.ever(trace::Failure::receives_missing));
 	c.memory.allocations_left = kNoLimit;
 	for (rpcordma_server_call *&call : calls) {
 		ASSERT_EQ(c.receive(), 40);

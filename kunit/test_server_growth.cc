@@ -343,6 +343,17 @@ RPCORDMA_TEST(server_growth, does_not_begin)
 	}
 }
 
+/* One page for each Receive is enough to grow for. */
+RPCORDMA_TEST(server_growth, one_page)
+{
+	GrowthSetting setting;
+	setting.pages = 1;
+	Growing c(setting);
+
+	c.introduce();
+	c.serve_until_begun();
+}
+
 /* Receives may come to have pages as large as a head, and no larger ones. */
 RPCORDMA_TEST(server_growth, size_of_pages)
 {
@@ -1063,10 +1074,10 @@ RPCORDMA_TEST(server_growth, ends)
 	}
 }
 
-RPCORDMA_SUITE(server_growth, begins, late_properties, spares, does_not_begin, size_of_pages,
-	       budget, no_memory_to_begin, no_pages, no_room, not_posted, before_established, lent,
-	       exchanged, copied, not_copied, read_chunks, no_calls, long_replies,
-	       replies_of_few_pages, few_pages_failures, long_reply_failures, sges_refused,
-	       long_header, ends);
+RPCORDMA_SUITE(server_growth, begins, late_properties, spares, does_not_begin, one_page,
+	       size_of_pages, budget, no_memory_to_begin, no_pages, no_room, not_posted,
+	       before_established, lent, exchanged, copied, not_copied, read_chunks, no_calls,
+	       long_replies, replies_of_few_pages, few_pages_failures, long_reply_failures,
+	       sges_refused, long_header, ends);
 
 } // namespace rpcordma

@@ -506,7 +506,7 @@ RPCORDMA_TEST(server_parts, cut_short)
 		TEST_NOTE("segments", segments);
 		const u32 bytes = kLong + (segments - 1) * kShort;
 		const bool cut = segments + kOthers <= Transfer::kRequests;
-		xdr::Segment list[Transfer::kRequests];
+		static xdr::Segment list[Transfer::kRequests];
 		Roomy c;
 		CallMaker call(1);
 

@@ -178,6 +178,7 @@ void VersionMemory::connecting()
 	mapping_failures_ = faults.mapping_failures;
 	posting_failures_ = faults.posting_failures;
 	parameter_ = rpcordma_tunables.version2;
+	strangers_ = strangers_ || fabric->strangers;
 	attempts_ = 0;
 	/* Broken before its first reply: maybe, as it may have been closed. */
 	if (talk_ && talk_->version() == rpcordma::v2::version && !talk_->replied)
@@ -268,10 +269,9 @@ void VersionMemory::connected(u32 version)
 	if (may && steady && attempts_ == 1 && began_ >= avoid_maybe_)
 		/*
 		 * The question's buffer is mapped first. And a stranger may have called back, without credits, until
-		 * nothing is left to ask with.
+		 * nothing is left to ask with: what it was to be told may wait when it has gone.
 		 */
-		REQUIRE(talk_->asked || fabric->strangers ||
-				faults.mapping_failures != mapping_failures_,
+		REQUIRE(talk_->asked || strangers_ || faults.mapping_failures != mapping_failures_,
 			"client: does not ask for version 2, though it may");
 	if (calm && talk_->asked)
 		REQUIRE(version == (talk_->server_mark ? rpcordma::v2::version :

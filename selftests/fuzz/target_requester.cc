@@ -78,20 +78,20 @@ public:
 	void encode(rpc_rqst &rqst) override
 	{
 		ClientCall::encode(rqst);
-		image.buf = rqst.receive;
+		now_ = rqst.receive;
 		xid = rqst.xid;
 		core_call_ = rpcordma_rqst_call(&rqst);
 	}
 	void move_border(rpcordma_xdr_buf &receive) override
 	{
 		ClientCall::move_border(receive);
-		image.buf = receive;
-		image.taken = false;
+		now_ = receive;
+		moved_ = true;
 	}
 	/** It is under way: from here on its memory may be written to. Again, on another connection, it may be other memory. */
 	void sent()
 	{
-		rpcordma_xdr_buf &to = image.buf;
+		rpcordma_xdr_buf to = now_;
 
 		/* Head and tail of a long reply may be received in other memory. */
 		if (core_call_->xid == xid) {
@@ -102,10 +102,12 @@ public:
 				to.tail.base = reinterpret_cast<void *>(offered.tail_address);
 			}
 		}
-		if (!image.taken || to.head.base != head_ || to.tail.base != tail_)
-			image.take();
-		head_ = to.head.base;
-		tail_ = to.tail.base;
+		if (image.taken && !moved_ && to.head.base == image.buf.head.base &&
+		    to.tail.base == image.buf.tail.base)
+			return;
+		image.buf = to;
+		image.take();
+		moved_ = false;
 	}
 	void decode(const rpcordma_xdr_buf &buf, u32 length) override
 	{
@@ -134,12 +136,19 @@ public:
 
 private:
 	const rpcordma_call *core_call_ = nullptr;
-	void *head_ = nullptr, *tail_ = nullptr; /* of what the image is of */
+	/* As it was encoded last; the image is of what was sent. Chunks are written to that, and go by its border. */
+	rpcordma_xdr_buf now_ = {};
+	bool moved_ = false;
+
+	u32 whole_() const
+	{
+		return u32(now_.head.length + now_.page_length + now_.tail.length);
+	}
 
 	/* Whether @buf and @length are what should come of @stream, a whole reply; a pad at its end may have no room. */
 	bool carries_(const Octets &stream, const rpcordma_xdr_buf &buf, u32 length) const
 	{
-		const u32 n = std::min(u32(stream.size()), image.length());
+		const u32 n = std::min(u32(stream.size()), whole_());
 		Octets is;
 
 		(void)each_piece(&buf, 0, std::min(length, buf.buflen),
@@ -156,7 +165,7 @@ private:
 			return false;
 		const xdr::Message &header = result.value();
 		const Octets payload = octets(header.payload);
-		const u32 whole = image.length(), head = u32(image.buf.head.length);
+		const u32 whole = whole_(), head = u32(now_.head.length);
 		/* A pad at the end may have no room. */
 		Octets is;
 		(void)each_piece(&buf, 0, std::min(length, buf.buflen),
@@ -177,14 +186,15 @@ private:
 			return length == std::min(n, whole) && is.size() == length &&
 			       has(0, {payload.begin(), payload.begin() + length});
 		const u32 front = std::min(n, head), pad = rpcordma::xdr_pad(written);
-		if (written > image.buf.page_length || length < front + written + pad)
+		if (written > now_.page_length || length < front + written + pad)
 			return false;
 		const u32 rest = length - front - written - pad;
 		/* The tail may be too short for all of it. */
-		if (rest > n - front || (rest < n - front && rest + pad < image.buf.tail.length))
+		if (rest > n - front || (rest < n - front && rest + pad < now_.tail.length))
 			return false;
 		return has(0, {payload.begin(), payload.begin() + front}) &&
-		       (!image.taken || has(front, image.part(head, written))) &&
+		       (!image.taken ||
+			has(front, image.part(u32(image.buf.head.length), written))) &&
 		       has(front + written + pad,
 			   {payload.begin() + front, payload.begin() + front + rest});
 	}
@@ -630,6 +640,8 @@ private:
 		u32 begun = 0;
 		for (auto *part = connection.groups.first(); part; part = part->next)
 			begun++;
+		REQUIRE(begun < rpcordma::protocol::kReplyTransmissions,
+			"%u transmissions are kept of a reply that has begun", begun);
 		REQUIRE(qp->receives_posted() + begun > provided,
 			"%u Receives are posted and %u of a reply that has begun, where %u are "
 			"promised and "

@@ -345,6 +345,8 @@ void rpcordma_trace_failure(rpcordma_failure which, const rpcordma_peer *, rpcor
 	static const char *const names[] = {RPCORDMA_FAILURES(RPCORDMA_NAME)};
 
 	TRACE("failure: %s xid %#x: %d", names[which], xid, value);
+	faults.receives_failed += which == RPCORDMA_FAILURE_receive_alloc_failed ||
+				  which == RPCORDMA_FAILURE_receive_map_failed;
 	/* What was planned can be encoded: another error would only cost the connection, and hide that. */
 	REQUIRE((which != RPCORDMA_FAILURE_reply_failed && which != RPCORDMA_FAILURE_marshal_failed) ||
 			value != -EINVAL,

@@ -234,8 +234,6 @@ rpcordma_u32 rpcordma_pages_alloc(page **pages, rpcordma_u32 count, rpcordma_u32
 	for (u32 i = 0; i < count; i++) {
 		if (faults.strikes(8 * faults.memory)) {
 			TRACE("no memory for page %u of %u", i + 1, count);
-			faults.memory_failures++;
-			faults.memory_failed_at = now();
 			return i;
 		}
 		pages[i] = page_create();

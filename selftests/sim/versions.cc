@@ -273,6 +273,7 @@ void VersionMemory::connected(u32 version)
 		 */
 		REQUIRE(talk_->asked || strangers_ || faults.mapping_failures != mapping_failures_,
 			"client: does not ask for version 2, though it may");
+	strangers_ = fabric->strangers;
 	if (calm && talk_->asked)
 		REQUIRE(version == (talk_->server_mark ? rpcordma::v2::version :
 							 rpcordma::v1::version),

@@ -23,8 +23,10 @@ gtest-compile := $(if $(BIG_ENDIAN),-isystem /usr/src/googletest/googletest/incl
 gtest-link := $(if $(BIG_ENDIAN),-static -Wl$(comma)--no-warnings -L$(objects))
 emulator := $(if $(BIG_ENDIAN),qemu-s390x-static)
 
-test-objects := $(patsubst %.cc,$(objects)/%.o,kunit/testing.cc kunit/host_glue.cc \
-	kunit/host_text.cc $(unit-tests) $(unit-code))
+# The code under test first: of an inline function that is in several objects the linker takes the first one, and tests are not
+# optimised.
+test-objects := $(patsubst %.cc,$(objects)/%.o,$(unit-code) kunit/testing.cc kunit/host_glue.cc \
+	kunit/host_text.cc $(unit-tests))
 
 .PHONY: run build self-test FORCE
 
@@ -53,7 +55,7 @@ $(objects)/kunit/host_glue.o: kunit/host_glue.cc kunit/objects.mk | gtest
 	$(call compile,$(gtest-compile))
 
 $(objects)/kunit/%.o: kunit/%.cc kunit/objects.mk kunit/host.mk
-	$(call compile,$(ours) -Ibuild/host $(if $(filter $<,$(unit-optimised)),,-O0 -g1))
+	$(call compile,$(ours) -Ibuild/host $(if $(sanitize),$(if $(filter $<,$(filter-out $(unit-optimised),$(unit-tests))),-O0 -g1)))
 
 # --- the list of suites; rewritten only when it changed ---
 

@@ -79,7 +79,7 @@ RPCORDMA_TEST(client_groups, pages)
 		TEST_NOTE("allocations", left);
 		GroupRequester r(setting);
 		r.expect_more_with(left, r.long_call(9, 12600), r.stats().group_count, grouped,
-				   12600, kLarge);
+				   12600, 3, kLarge);
 	}
 	EXPECT_TRUE(grouped);
 }

@@ -263,10 +263,10 @@ struct GroupRequester : Requester {
 	}
 	/*
 	 * Send @call with memory for @left allocations, and answer it: it goes as @count counts, if one went so with less. Then
-	 * @went is whether it did. @size: of a call that goes inline then, every byte of it, in transmissions of up to @bytes.
+	 * @went is whether it did. @size: of a call that goes inline then, every byte of it, in @sends of up to @bytes.
 	 */
 	void expect_more_with(u32 left, rpc_rqst *call, const unsigned long &count, bool &went,
-			      u32 size = 0, u32 bytes = kHead)
+			      u32 size = 0, u32 sends = 0, u32 bytes = kHead)
 	{
 		memory.allocations_left = left;
 		EXPECT_EQ(rpcordma_core_send_request(core, call->call), 0);
@@ -275,7 +275,7 @@ struct GroupRequester : Requester {
 		went = count;
 		EXPECT_EQ(left > 0 || !went, true);
 		if (size && went)
-			expect_group(9, size, verbs.sends, bytes);
+			expect_group(9, size, sends, bytes);
 		work();
 		EXPECT_TRUE(reply2(9, 24));
 		EXPECT_EQ(call->result, 24);

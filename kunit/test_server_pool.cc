@@ -396,6 +396,18 @@ RPCORDMA_TEST(server_pool, missing_pages)
 	}
 }
 
+/* The first pages of @sink, from the lowest address on. */
+template <u32 N> static void sort_pages(const Transfer &sink, page *(&sorted)[N])
+{
+	for (u32 i = 0; i < N; i++) {
+		u32 below = 0;
+
+		for (u32 j = 0; j < N; j++)
+			below += std::uintptr_t(sink.pages[j]) < std::uintptr_t(sink.pages[i]);
+		sorted[below] = sink.pages[i];
+	}
+}
+
 /* Neighbours come out one behind the other, whichever way round they went in: they are one piece of a mapping. */
 RPCORDMA_TEST(server_pool, order)
 {
@@ -409,14 +421,7 @@ RPCORDMA_TEST(server_pool, order)
 
 		TEST_NOTE("backwards", backwards);
 		ASSERT_NE(sink, nullptr);
-		for (u32 i = 0; i < kMany; i++) {
-			u32 below = 0;
-
-			for (u32 j = 0; j < kMany; j++)
-				below += std::uintptr_t(sink->pages[j]) <
-					 std::uintptr_t(sink->pages[i]);
-			in_order[below] = sink->pages[i];
-		}
+		sort_pages(*sink, in_order);
 		for (u32 i = 0; i < kMany; i++)
 			sink->pages[i] = in_order[backwards ? kMany - 1 - i : i];
 		pool.give(sink);
@@ -441,14 +446,7 @@ RPCORDMA_TEST(server_pool, order_of_half)
 		page *sorted[kSmall];
 
 		ASSERT_NE(sink, nullptr);
-		for (u32 i = 0; i < kSmall; i++) {
-			u32 below = 0;
-
-			for (u32 j = 0; j < kSmall; j++)
-				below += std::uintptr_t(sink->pages[j]) <
-					 std::uintptr_t(sink->pages[i]);
-			sorted[below] = sink->pages[i];
-		}
+		sort_pages(*sink, sorted);
 		/* From the last that has so many below it down to the first one, and then up. */
 		page *given[kSmall];
 		for (u32 i = 0; i < kSmall; i++)

@@ -644,8 +644,7 @@ private:
 			"%u transmissions are kept of a reply that has begun", begun);
 		REQUIRE(qp->receives_posted() + begun > provided,
 			"%u Receives are posted and %u of a reply that has begun, where %u are "
-			"promised and "
-			"there are %u more",
+			"promised and there are %u more",
 			qp->receives_posted(), begun, provided, rpcordma::ReceiveQueue::kBatch);
 	}
 

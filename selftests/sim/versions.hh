@@ -103,8 +103,8 @@ private:
 	u32 spoken_ = 0;    /* over the last connection */
 	bool down_ = false; /* it was version 2 before */
 	u64 began_ = 0;
-	/* Of faults, when it began: those since then may excuse what the attempt does not do. */
 	bool strangers_ = false; /* there are some, or were when it connected last */
+	/* Of faults, when it began: those since then may excuse what the attempt does not do. */
 	u32 memory_failures_ = 0, mapping_failures_ = 0, posting_failures_ = 0;
 	/* Until then the server is surely not asked; and may not be asked. */
 	u64 avoid_surely_ = 0, avoid_maybe_ = 0;

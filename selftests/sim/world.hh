@@ -37,8 +37,8 @@ struct Faults {
 	/* How often each has struck, and when memory did last: an excuse is for what was under way then. */
 	u32 memory_failures = 0, mapping_failures = 0, posting_failures = 0;
 	u64 memory_failed_at = 0;
-	u32 receives_failed =
-		0; /* that could not be made, for whichever of these reasons; where failures are traced */
+	/* Receives that could not be made, for whichever reason; where failures are traced. */
+	u32 receives_failed = 0;
 
 	bool strikes(u32 odds, Place at = Place::here())
 	{
